@@ -1,0 +1,42 @@
+# Two commands: `make run` starts a demo fleet, `make test` runs everything CI runs.
+GO      ?= go
+CACHE   ?= $(or $(KVASIR_CACHE),$(HOME)/.cache/kvasir)
+export KVASIR_CACHE := $(CACHE)
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X main.version=$(VERSION)
+FUZZTIME ?= 3s
+
+.PHONY: build run deps deps-hf deps-engine test test-engine test-long bench lint fuzz
+
+build: ## bin/kvasir
+	@mkdir -p bin
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/kvasir ./cmd/kvasir
+
+run: build ## four simulated engines, two tenants, the router; prints what to try
+	./bin/kvasir dev
+
+deps: ## what the tests compare with: tokenizer files, Hugging Face, Jinja2, pyzmq
+	@bash .ci/deps.sh
+
+deps-hf: ## libtokenizers for the build tag hf (needs cargo and a C compiler)
+	@bash host/tokenizer/scripts/deps-hf.sh
+
+deps-engine: ## a real vLLM and a real llama.cpp, kept in the cache folder
+	@bash .ci/deps-engine.sh
+
+test: deps ## all tests, with the race detector, and a bounded fuzz of every parser
+	$(GO) vet ./...
+	$(GO) test -race -timeout 10m ./...
+	@FUZZTIME=$(FUZZTIME) bash .ci/fuzz.sh
+
+test-engine: deps-engine ## the router before real engines
+	$(GO) test -tags engine -count=1 -timeout 8m -v ./conformance/engine/...
+
+test-long: deps deps-engine ## hours' worth of churn and load, in minutes
+	$(GO) test -tags long -count=1 -timeout 60m -v ./...
+
+bench: ## prints the machine, ratios and peers
+	@bash .ci/bench.sh
+
+lint:
+	@bash .ci/lint.sh

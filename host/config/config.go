@@ -1,0 +1,247 @@
+// Package config reads the configuration file: one YAML document, decoded
+// strictly. Every fault is told with its line and what to write instead, and
+// all faults are told together. Packages own their settings and defaults; this
+// package owns the shape of the file and how its parts refer to each other.
+package config
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// Config is the whole file. It is immutable once Load has returned it.
+type Config struct {
+	Listen      Listen      `yaml:"listen" doc:"where clients connect: an address, or {http, tls, max_body}"`
+	Admin       Admin       `yaml:"admin" doc:"the operator's listener; never the clients' one"`
+	StateDir    string      `yaml:"state_dir" doc:"0700; holds the salt key and the key pepper, which must survive restarts"`
+	Pools       []Pool      `yaml:"pools" doc:"endpoints that are interchangeable"`
+	Models      []Model     `yaml:"models" doc:"what clients may ask for"`
+	Profiles    []Profile   `yaml:"profiles" doc:"how requests are placed; the first is the default"`
+	Identity    Identity    `yaml:"identity" doc:"who may ask"`
+	ClientHints ClientHints `yaml:"client_hints" doc:"headers that are read and then stripped"`
+	Limits      Limits      `yaml:"limits" doc:"bounds of the process"`
+	Telemetry   Telemetry   `yaml:"telemetry" doc:"what leaves the process about its work"`
+
+	// File is where the configuration came from, for errors and reload.
+	File string `yaml:"-"`
+}
+
+// Listen is the clients' listener. A plain string is taken as HTTP.
+type Listen struct {
+	HTTP    string `yaml:"http" doc:"host:port"`
+	TLS     TLS    `yaml:"tls" doc:"serve HTTPS"`
+	MaxBody Size   `yaml:"max_body" doc:"greatest request body; default 64MiB: a 1M-token prompt is about 5 MB, so this leaves room for images in base64"`
+}
+
+// TLS names the files of a TLS identity.
+type TLS struct {
+	CertFile     string `yaml:"cert_file" doc:"PEM"`
+	KeyFile      string `yaml:"key_file" doc:"PEM"`
+	ClientCAFile string `yaml:"client_ca_file" doc:"PEM; clients must present a certificate of this authority"`
+}
+
+// Admin is the operator's listener.
+type Admin struct {
+	HTTP      string   `yaml:"http" doc:"host:port; default 127.0.0.1:9090"`
+	TokenFile string   `yaml:"token_file" doc:"file with the bearer token; default <state_dir>/admin.token, created when absent"`
+	Metrics   string   `yaml:"metrics" doc:"host:port of a second listener that serves /metrics alone, without a token"`
+	Hosts     []string `yaml:"hosts" doc:"further Host header values that are accepted; loopback names always are"`
+}
+
+// Pool is a set of interchangeable endpoints.
+type Pool struct {
+	Name        string            `yaml:"name" doc:"unique; also the value of the label pool"`
+	Dialect     string            `yaml:"dialect" doc:"vllm or openai; default vllm"`
+	Endpoints   []string          `yaml:"endpoints" doc:"base URLs"`
+	Labels      map[string]string `yaml:"labels" doc:"for policy constraints"`
+	BlockTokens AutoInt           `yaml:"block_tokens" doc:"tokens per KV block; default auto: as the engine tells"`
+	Events      Events            `yaml:"events" doc:"the engine's cache events"`
+	Credentials Credentials       `yaml:"credentials" doc:"what the engine gets; a client's credentials never leave the router"`
+	Capacity    Capacity          `yaml:"capacity" doc:"bounds of one endpoint"`
+	Timeouts    Timeouts          `yaml:"timeouts" doc:"bounds of one request"`
+}
+
+// Events says where an engine publishes its cache events.
+type Events struct {
+	Mode       string   `yaml:"mode" doc:"auto, on or off; default auto: used when the engine has them"`
+	Port       int      `yaml:"port" doc:"of the publisher; default 5557 (vLLM's), rank r is at port+r"`
+	ReplayPort AutoInt  `yaml:"replay_port" doc:"default auto: as the engine tells, else port+1"`
+	Topic      string   `yaml:"topic" doc:"subscription prefix; default all"`
+	Sources    []Source `yaml:"sources" doc:"explicit addresses per endpoint, instead of ports"`
+}
+
+// Source is the event address of one endpoint.
+type Source struct {
+	Endpoint string `yaml:"endpoint" doc:"base URL as in endpoints"`
+	Events   string `yaml:"events" doc:"tcp://host:port"`
+	Replay   string `yaml:"replay" doc:"tcp://host:port"`
+}
+
+// Credentials is what an engine is shown.
+type Credentials struct {
+	BearerFile string `yaml:"bearer_file" doc:"file with the token"`
+}
+
+// Capacity bounds one endpoint.
+type Capacity struct {
+	MaxInflight int `yaml:"max_inflight" doc:"requests at once on one endpoint; default 256: vLLM's own default batch limit; above it requests are refused with 429"`
+	CacheTokens int `yaml:"kv_tokens" doc:"KV cache size in tokens where the engine does not tell; default 0 = as the engine tells, else 1,048,576"`
+}
+
+// Timeouts bound the phases of one request. They are separate, so that a long
+// prefill is not mistaken for a dead engine.
+type Timeouts struct {
+	Connect       Duration `yaml:"connect" doc:"default 2s: longer hides a dead engine, shorter trips over a lost SYN"`
+	Send          Duration `yaml:"send" doc:"default 30s: 64 MiB on a slow link"`
+	FirstByte     Duration `yaml:"first_byte" doc:"default 10m: queueing and prefill of a 100k-token prompt"`
+	BetweenEvents Duration `yaml:"between_events" doc:"default 2m"`
+	Total         Duration `yaml:"total" doc:"default 1h"`
+}
+
+// Model is a name clients may ask for.
+type Model struct {
+	Name      string      `yaml:"name" doc:"unique"`
+	Aliases   []string    `yaml:"aliases" doc:"further names"`
+	Pools     []ModelPool `yaml:"pools" doc:"where it is served: a pool's name, or {name, served_as, weight}"`
+	Tokenizer Tokenizer   `yaml:"tokenizer" doc:"without it placement knows no prompts"`
+	Locality  string      `yaml:"locality" doc:"on, off or auto; default auto"`
+}
+
+// ModelPool is one pool that serves a model. A plain string is its name.
+type ModelPool struct {
+	Name     string  `yaml:"name" doc:"of a pool"`
+	ServedAs string  `yaml:"served_as" doc:"the engine's name of the model; default the model's name"`
+	Weight   float64 `yaml:"weight" doc:"share of requests relative to the model's other pools; default 1"`
+}
+
+// Tokenizer is a directory as published with a model.
+type Tokenizer struct {
+	Dir          string `yaml:"dir" doc:"holds tokenizer.json, tokenizer_config.json and, for some, chat_template.jinja"`
+	Digest       string `yaml:"digest" doc:"sha256:…; refuses a directory with other contents"`
+	TimeZone     string `yaml:"time_zone" doc:"of the engine, for templates that print the date; default UTC"`
+	TemplateFile string `yaml:"template_file" doc:"the chat template, where the engine was started with another one"`
+	Library      string `yaml:"library" doc:"auto, bpe or hf; default auto: bpe, and hf for what bpe does not know"`
+}
+
+// Profile is how requests are placed.
+type Profile struct {
+	Name      string   `yaml:"name" doc:"unique"`
+	Objective string   `yaml:"objective" doc:"ttft, throughput or blend; default blend"`
+	Scorer    string   `yaml:"scorer" doc:"leastwork or roundrobin; default leastwork"`
+	Trust     string   `yaml:"trust" doc:"measured or off; default measured: off places by load alone"`
+	Envelope  Envelope `yaml:"envelope" doc:"how far load may follow locality"`
+	Sticky    Sticky   `yaml:"sticky" doc:"session affinity where prompts are unknown"`
+	Holdout   *float64 `yaml:"holdout" doc:"share of requests placed without locality, to measure what locality gains; default 0.01"`
+}
+
+// Envelope bounds locality.
+type Envelope struct {
+	MaxLoadRatio float64 `yaml:"max_load_ratio" doc:"default 1.5 times the mean outstanding work"`
+	SlackTokens  int     `yaml:"slack_tokens" doc:"default 16384: so that one request at low load breaks no affinity"`
+	MaxShare     float64 `yaml:"max_share" doc:"default 0.5: of one endpoint's work that one tenant may hold while others ask for it"`
+}
+
+// Sticky is session affinity.
+type Sticky struct {
+	TTL Duration `yaml:"ttl" doc:"default 30m"`
+}
+
+// Identity says who may ask. At least one way must be set.
+type Identity struct {
+	APIKeysFile string    `yaml:"api_keys_file" doc:"written by kvasir key"`
+	Anonymous   Anonymous `yaml:"anonymous" doc:"the tenant of requests without credentials; absent = they are refused"`
+}
+
+// Anonymous is the tenant of requests without credentials.
+type Anonymous struct {
+	Tenant string `yaml:"tenant" doc:"its name"`
+}
+
+// ClientHints names the headers that clients may steer with.
+type ClientHints struct {
+	Session string `yaml:"session" doc:"default x-kvasir-session"`
+}
+
+// Limits bound the process.
+type Limits struct {
+	Concurrent    int  `yaml:"concurrent" doc:"requests at once; default 4096"`
+	BytesInFlight Size `yaml:"bytes_in_flight" doc:"of request bodies; default 2GiB"`
+	Index         Size `yaml:"index" doc:"block index; default 256MiB: about 10 million (block, endpoint) pairs"`
+	Prompts       Size `yaml:"prompts" doc:"memo of rendered and encoded prompts; default 512MiB"`
+	Decisions     Size `yaml:"decisions" doc:"kept for explain; default 64MiB, at most 10,000 decisions"`
+}
+
+// Telemetry is what leaves the process about its work.
+type Telemetry struct {
+	LogLevel  string `yaml:"log_level" doc:"debug, info, warn or error; default info"`
+	LogFormat string `yaml:"log_format" doc:"json or text; default text"`
+}
+
+// Load reads and checks the file at path. The error is a Faults when the file
+// could be read but is not sound.
+func Load(path string) (*Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return Parse(path, data, os.LookupEnv)
+}
+
+// Parse reads and checks a configuration. name is used in errors, env resolves
+// ${NAME}.
+func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
+	c := &Config{File: name}
+	d := &decoder{env: env, lines: map[string]pos{}}
+	d.document(data, c)
+	if len(d.faults) == 0 {
+		c.defaults()
+		for _, f := range c.validate() {
+			d.faultAt(f.path, f.text)
+		}
+	}
+	if len(d.faults) > 0 {
+		return nil, d.sorted(name)
+	}
+	return c, nil
+}
+
+// Faults is every fault of one file, in the order of its lines.
+type Faults []Fault
+
+// Fault is one fault of a configuration file.
+type Fault struct {
+	File string
+	Line int // from 1; 0 = the file as a whole
+	Path string
+	Text string // what is wrong and what to write instead
+}
+
+func (f Fault) String() string {
+	where := f.File
+	if f.Line > 0 {
+		where = fmt.Sprintf("%s:%d", f.File, f.Line)
+	}
+	if f.Path == "" {
+		return where + ": " + f.Text
+	}
+	return where + ": " + f.Path + ": " + f.Text
+}
+
+func (f Faults) Error() string {
+	s := make([]string, len(f))
+	for i := range f {
+		s[i] = f[i].String()
+	}
+	return strings.Join(s, "\n")
+}
+
+// Duration is a time.Duration written as "30s".
+type Duration time.Duration
+
+// Size is a number of bytes written as "64MiB".
+type Size int64
+
+// AutoInt is a positive integer, or "auto" (0).
+type AutoInt int

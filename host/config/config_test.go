@@ -1,0 +1,149 @@
+package config
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func noEnv(string) (string, bool) { return "", false }
+
+const minimal = `listen: 127.0.0.1:8080
+identity: {anonymous: {tenant: local}}
+pools: [{name: main, endpoints: ["http://10.0.0.1:8000", "http://10.0.0.2:8000"]}]
+models: [{name: qwen3-8b, pools: [main], tokenizer: {dir: .}}]
+`
+
+func TestParse_minimal(t *testing.T) {
+	c, err := Parse("kvasir.yaml", []byte(minimal), noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Listen.HTTP != "127.0.0.1:8080" || c.Listen.MaxBody != 64<<20 {
+		t.Errorf("listen = %+v", c.Listen)
+	}
+	p := c.Pools[0]
+	if p.Dialect != "vllm" || p.Events.Mode != "auto" || time.Duration(p.Timeouts.FirstByte) != 10*time.Minute || p.BlockTokens != 0 {
+		t.Errorf("pool = %+v", p)
+	}
+	if m := c.Models[0]; m.Pools[0] != (ModelPool{Name: "main", ServedAs: "qwen3-8b", Weight: 1}) {
+		t.Errorf("model = %+v", m)
+	}
+	if len(c.Profiles) != 1 || *c.Profiles[0].Holdout != 0.01 {
+		t.Errorf("profiles = %+v", c.Profiles)
+	}
+}
+
+func TestParse_values(t *testing.T) {
+	dir := t.TempDir()
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	src := `listen: {http: ":8080", max_body: 8 MiB}
+admin: {http: "${ADMIN}"}
+identity: {anonymous: {tenant: a}}
+pools:
+- name: p
+  endpoints: ["http://h:1"]
+  labels: {region: eu}
+  block_tokens: 32
+  credentials: {bearer_file: ` + token + `}
+  timeouts: {first_byte: 90s}
+models:
+- name: m
+  aliases: [n]
+  pools: [{name: p, served_as: org/m, weight: 0.5}]
+profiles: [{name: d, holdout: 0, envelope: {slack_tokens: 5}}]
+limits: {index: 1GiB}
+`
+	c, err := Parse("f", []byte(src), func(k string) (string, bool) { return "127.0.0.1:99", k == "ADMIN" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Listen.MaxBody != 8<<20 || c.Admin.HTTP != "127.0.0.1:99" || c.Limits.Index != 1<<30 {
+		t.Errorf("c = %+v", c)
+	}
+	if p := c.Pools[0]; p.BlockTokens != 32 || p.Labels["region"] != "eu" || time.Duration(p.Timeouts.FirstByte) != 90*time.Second {
+		t.Errorf("pool = %+v", p)
+	}
+	if *c.Profiles[0].Holdout != 0 || c.Profiles[0].Envelope.SlackTokens != 5 {
+		t.Errorf("profile = %+v", c.Profiles[0])
+	}
+}
+
+func TestParse_faults(t *testing.T) {
+	for name, tc := range map[string]struct {
+		src  string
+		want []string // each must stand in the error
+	}{
+		"unknown key":    {minimal + "lissten: x\n", []string{"kvasir.yaml:5: lissten: unknown key; did you mean \"listen\"?"}},
+		"nested unknown": {strings.Replace(minimal, "{name: main,", "{name: main, endpoint: x,", 1), []string{"kvasir.yaml:3: pools[0].endpoint: unknown key; did you mean \"endpoints\"?"}},
+		"all at once": {"listen: nowhere\npools: [{name: a, endpoints: [\"ftp://x\"], dialect: foo}]\nmodels: [{name: m, pools: [b]}]\n", []string{
+			":1: listen: want host:port", ":2: pools[0].dialect: want one of vllm, openai, got \"foo\"", ":2: pools[0].endpoints[0]: want", ":3: models[0].pools[0]: there is no pool \"b\"", "identity: nobody could ask"}},
+		"unit":           {minimal + "limits: {index: 64MB}\n", []string{"kvasir.yaml:5: limits.index: want a size such as 512KiB"}},
+		"time":           {strings.Replace(minimal, "{name: main,", "{name: main, timeouts: {connect: 2},", 1), []string{"pools[0].timeouts.connect: want a time such as 30s"}},
+		"duplicate":      {minimal + "limits: {index: 1MiB, index: 2MiB}\n", []string{"index"}},
+		"env":            {strings.Replace(minimal, "tenant: local", `tenant: "${NOPE}"`, 1), []string{"environment variable NOPE is not set"}},
+		"not a list":     {strings.Replace(minimal, "pools: [main]", "pools: main", 1), []string{"models[0].pools: want a list"}},
+		"not yaml":       {"a: [", []string{"not YAML"}},
+		"empty":          {"", []string{"want one YAML document"}},
+		"endpoint twice": {strings.Replace(minimal, "10.0.0.2", "10.0.0.1", 1), []string{"pools[0].endpoints[1]: http://10.0.0.1:8000 stands in pool \"main\" already"}},
+		"alias clash":    {strings.Replace(minimal, "{name: qwen3-8b,", "{name: qwen3-8b, aliases: [qwen3-8b],", 1), []string{`name "qwen3-8b" stands twice`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := Parse("kvasir.yaml", []byte(tc.src), noEnv)
+			if err == nil {
+				t.Fatalf("no error, config %+v", c)
+			}
+			for _, w := range tc.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("error lacks %q:\n%v", w, err)
+				}
+			}
+		})
+	}
+}
+
+// TestSchema_documents demands a meaning for every key.
+func TestSchema_documents(t *testing.T) {
+	var s map[string]any
+	if err := json.Unmarshal(Schema(), &s); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(t2 reflect.Type, path string)
+	walk = func(rt reflect.Type, path string) {
+		switch rt.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map:
+			walk(rt.Elem(), path)
+		case reflect.Struct:
+			for i := range rt.NumField() {
+				f := rt.Field(i)
+				if f.Tag.Get("yaml") == "-" {
+					continue
+				}
+				if f.Tag.Get("doc") == "" {
+					t.Errorf("%s.%s has no doc", path, f.Name)
+				}
+				walk(f.Type, path+"."+f.Name)
+			}
+		}
+	}
+	walk(reflect.TypeFor[Config](), "Config")
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(minimal))
+	f.Add([]byte("a: &x [*x]"))
+	f.Add([]byte("pools: {a: [}"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := Parse("f", b, noEnv)
+		if (c == nil) == (err == nil) {
+			t.Fatalf("config %v, error %v", c, err)
+		}
+	})
+}

@@ -1,0 +1,298 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// MaxEndpoints is how many endpoints one router serves: the width of the
+// index's holder sets and of the plugin batch are made for it.
+const MaxEndpoints = 512
+
+func or[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}
+
+// defaults fills what the file left out. Each value's reason stands in the doc
+// tag of its field.
+func (c *Config) defaults() {
+	or(&c.Listen.MaxBody, 64<<20)
+	or(&c.Admin.HTTP, "127.0.0.1:9090")
+	or(&c.StateDir, "/var/lib/kvasir")
+	or(&c.ClientHints.Session, "x-kvasir-session")
+	or(&c.Limits.Concurrent, 4096)
+	or(&c.Limits.BytesInFlight, 2<<30)
+	or(&c.Limits.Index, 256<<20)
+	or(&c.Limits.Prompts, 512<<20)
+	or(&c.Limits.Decisions, 64<<20)
+	or(&c.Telemetry.LogLevel, "info")
+	or(&c.Telemetry.LogFormat, "text")
+	for i := range c.Pools {
+		c.Pools[i].defaults()
+	}
+	for i := range c.Models {
+		m := &c.Models[i]
+		or(&m.Locality, "auto")
+		or(&m.Tokenizer.TimeZone, "UTC")
+		or(&m.Tokenizer.Library, "auto")
+		for j := range m.Pools {
+			or(&m.Pools[j].ServedAs, m.Name)
+			or(&m.Pools[j].Weight, 1)
+		}
+	}
+	if len(c.Profiles) == 0 {
+		c.Profiles = []Profile{{Name: "default"}}
+	}
+	for i := range c.Profiles {
+		c.Profiles[i].defaults()
+	}
+}
+
+func (p *Pool) defaults() {
+	or(&p.Dialect, "vllm")
+	or(&p.Events.Mode, "auto")
+	or(&p.Events.Port, 5557)
+	or(&p.Capacity.MaxInflight, 256)
+	or(&p.Timeouts.Connect, Duration(2*time.Second))
+	or(&p.Timeouts.Send, Duration(30*time.Second))
+	or(&p.Timeouts.FirstByte, Duration(10*time.Minute))
+	or(&p.Timeouts.BetweenEvents, Duration(2*time.Minute))
+	or(&p.Timeouts.Total, Duration(time.Hour))
+}
+
+func (p *Profile) defaults() {
+	or(&p.Objective, "blend")
+	or(&p.Scorer, "leastwork")
+	or(&p.Trust, "measured")
+	or(&p.Envelope.MaxLoadRatio, 1.5)
+	or(&p.Envelope.SlackTokens, 16384)
+	or(&p.Envelope.MaxShare, 0.5)
+	or(&p.Sticky.TTL, Duration(30*time.Minute))
+	if p.Holdout == nil {
+		h := 0.01
+		p.Holdout = &h
+	}
+}
+
+type complaint struct{ path, text string }
+
+type checker struct{ out []complaint }
+
+func (k *checker) add(path, format string, args ...any) {
+	k.out = append(k.out, complaint{path, fmt.Sprintf(format, args...)})
+}
+
+func (k *checker) oneOf(path, got string, want ...string) {
+	if !slices.Contains(want, got) {
+		k.add(path, "want one of %s, got %q", strings.Join(want, ", "), got)
+	}
+}
+
+func (k *checker) address(path, a string) {
+	if _, _, err := net.SplitHostPort(a); err != nil {
+		k.add(path, "want host:port such as 127.0.0.1:8080, got %q", a)
+	}
+}
+
+func (k *checker) file(path, name string) {
+	if name == "" {
+		return
+	}
+	if st, err := os.Stat(name); err != nil {
+		k.add(path, "%v", err)
+	} else if st.IsDir() {
+		k.add(path, "%s is a directory, want a file", name)
+	}
+}
+
+func (c *Config) validate() []complaint {
+	k := new(checker)
+	if c.Listen.HTTP == "" {
+		k.add("listen", "missing: write listen: 127.0.0.1:8080")
+	} else {
+		k.address("listen", c.Listen.HTTP)
+	}
+	k.tls(c.Listen.TLS)
+	k.address("admin.http", c.Admin.HTTP)
+	if c.Admin.Metrics != "" {
+		k.address("admin.metrics", c.Admin.Metrics)
+	}
+	if c.Identity.APIKeysFile == "" && c.Identity.Anonymous.Tenant == "" {
+		k.add("identity", "nobody could ask: set api_keys_file (see kvasir key issue) or anonymous: {tenant: local}")
+	}
+	k.file("identity.api_keys_file", c.Identity.APIKeysFile)
+	k.oneOf("telemetry.log_level", c.Telemetry.LogLevel, "debug", "info", "warn", "error")
+	k.oneOf("telemetry.log_format", c.Telemetry.LogFormat, "json", "text")
+	if !strings.HasPrefix(c.ClientHints.Session, "x-") {
+		k.add("client_hints.session", "want a header name that begins with x-, got %q", c.ClientHints.Session)
+	}
+	pools := k.pools(c.Pools)
+	k.models(c.Models, pools)
+	k.profiles(c.Profiles)
+	return k.out
+}
+
+func (k *checker) tls(t TLS) {
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		k.add("listen.tls", "cert_file and key_file go together")
+	}
+	if t.ClientCAFile != "" && t.CertFile == "" {
+		k.add("listen.tls", "client_ca_file needs cert_file and key_file")
+	}
+	k.file("listen.tls.cert_file", t.CertFile)
+	k.file("listen.tls.key_file", t.KeyFile)
+	k.file("listen.tls.client_ca_file", t.ClientCAFile)
+}
+
+// pools checks the pools and returns how often each name stands.
+func (k *checker) pools(pools []Pool) map[string]bool {
+	if len(pools) == 0 {
+		k.add("pools", "missing: write pools: [{name: main, endpoints: [\"http://host:8000\"]}]")
+	}
+	names, urls, total := map[string]bool{}, map[string]string{}, 0
+	for i := range pools {
+		p, path := &pools[i], fmt.Sprintf("pools[%d]", i)
+		if p.Name == "" {
+			k.add(path+".name", "missing")
+		} else if names[p.Name] {
+			k.add(path+".name", "pool %q stands twice", p.Name)
+		}
+		names[p.Name] = true
+		k.oneOf(path+".dialect", p.Dialect, "vllm", "openai")
+		k.oneOf(path+".events.mode", p.Events.Mode, "auto", "on", "off")
+		if p.BlockTokens > 1024 {
+			k.add(path+".block_tokens", "want at most 1024, got %d", p.BlockTokens)
+		}
+		if len(p.Endpoints) == 0 {
+			k.add(path+".endpoints", "missing: a pool without endpoints serves nobody")
+		}
+		for j, u := range p.Endpoints {
+			at := fmt.Sprintf("%s.endpoints[%d]", path, j)
+			if msg := badURL(u); msg != "" {
+				k.add(at, "%s", msg)
+			}
+			if other, twice := urls[u]; twice {
+				k.add(at, "%s stands in pool %q already", u, other)
+			}
+			urls[u] = p.Name
+			total++
+		}
+		for j, s := range p.Events.Sources {
+			if !slices.Contains(p.Endpoints, s.Endpoint) {
+				k.add(fmt.Sprintf("%s.events.sources[%d].endpoint", path, j), "%q is not among the pool's endpoints", s.Endpoint)
+			}
+		}
+		if _, ok := p.Labels["pool"]; ok {
+			k.add(path+".labels", "label pool is the pool's name and cannot be set")
+		}
+		k.file(path+".credentials.bearer_file", p.Credentials.BearerFile)
+	}
+	if total > MaxEndpoints {
+		k.add("pools", "%d endpoints, at most %d are served", total, MaxEndpoints)
+	}
+	return names
+}
+
+// badURL says what is wrong with an endpoint's base URL.
+func badURL(s string) string {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Host == "":
+		return fmt.Sprintf("want a URL such as http://10.0.0.1:8000, got %q", s)
+	case u.Scheme != "http":
+		return fmt.Sprintf("want http://, got %q", s)
+	case u.Port() == "":
+		return fmt.Sprintf("want a port such as http://%s:8000", u.Host)
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil:
+		return fmt.Sprintf("want only scheme, host and port, got %q", s)
+	}
+	return ""
+}
+
+func (k *checker) models(models []Model, pools map[string]bool) {
+	if len(models) == 0 {
+		k.add("models", "missing: write models: [{name: my-model, pools: [main], tokenizer: {dir: /models/my-model}}]")
+	}
+	names := map[string]bool{}
+	dirOf := map[string]string{} // pool → tokenizer directory
+	for i := range models {
+		m, path := &models[i], fmt.Sprintf("models[%d]", i)
+		if m.Name == "" {
+			k.add(path+".name", "missing")
+		}
+		for _, n := range append([]string{m.Name}, m.Aliases...) {
+			if names[n] {
+				k.add(path, "name %q stands twice", n)
+			}
+			names[n] = true
+		}
+		k.oneOf(path+".locality", m.Locality, "on", "off", "auto")
+		k.oneOf(path+".tokenizer.library", m.Tokenizer.Library, "auto", "bpe", "hf")
+		k.tokenizer(path+".tokenizer", m.Tokenizer)
+		if len(m.Pools) == 0 {
+			k.add(path+".pools", "missing: no pool serves %q", m.Name)
+		}
+		for j, p := range m.Pools {
+			at := fmt.Sprintf("%s.pools[%d]", path, j)
+			if !pools[p.Name] {
+				k.add(at, "there is no pool %q", p.Name)
+			}
+			if p.Weight < 0 {
+				k.add(at, "want a weight above 0, got %v", p.Weight)
+			}
+			if d, ok := dirOf[p.Name]; ok && d != m.Tokenizer.Dir {
+				k.add(at, "pool %q serves another model with tokenizer %q; an engine's cache knows one tokenizer", p.Name, d)
+			}
+			dirOf[p.Name] = m.Tokenizer.Dir
+		}
+	}
+}
+
+func (k *checker) tokenizer(path string, t Tokenizer) {
+	if _, err := time.LoadLocation(t.TimeZone); err != nil {
+		k.add(path+".time_zone", "%v", err)
+	}
+	if t.Digest != "" && !strings.HasPrefix(t.Digest, "sha256:") {
+		k.add(path+".digest", "want sha256:…, got %q", t.Digest)
+	}
+	k.file(path+".template_file", t.TemplateFile)
+	if t.Dir == "" {
+		return
+	}
+	if st, err := os.Stat(t.Dir); err != nil {
+		k.add(path+".dir", "%v", err)
+	} else if !st.IsDir() {
+		k.add(path+".dir", "%s is a file, want the directory that holds tokenizer.json", t.Dir)
+	}
+}
+
+func (k *checker) profiles(profiles []Profile) {
+	names := map[string]bool{}
+	for i := range profiles {
+		p, path := &profiles[i], fmt.Sprintf("profiles[%d]", i)
+		if p.Name == "" || names[p.Name] {
+			k.add(path+".name", "missing or twice: %q", p.Name)
+		}
+		names[p.Name] = true
+		k.oneOf(path+".objective", p.Objective, "ttft", "throughput", "blend")
+		k.oneOf(path+".scorer", p.Scorer, "leastwork", "roundrobin")
+		k.oneOf(path+".trust", p.Trust, "measured", "off")
+		if *p.Holdout < 0 || *p.Holdout > 1 {
+			k.add(path+".holdout", "want a share from 0 to 1, got %v", *p.Holdout)
+		}
+		if p.Envelope.MaxLoadRatio < 1 {
+			k.add(path+".envelope.max_load_ratio", "want at least 1, got %v", p.Envelope.MaxLoadRatio)
+		}
+		if p.Envelope.MaxShare < 0 || p.Envelope.MaxShare > 1 {
+			k.add(path+".envelope.max_share", "want a share from 0 to 1, got %v", p.Envelope.MaxShare)
+		}
+	}
+}
