@@ -1,0 +1,339 @@
+package llmapi
+
+import (
+	"errors"
+	"strconv"
+)
+
+// ErrNoSaltField is returned by AppendEdits when a salt must be set and the
+// dialect has no field for it: such an endpoint must not get this request.
+var ErrNoSaltField = errors.New("llmapi: dialect has no cache salt")
+
+// Rewrite says what must differ between the client's body and the engine's.
+type Rewrite struct {
+	Model      string // the engine's name of the model; "" = as the client wrote it
+	Salt       string // cache salt; never logged
+	SetSalt    bool   // put Salt in the field the dialect reads; false removes the client's
+	ForceUsage bool   // a stream must report usage
+	MaxTokens  int    // upper bound of output tokens, 0 = none; set where the client set none or more
+
+	Dialect        string // vllm ("" too), sglang, trtllm, llamacpp, ollama; others as openai
+	UnknownFields  string // members outside the allow-list: pass ("" too), drop, refuse
+	InternalFields string // members that steer the engine: drop ("" too), refuse
+}
+
+// Edit replaces the bytes [Start, End) of a body by New; Start == End inserts,
+// an empty New deletes.
+type Edit struct {
+	Start, End int
+	New        []byte
+}
+
+// AppendEdits appends the edits that turn r's body into what rw asks for:
+// ordered, disjoint, each inside the body. All other bytes stay as they are.
+// New slices belong to r and are valid until its next Scan. The error is a
+// *Error for the client (a field that is refused by setting) or ErrNoSaltField.
+func (r *Request) AppendEdits(dst []Edit, rw *Rewrite) ([]Edit, error) {
+	if r.Op.set() == noneOp || r.object.End == 0 {
+		return dst, nil
+	}
+	e := editor{r: r, rw: rw, dst: dst, dialect: dialectSet(rw.Dialect)}
+	if rw.SetSalt && r.Op.set()&opCT != 0 {
+		if e.salt = SaltField(r.Op, rw.Dialect); e.salt == "" {
+			return dst, ErrNoSaltField
+		}
+	}
+	if err := e.top(); err != nil {
+		return dst, err
+	}
+	e.inserts()
+	return e.dst, nil
+}
+
+// editor walks the members in order, so that its edits come out in order.
+type editor struct {
+	r       *Request
+	rw      *Rewrite
+	dst     []Edit
+	dialect dialects
+	salt    string // name of the salt field, "" = none to set
+
+	kept bool // a member stays
+	done struct{ model, salt, usage, max bool }
+}
+
+func (e *editor) top() error {
+	for k := range e.r.Members {
+		drop, err := e.drops(&e.r.Members[k])
+		if err != nil {
+			return err
+		}
+		if drop {
+			e.delete(e.r.Members, k, e.kept)
+			continue
+		}
+		e.kept = true
+		if err := e.value(&e.r.Members[k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drops reports whether a top-level member must go.
+func (e *editor) drops(m *Member) (bool, error) {
+	if m.field == fCacheSalt && e.salt != "" {
+		return false, nil
+	}
+	if m.Class == ClassInternal {
+		if e.rw.InternalFields == "refuse" {
+			return false, badKey(m.Name, "unsupported_field", "Unsupported field", m.NameSpan.Start)
+		}
+		return true, nil
+	}
+	if m.field >= 0 {
+		if f := &fields[m.field]; f.ops&e.r.Op.set() != 0 && f.dialects&e.dialect != 0 {
+			return false, nil
+		}
+	}
+	return e.unknown(m)
+}
+
+func (e *editor) unknown(m *Member) (bool, error) {
+	switch e.rw.UnknownFields {
+	case "drop":
+		return true, nil
+	case "refuse":
+		err := &Error{Status: 400, Type: TypeInvalidRequest, Code: "unknown_field",
+			Message: "Unknown field at byte " + strconv.Itoa(m.NameSpan.Start) + "."}
+		if m.field >= 0 {
+			err.Param = fields[m.field].name
+		}
+		return false, err
+	}
+	return false, nil
+}
+
+// delete removes ms[k] with the comma that joins it to its neighbours. kept
+// says whether a member before it stays.
+func (e *editor) delete(ms []Member, k int, kept bool) {
+	switch {
+	case kept:
+		e.replace(Span{ms[k-1].Value.End, ms[k].Value.End}, nil)
+	case k+1 < len(ms):
+		e.replace(Span{ms[k].NameSpan.Start, ms[k+1].NameSpan.Start}, nil)
+	default:
+		e.replace(Span{ms[k].NameSpan.Start, ms[k].Value.End}, nil)
+	}
+}
+
+// replace adds an edit; a deletion that touches the one before it is joined to it.
+func (e *editor) replace(s Span, text []byte) {
+	if n := len(e.dst); n > 0 && len(text) == 0 && len(e.dst[n-1].New) == 0 && e.dst[n-1].End == s.Start {
+		e.dst[n-1].End = s.End
+		return
+	}
+	e.dst = append(e.dst, Edit{s.Start, s.End, text})
+}
+
+// value edits inside the value of a member that stays.
+func (e *editor) value(m *Member) error {
+	switch m.field {
+	case fModel:
+		if e.done.model = true; e.rw.Model != "" && e.rw.Model != e.r.Model {
+			e.replace(m.Value, e.quoted(e.rw.Model))
+		}
+	case fCacheSalt:
+		e.done.salt = true
+		e.replace(m.Value, e.quoted(e.rw.Salt))
+	case fMaxTokens, fMaxCompletionTokens, fNPredict:
+		e.cap(m)
+	case fStreamOptions:
+		return e.streamOptions(m)
+	case fTemplateKwargs:
+		return e.templateKwargs()
+	}
+	return nil
+}
+
+// cap lowers an output limit. A null or negative one means no limit.
+func (e *editor) cap(m *Member) {
+	f := &fields[m.field]
+	if e.rw.MaxTokens <= 0 || f.ops&e.r.Op.set() == 0 || f.dialects&e.dialect == 0 {
+		return
+	}
+	e.done.max = true
+	if n, _ := e.r.integer(int(m.field)); n > 0 && n <= e.rw.MaxTokens || e.zero(m) {
+		return
+	}
+	e.replace(m.Value, e.number(e.rw.MaxTokens))
+}
+
+func (e *editor) zero(m *Member) bool {
+	return m.Value.End-m.Value.Start == 1 && e.r.Body[m.Value.Start] == '0'
+}
+
+// forceUsage reports whether the stream must be made to report usage.
+func (e *editor) forceUsage() bool { return e.rw.ForceUsage && e.r.Stream && !e.r.IncludeUsage }
+
+const includeUsage = `"include_usage":true`
+
+func (e *editor) streamOptions(m *Member) error {
+	e.done.usage = true
+	if e.r.raw(fStreamOptions) == nil {
+		if e.forceUsage() {
+			e.replace(m.Value, e.text("{"+includeUsage+"}"))
+		}
+		return nil
+	}
+	kept := false
+	for k := range e.r.sub {
+		s := &e.r.sub[k]
+		if !streamOptions[s.Name] {
+			drop, err := e.unknown(s)
+			if err != nil {
+				return err
+			}
+			if drop {
+				e.delete(e.r.sub, k, kept)
+				continue
+			}
+		}
+		kept = true
+		if k == e.r.usageIndex && e.forceUsage() {
+			e.replace(s.Value, e.text("true"))
+		}
+	}
+	if e.r.usageIndex < 0 && e.forceUsage() {
+		e.insert(m.Value.End-1, kept, includeUsage)
+	}
+	return nil
+}
+
+func (e *editor) templateKwargs() error {
+	kept := false
+	for k := range e.r.subKwargs {
+		s := &e.r.subKwargs[k]
+		if !templateDenied[s.Name] {
+			kept = true
+			continue
+		}
+		if e.rw.InternalFields == "refuse" {
+			return badKey("chat_template_kwargs."+s.Name, "unsupported_field", "Unsupported field", s.NameSpan.Start)
+		}
+		e.delete(e.r.subKwargs, k, kept)
+	}
+	return nil
+}
+
+// inserts adds, before the closing brace, what no member could be edited into.
+func (e *editor) inserts() {
+	r := e.r
+	if e.rw.Model != "" && !e.done.model {
+		from := e.begin("model")
+		r.edit = appendQuoted(r.edit, e.rw.Model)
+		e.end(from)
+	}
+	if e.salt != "" && !e.done.salt {
+		from := e.begin(e.salt)
+		r.edit = appendQuoted(r.edit, e.rw.Salt)
+		e.end(from)
+	}
+	if e.forceUsage() && !e.done.usage {
+		from := e.begin("stream_options")
+		r.edit = append(r.edit, "{"+includeUsage+"}"...)
+		e.end(from)
+	}
+	if e.rw.MaxTokens > 0 && !e.done.max && r.Op.set()&opCT != 0 {
+		from := e.begin(e.maxField())
+		r.edit = strconv.AppendInt(r.edit, int64(e.rw.MaxTokens), 10)
+		e.end(from)
+	}
+}
+
+// maxField is the name of the output limit that every server of the dialect reads.
+func (e *editor) maxField() string {
+	if e.r.Op == OpChat && e.dialect == dOpenAI {
+		return "max_completion_tokens"
+	}
+	return "max_tokens"
+}
+
+// begin writes the comma and the key of a further top-level member.
+func (e *editor) begin(name string) (from int) {
+	from = len(e.r.edit)
+	if e.kept {
+		e.r.edit = append(e.r.edit, ',')
+	}
+	e.kept = true
+	e.r.edit = append(append(append(e.r.edit, '"'), name...), '"', ':')
+	return from
+}
+
+func (e *editor) end(from int) {
+	at := e.r.object.End - 1
+	e.replace(Span{at, at}, e.since(from))
+}
+
+// insert adds text at a closing brace, with a comma if something stands before it.
+func (e *editor) insert(at int, comma bool, text string) {
+	from := len(e.r.edit)
+	if comma {
+		e.r.edit = append(e.r.edit, ',')
+	}
+	e.r.edit = append(e.r.edit, text...)
+	e.replace(Span{at, at}, e.since(from))
+}
+
+func (e *editor) text(s string) []byte {
+	from := len(e.r.edit)
+	e.r.edit = append(e.r.edit, s...)
+	return e.since(from)
+}
+
+func (e *editor) quoted(s string) []byte {
+	from := len(e.r.edit)
+	e.r.edit = appendQuoted(e.r.edit, s)
+	return e.since(from)
+}
+
+func (e *editor) number(n int) []byte {
+	from := len(e.r.edit)
+	e.r.edit = strconv.AppendInt(e.r.edit, int64(n), 10)
+	return e.since(from)
+}
+
+// since returns what was written to the buffer; bytes that are appended later,
+// here or in a larger buffer, leave it alone.
+func (e *editor) since(from int) []byte {
+	return e.r.edit[from:len(e.r.edit):len(e.r.edit)]
+}
+
+// EditedLen returns the length of body after the edits.
+func EditedLen(body []byte, edits []Edit) int {
+	n := len(body)
+	for i := range edits {
+		n += len(edits[i].New) - (edits[i].End - edits[i].Start)
+	}
+	return n
+}
+
+// AppendParts appends the pieces of the edited body: slices of body and of the
+// edits, none empty, to be written in order.
+func AppendParts(dst [][]byte, body []byte, edits []Edit) [][]byte {
+	at := 0
+	for i := range edits {
+		e := &edits[i]
+		if e.Start > at {
+			dst = append(dst, body[at:e.Start])
+		}
+		if len(e.New) > 0 {
+			dst = append(dst, e.New)
+		}
+		at = e.End
+	}
+	if at < len(body) {
+		dst = append(dst, body[at:])
+	}
+	return dst
+}
