@@ -1,0 +1,166 @@
+// Package replay reads recorded workloads, makes workloads of the same shape
+// where no recording is at hand, and computes what the best possible router
+// could have reused. It knows prompts only as chains of block names.
+package replay
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Request is one request of a conversation.
+type Request struct {
+	Blocks []uint64 // names of the prompt's whole blocks; equal name = equal block at that place
+	Output int      // tokens that were generated
+	Think  float64  // seconds between the answer before and this request
+}
+
+// Conversation is a sequence of requests, each sent after the answer to the
+// one before.
+type Conversation struct {
+	Name     string
+	Requests []Request
+}
+
+// Filter says which conversations of a recording are taken, in file order.
+type Filter struct {
+	MinRequests, MaxRequests int // per conversation
+	MaxBlocks                int // of any prompt
+	Conversations            int // taken at most
+}
+
+// ErrFormat is wrapped by every error about the contents of a trace.
+var ErrFormat = errors.New("replay: bad trace")
+
+// maxLine bounds one line of a trace file.
+const maxLine = 16 << 20
+
+// wekaLine is one request of the WEKA agentic trace; its README beside the
+// file documents the fields. h lists [first block id, count] pairs of 64-token
+// blocks, local to the conversation.
+type wekaLine struct {
+	Conversation string     `json:"c"`
+	Index        int        `json:"i"`
+	In           int        `json:"in"`
+	Out          int        `json:"out"`
+	Think        float64    `json:"think"`
+	Tool         int        `json:"tool"`
+	Sys          int        `json:"sys"`
+	Runs         [][2]int64 `json:"h"`
+}
+
+// wekaBlock is the block size of the WEKA trace in tokens.
+const wekaBlock = 64
+
+// OpenWEKA reads a WEKA agentic trace (JSON lines, gzip when the name ends in
+// .gz).
+func OpenWEKA(path string, f Filter) ([]Conversation, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	defer file.Close()
+	var r io.Reader = file
+	if strings.HasSuffix(path, ".gz") {
+		z, err := gzip.NewReader(file)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: %v", ErrFormat, path, err)
+		}
+		r = z
+	}
+	return ReadWEKA(r, f)
+}
+
+// ReadWEKA reads a WEKA agentic trace. Conversations of equal tool and system
+// prompt lengths share those leading blocks, as the trace's authors advise.
+func ReadWEKA(r io.Reader, f Filter) ([]Conversation, error) {
+	var (
+		out  []Conversation
+		cur  Conversation
+		head wekaLine
+		big  bool
+	)
+	flush := func() {
+		n := len(cur.Requests)
+		if n > 0 && !big && n >= f.MinRequests && (f.MaxRequests == 0 || n <= f.MaxRequests) {
+			out = append(out, cur)
+		}
+		cur, big = Conversation{}, false
+	}
+	s := bufio.NewScanner(r)
+	s.Buffer(make([]byte, 1<<20), maxLine)
+	for line := 1; s.Scan(); line++ {
+		var w wekaLine
+		if err := json.Unmarshal(s.Bytes(), &w); err != nil {
+			return nil, fmt.Errorf("%w: line %d: %v", ErrFormat, line, err)
+		}
+		if w.Conversation != cur.Name {
+			flush()
+			if f.Conversations > 0 && len(out) >= f.Conversations {
+				return out, nil
+			}
+			cur.Name, head = w.Conversation, w
+		}
+		blocks, err := wekaBlocks(&w, &head, f.MaxBlocks)
+		if err != nil {
+			return nil, fmt.Errorf("%w: line %d: %v", ErrFormat, line, err)
+		}
+		big = big || blocks == nil
+		cur.Requests = append(cur.Requests, Request{Blocks: blocks, Output: w.Out, Think: w.Think})
+	}
+	if err := s.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrFormat, err)
+	}
+	flush()
+	if f.Conversations > 0 && len(out) > f.Conversations {
+		out = out[:f.Conversations]
+	}
+	return out, nil
+}
+
+// wekaBlocks names the blocks of one request; nil when there are more than
+// most (0: no limit).
+func wekaBlocks(w, head *wekaLine, most int) ([]uint64, error) {
+	shared := uint64((head.Tool + head.Sys) / wekaBlock)
+	own := hashName(w.Conversation)
+	common := hashName(fmt.Sprintf("shared %d %d", head.Tool, head.Sys))
+	blocks := []uint64{}
+	for _, run := range w.Runs {
+		if run[1] < 0 || run[1] > 1<<20 {
+			return nil, fmt.Errorf("run of %d blocks", run[1])
+		}
+		if most > 0 && len(blocks)+int(run[1]) > most {
+			return nil, nil
+		}
+		for i := range run[1] {
+			name := mix(own, uint64(run[0]+i))
+			if at := uint64(len(blocks)); at < shared {
+				name = mix(common, at)
+			}
+			blocks = append(blocks, name)
+		}
+	}
+	return blocks, nil
+}
+
+func hashName(s string) uint64 {
+	h := uint64(14695981039346656037) // FNV-1a
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
+}
+
+// mix is the finalizer of SplitMix64 over both values.
+func mix(a, b uint64) uint64 {
+	x := a + (b+1)*0x9E3779B97F4A7C15
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	return x ^ x>>31
+}
