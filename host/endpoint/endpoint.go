@@ -1,0 +1,85 @@
+// Package endpoint holds what the router knows of its endpoints: who they are,
+// what they report, what this router has sent them, and whether they answer.
+//
+// An endpoint is one worker address (one data-parallel rank). It lives in a
+// dense slot, its [ID]; slots are reused and the generation tells one life of
+// a slot from the next. Readers take one immutable [Snapshot] of columns per
+// request with a single atomic load. What changes with every request (work in
+// flight, breaker, learned rate) is in the [Load] of each life, which outlives
+// the endpoint's removal for as long as a request refers to it.
+package endpoint
+
+import "time"
+
+// MaxEndpoints bounds the slots of a Store. 1,024 keeps a candidate set at
+// 128 bytes, small enough for the stack; larger fleets are several routers.
+const MaxEndpoints = 1024
+
+// SetWords is the length of a Set that can hold every slot.
+const SetWords = MaxEndpoints / 64
+
+// ID is a slot of a Store, below MaxEndpoints.
+type ID uint32
+
+// EventMode says where an endpoint's cache contents are known from.
+type EventMode uint8
+
+const (
+	EventsOff       EventMode = iota // nothing is known
+	EventsLive                       // the engine's own cache events
+	EventsPredicted                  // a model fed by what was routed there
+)
+
+// String returns "off", "live" or "predicted".
+func (m EventMode) String() string {
+	switch m {
+	case EventsLive:
+		return "live"
+	case EventsPredicted:
+		return "predicted"
+	}
+	return "off"
+}
+
+// LabelPool is the label every endpoint has: the name of its pool.
+const LabelPool = "pool"
+
+// Info is who an endpoint is. It is immutable once added; Add fills ID and
+// Generation and copies Labels.
+type Info struct {
+	ID         ID
+	Generation uint32 // life of the slot, from 1; never reused within a Store
+	URL        string // as configured, e.g. "http://10.0.0.1:8000"
+	Addr       string // host:port to dial
+	Pool       string
+	Dialect    string            // vllm, sglang, …
+	Labels     map[string]string // labels of the pool; "pool" is set by Add
+}
+
+// State is what an endpoint says of itself, written by its watcher through
+// [Store.Update]. The zero State is not ready and trusted with nothing.
+type State struct {
+	Ready    bool   // healthy and serving
+	Reason   string // why not ready; "" when it is
+	Sleeping bool   // the engine gave up its memory
+	Draining bool   // no further placements; requests in flight end normally
+
+	Running uint32  // requests the engine computes
+	Waiting uint32  // requests queued in the engine
+	KVUsage float32 // share of KV memory in use, in [0, 1]
+
+	BlockTokens uint32 // tokens per KV block, 0 = unknown
+	CacheBlocks uint32 // KV blocks the engine has, 0 = unknown
+	MaxModelLen uint32 // prompt + output tokens it takes, 0 = unknown
+
+	Trust  float32 // weight of what is believed of its cache, in [0, 1]
+	Events EventMode
+
+	Models   []string // names it serves; empty = unknown, taken to serve its pool's. Immutable
+	Adapters []string // LoRA adapters it can serve. Immutable
+
+	ScrapedAt time.Time // when the figures above were read
+}
+
+// serving tells whether an endpoint in this state takes further requests.
+func (s *State) serving() bool { return s.Ready && !s.Sleeping && !s.Draining }

@@ -1,0 +1,139 @@
+package endpoint
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Load is what this router has sent to one life of an endpoint and has not
+// seen end, what it learned from that, and its breaker. It is router-local and
+// so has no polling lag. All methods may be called concurrently.
+type Load struct {
+	inflight    atomic.Int64  // requests charged
+	outstanding atomic.Int64  // uncached prompt tokens not yet prefilled
+	kvActive    atomic.Int64  // tokens of the requests in flight
+	rate        atomic.Uint32 // learned prefill rate, float32 bits, tokens/s; 0 = too few samples
+	gone        atomic.Bool   // removed from the store
+
+	breaker breaker
+
+	mu      sync.Mutex       // guards the fields below
+	tenants map[string]int64 // outstanding uncached tokens by tenant; no zero entries
+	samples [rateSamples]float32
+	taken   int // samples ever taken
+}
+
+func newLoad() *Load { return &Load{tenants: make(map[string]int64, 4)} }
+
+// Inflight returns the requests charged and not released.
+func (l *Load) Inflight() int64 { return l.inflight.Load() }
+
+// Outstanding returns the uncached prompt tokens dispatched whose first output
+// token has not come.
+func (l *Load) Outstanding() int64 { return l.outstanding.Load() }
+
+// KVActive returns the tokens of the requests in flight: prompts and, as far
+// as charged, expected output.
+func (l *Load) KVActive() int64 { return l.kvActive.Load() }
+
+// Gone reports whether the endpoint was removed.
+func (l *Load) Gone() bool { return l.gone.Load() }
+
+// TenantOutstanding returns the part of Outstanding that is one tenant's.
+func (l *Load) TenantOutstanding(tenant string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tenants[tenant]
+}
+
+// Charge is one request's claim on a Load. The zero Charge claims nothing. A
+// Charge is not safe for concurrent use; its owner serializes.
+type Charge struct {
+	load     *Load
+	tenant   string
+	uncached int64 // outstanding tokens still claimed
+	kv       int64
+}
+
+// Charge claims a request with uncached prompt tokens to compute and kv tokens
+// of memory, both ≥ 0. The claim ends with Charge.Release.
+func (l *Load) Charge(tenant string, uncached, kv int64) Charge {
+	l.inflight.Add(1)
+	l.outstanding.Add(uncached)
+	l.kvActive.Add(kv)
+	l.tenant(tenant, uncached)
+	return Charge{load: l, tenant: tenant, uncached: uncached, kv: kv}
+}
+
+func (l *Load) tenant(name string, delta int64) {
+	if delta == 0 {
+		return
+	}
+	l.mu.Lock()
+	if v := l.tenants[name] + delta; v != 0 {
+		l.tenants[name] = v
+	} else {
+		delete(l.tenants, name)
+	}
+	l.mu.Unlock()
+}
+
+// ReleaseWork gives back the outstanding tokens: the prefill is over. Further
+// calls do nothing.
+func (c *Charge) ReleaseWork() {
+	if c.load == nil || c.uncached == 0 {
+		return
+	}
+	c.load.outstanding.Add(-c.uncached)
+	c.load.tenant(c.tenant, -c.uncached)
+	c.uncached = 0
+}
+
+// Release gives back all that is claimed. Further calls do nothing.
+func (c *Charge) Release() {
+	if c.load == nil {
+		return
+	}
+	c.ReleaseWork()
+	c.load.kvActive.Add(-c.kv)
+	c.load.inflight.Add(-1)
+	*c = Charge{}
+}
+
+// The learned prefill rate is the 90th percentile of the last 64 samples of
+// work/elapsed, as in SMetric (vllm-project/router, smetric.rs): elapsed has
+// queueing in it, so the better samples are the ones that tell the hardware.
+const (
+	rateSamples    = 64
+	rateMinSamples = 8
+	// rateMinWork keeps samples out that measure latency, not throughput: a
+	// step costs about as much for 256 tokens as for one on current GPUs.
+	rateMinWork = 256
+)
+
+// ObservePrefill feeds the learned rate: work uncached tokens took elapsed
+// from dispatch to the first token. Small or timeless samples are ignored.
+func (l *Load) ObservePrefill(work int64, elapsed time.Duration) {
+	if work < rateMinWork || elapsed <= 0 {
+		return
+	}
+	l.mu.Lock()
+	l.samples[l.taken%rateSamples] = float32(float64(work) / elapsed.Seconds())
+	l.taken++
+	n := min(l.taken, rateSamples)
+	var sorted [rateSamples]float32
+	copy(sorted[:], l.samples[:n])
+	l.mu.Unlock()
+	if n < rateMinSamples {
+		return
+	}
+	slices.Sort(sorted[:n])
+	// The lower nearest rank: one lucky sample among eight does not count.
+	l.rate.Store(math.Float32bits(sorted[(n-1)*9/10]))
+}
+
+// PrefillRate returns the learned rate in tokens per second, 0 before 8 samples.
+func (l *Load) PrefillRate() float32 { return math.Float32frombits(l.rate.Load()) }

@@ -1,0 +1,151 @@
+package endpoint
+
+import "time"
+
+// Snapshot is the state of all endpoints at one moment, in columns. It is
+// immutable and may be kept for as long as a reader likes; Loads are the live
+// counters of each life and change under the reader.
+//
+// Every column is [N], indexed by slot; the value of an empty slot is zero.
+type Snapshot struct {
+	N     int // slots in use or used once below the highest live one
+	Infos []*Info
+	Loads []*Load
+
+	Live  Set // slots with an endpoint
+	Ready Set // of these, those that take requests (ready, awake, not draining)
+
+	Running     []uint32
+	Waiting     []uint32
+	KVUsage     []float32 // in [0, 1]
+	BlockTokens []uint32
+	CacheBlocks []uint32
+	MaxModelLen []uint32
+	Trust       []float32 // in [0, 1]
+	Events      []EventMode
+	ScrapedAt   []int64  // Unix nanoseconds, 0 = never
+	Reasons     []string // why a slot is not in Ready
+
+	states []State
+	topo   *topology
+}
+
+// topology is what changes only when endpoints come, go or change their models.
+type topology struct {
+	infos    []*Info
+	loads    []*Load
+	live     Set
+	labels   map[label]Set
+	models   map[string]Set
+	adapters map[string]Set
+	anyModel Set // endpoints whose models are not known
+}
+
+type label struct{ key, value string }
+
+// Label returns the endpoints whose label key has value; nil if there is none.
+// The set is the snapshot's own and must not be written.
+func (s *Snapshot) Label(key, value string) Set { return s.topo.labels[label{key, value}] }
+
+// Pool returns the endpoints of a pool, as Label does.
+func (s *Snapshot) Pool(name string) Set { return s.Label(LabelPool, name) }
+
+// Serves reports whether an endpoint serves model: it says so, or has not said
+// what it serves.
+func (s *Snapshot) Serves(id ID, model string) bool {
+	return s.topo.anyModel.Has(id) || s.topo.models[model].Has(id)
+}
+
+// Models returns the endpoints that name model among those they serve and the
+// endpoints that have not said what they serve. The sets must not be written.
+func (s *Snapshot) Models(model string) (serving, unknown Set) {
+	return s.topo.models[model], s.topo.anyModel
+}
+
+// Adapter returns the endpoints that can serve a LoRA adapter.
+func (s *Snapshot) Adapter(name string) Set { return s.topo.adapters[name] }
+
+// State returns a copy of an endpoint's state; the zero State for an empty slot.
+func (s *Snapshot) State(id ID) State {
+	if int(id) >= s.N {
+		return State{}
+	}
+	return s.states[id]
+}
+
+// Info returns who is in slot id, nil if nobody.
+func (s *Snapshot) Info(id ID) *Info {
+	if int(id) >= s.N {
+		return nil
+	}
+	return s.Infos[id]
+}
+
+// Current reports whether the slot still holds the given life.
+func (s *Snapshot) Current(id ID, generation uint32) bool {
+	i := s.Info(id)
+	return i != nil && i.Generation == generation
+}
+
+// fill sets the columns from the states.
+func (s *Snapshot) fill() {
+	n := s.N
+	u32 := make([]uint32, 5*n)
+	f32 := make([]float32, 2*n)
+	s.Running, s.Waiting, s.BlockTokens = u32[:n:n], u32[n:2*n:2*n], u32[2*n:3*n:3*n]
+	s.CacheBlocks, s.MaxModelLen = u32[3*n:4*n:4*n], u32[4*n:]
+	s.KVUsage, s.Trust = f32[:n:n], f32[n:]
+	s.Events = make([]EventMode, n)
+	s.ScrapedAt = make([]int64, n)
+	s.Reasons = make([]string, n)
+	s.Ready = make(Set, len(s.Live))
+	for i := range s.states {
+		if s.Infos[i] != nil {
+			s.fillSlot(i, &s.states[i])
+		}
+	}
+}
+
+func (s *Snapshot) fillSlot(i int, st *State) {
+	s.Running[i], s.Waiting[i], s.KVUsage[i] = st.Running, st.Waiting, st.KVUsage
+	s.BlockTokens[i], s.CacheBlocks[i], s.MaxModelLen[i] = st.BlockTokens, st.CacheBlocks, st.MaxModelLen
+	s.Trust[i], s.Events[i] = clampShare(st.Trust), st.Events
+	if !st.ScrapedAt.IsZero() {
+		s.ScrapedAt[i] = st.ScrapedAt.UnixNano()
+	}
+	if st.serving() {
+		s.Ready.Add(ID(i))
+		return
+	}
+	s.Reasons[i] = notReady(st)
+}
+
+func notReady(st *State) string {
+	switch {
+	case st.Draining:
+		return "draining"
+	case st.Sleeping:
+		return "sleeping"
+	case st.Reason != "":
+		return st.Reason
+	}
+	return "not ready"
+}
+
+// clampShare forces v into [0, 1]; NaN becomes 0.
+func clampShare(v float32) float32 {
+	if !(v > 0) {
+		return 0
+	}
+	return min(v, 1)
+}
+
+// AgeMS returns the age of an endpoint's reported figures in milliseconds at
+// now, or a million seconds if it was never scraped.
+func (s *Snapshot) AgeMS(id ID, now time.Time) float32 {
+	const never = 1e9
+	if int(id) >= s.N || s.ScrapedAt[id] == 0 {
+		return never
+	}
+	return float32(max(0, float64(now.UnixNano()-s.ScrapedAt[id])/1e6))
+}

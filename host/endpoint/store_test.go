@@ -1,0 +1,163 @@
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+func mustAdd(t *testing.T, s *Store, addr, pool string, labels map[string]string) ID {
+	t.Helper()
+	id, err := s.Add(Info{Addr: addr, Pool: pool, Labels: labels})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func TestStore_slotsAreReusedAndGenerationsAreNot(t *testing.T) {
+	s := NewStore()
+	a, b := mustAdd(t, s, "a:1", "p", nil), mustAdd(t, s, "b:1", "p", nil)
+	if a != 0 || b != 1 {
+		t.Fatalf("got slots %d, %d, want 0, 1", a, b)
+	}
+	g := s.Load().Infos[a].Generation
+	s.Remove(a)
+	if snap := s.Load(); snap.Infos[a] != nil || snap.Live.Has(a) || snap.Current(a, g) {
+		t.Error("slot 0 is live after Remove")
+	}
+	c := mustAdd(t, s, "c:1", "p", nil)
+	snap := s.Load()
+	if c != a || snap.Infos[c].Generation == g || snap.Current(c, g) {
+		t.Errorf("got slot %d generation %d, want slot %d of another generation than %d", c, snap.Infos[c].Generation, a, g)
+	}
+	s.Remove(b)
+	s.Remove(c)
+	s.Remove(c) // twice does nothing
+	if n := s.Load().N; n != 0 {
+		t.Errorf("got N %d of an empty store", n)
+	}
+}
+
+func TestStore_addErrors(t *testing.T) {
+	s := NewStore()
+	mustAdd(t, s, "a:1", "p", nil)
+	if _, err := s.Add(Info{Addr: "a:1", Pool: "p"}); !errors.Is(err, ErrDuplicate) {
+		t.Errorf("got %v, want ErrDuplicate", err)
+	}
+	if _, err := s.Add(Info{Addr: "a:1", Pool: "q"}); err != nil {
+		t.Errorf("one address in two pools: %v", err)
+	}
+	for i := 2; i < MaxEndpoints; i++ {
+		mustAdd(t, s, fmt.Sprint(i), "p", nil)
+	}
+	if _, err := s.Add(Info{Addr: "z", Pool: "p"}); !errors.Is(err, ErrFull) {
+		t.Errorf("got %v, want ErrFull", err)
+	}
+}
+
+func TestStore_columns(t *testing.T) {
+	s := NewStore()
+	id := mustAdd(t, s, "a:1", "p", map[string]string{"region": "eu", "pool": "forged"})
+	at := time.Now().Add(-2 * time.Second)
+	s.Update(id, func(st *State) {
+		*st = State{Ready: true, Running: 3, Waiting: 4, KVUsage: .5, BlockTokens: 16, CacheBlocks: 100, MaxModelLen: 4096,
+			Trust: 7, Events: EventsLive, Models: []string{"m"}, Adapters: []string{"l"}, ScrapedAt: at}
+	})
+	v := s.Load()
+	if v.N != 1 || v.Running[0] != 3 || v.Waiting[0] != 4 || v.KVUsage[0] != .5 || v.BlockTokens[0] != 16 || v.CacheBlocks[0] != 100 || v.MaxModelLen[0] != 4096 || v.Events[0] != EventsLive {
+		t.Errorf("got columns %+v", v)
+	}
+	if v.Trust[0] != 1 {
+		t.Errorf("got trust %v, want 1: it is clamped", v.Trust[0])
+	}
+	if !v.Ready.Has(0) || !v.Live.Has(0) || v.Reasons[0] != "" {
+		t.Error("not ready")
+	}
+	if !v.Label("region", "eu").Has(0) || !v.Pool("p").Has(0) || v.Pool("forged") != nil {
+		t.Error("labels: want region=eu and pool=p, the pool's name wins over a label of that key")
+	}
+	if !v.Serves(0, "m") || v.Serves(0, "n") || !v.Adapter("l").Has(0) {
+		t.Error("models or adapters wrong")
+	}
+	if age := v.AgeMS(0, at.Add(2*time.Second)); age < 1999 || age > 2001 {
+		t.Errorf("got age %v ms, want 2000", age)
+	}
+	if got := v.State(0); got.Running != 3 {
+		t.Errorf("got state %+v", got)
+	}
+}
+
+func TestStore_readiness(t *testing.T) {
+	for _, c := range []struct {
+		state State
+		ready bool
+		why   string
+	}{
+		{State{Ready: true}, true, ""},
+		{State{}, false, "not ready"},
+		{State{Reason: "health: 500"}, false, "health: 500"},
+		{State{Ready: true, Sleeping: true}, false, "sleeping"},
+		{State{Ready: true, Draining: true}, false, "draining"},
+	} {
+		s := NewStore()
+		id := mustAdd(t, s, "a", "p", nil)
+		s.Update(id, func(st *State) { *st = c.state })
+		v := s.Load()
+		if v.Ready.Has(id) != c.ready || v.Reasons[id] != c.why {
+			t.Errorf("%+v: got ready %v, reason %q, want %v, %q", c.state, v.Ready.Has(id), v.Reasons[id], c.ready, c.why)
+		}
+	}
+}
+
+func TestStore_snapshotIsImmutable(t *testing.T) {
+	s := NewStore()
+	id := mustAdd(t, s, "a", "p", nil)
+	old := s.Load()
+	s.Update(id, func(st *State) { st.Ready, st.Running = true, 9 })
+	s.Remove(id)
+	if old.Running[0] != 0 || old.Ready.Has(id) || !old.Live.Has(id) || old.Infos[0] == nil {
+		t.Error("an earlier snapshot changed")
+	}
+	if s.Update(id, func(*State) { t.Error("f called for an empty slot") }) {
+		t.Error("Update of an empty slot: got true")
+	}
+}
+
+func TestStore_loadAllocs(t *testing.T) {
+	s := NewStore()
+	mustAdd(t, s, "a", "p", map[string]string{"k": "v"})
+	if n := testing.AllocsPerRun(100, func() {
+		v := s.Load()
+		_ = v.Pool("p").Has(0) && v.Label("k", "v").Has(0) && v.Serves(0, "m")
+	}); n != 0 {
+		t.Errorf("got %v allocs per read, want 0", n)
+	}
+}
+
+func TestSet(t *testing.T) {
+	a := make(Set, 2)
+	for _, id := range []ID{0, 5, 64, 127} {
+		a.Add(id)
+	}
+	if a.Len() != 4 || !a.Has(64) || a.Has(65) || a.Has(1000) || a.Empty() {
+		t.Errorf("got %x", a)
+	}
+	b := make(Set, 1)
+	b.Add(5)
+	c := append(Set(nil), a...)
+	c.And(b)
+	if got := c.AppendIDs(nil); len(got) != 1 || got[0] != 5 {
+		t.Errorf("And with a shorter set: got %v, want [5]", got)
+	}
+	a.AndNot(b)
+	a.Drop(127)
+	if got := fmt.Sprint(a.AppendIDs(nil)); got != "[0 64]" {
+		t.Errorf("got %v, want [0 64]", got)
+	}
+	c.Or(a[:1])
+	if got := fmt.Sprint(c.AppendIDs(nil)); got != "[0 5]" {
+		t.Errorf("got %v, want [0 5]", got)
+	}
+}
