@@ -50,37 +50,42 @@ func skipString(b []byte, i int) (end int, escaped bool, err *Error) {
 		if i >= len(b) {
 			return 0, false, invalidJSON(len(b), "unfinished string")
 		}
-		switch c := b[i]; {
-		case c == '"':
+		c := b[i]
+		if c == '"' {
 			return i + 1, escaped, nil
-		case c == '\\':
-			escaped = true
-			n := escapeLen(b[i:])
-			if n == 0 {
-				return 0, false, invalidJSON(i, "invalid escape")
-			}
-			i += n
-		case c < ' ':
-			return 0, false, invalidJSON(i, "control character in string")
-		default:
-			i++
 		}
+		if c != '\\' {
+			if c < ' ' {
+				return 0, false, invalidJSON(i, "control character in string")
+			}
+			i++
+			continue
+		}
+		escaped = true
+		if i+1 < len(b) && simpleEscape[b[i+1]] {
+			i += 2
+			continue
+		}
+		n := escapeLen(b[i:])
+		if n == 0 {
+			return 0, false, invalidJSON(i, "invalid escape")
+		}
+		i += n
 	}
 }
+
+// simpleEscape marks what may follow a backslash, but for u.
+var simpleEscape = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
 // escapeLen returns the length of the escape sequence b begins with, 0 if it is
 // none.
 func escapeLen(b []byte) int {
-	if len(b) < 2 {
-		return 0
-	}
-	switch b[1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	switch {
+	case len(b) < 2:
+	case simpleEscape[b[1]]:
 		return 2
-	case 'u':
-		if hex4(b[2:]) >= 0 {
-			return 6
-		}
+	case b[1] == 'u' && hex4(b[2:]) >= 0:
+		return 6
 	}
 	return 0
 }
@@ -124,6 +129,27 @@ func skipDigits(b []byte, i int) int {
 		i++
 	}
 	return i
+}
+
+// skipIntegers walks elements of an array that are plain whole numbers followed
+// by a comma, as prompts of token ids are, and returns where the first other
+// element begins.
+func skipIntegers(b []byte, i int) int {
+	for {
+		from := i
+		for i < len(b) && b[i]-'0' <= 9 {
+			i++
+		}
+		if i == from || i >= len(b) || b[i] != ',' || b[from] == '0' && i > from+1 {
+			return from
+		}
+		if i++; i < len(b) && b[i] == ' ' {
+			i++
+		}
+		if i < len(b) && b[i] <= ' ' {
+			i = skipSpace(b, i)
+		}
+	}
 }
 
 func skipLiteral(b []byte, i int, lit string) (int, *Error) {
@@ -206,17 +232,16 @@ func skipValue(b []byte, i, depth int) (int, *Error) {
 			object := b[i] == '{'
 			open.push(object)
 			i = skipSpace(b, i+1)
-			if i < len(b) && b[i] == closing(object) {
-				i++
-				open.depth--
-			} else {
-				if object {
-					if i, err = skipKey(b, i); err != nil {
-						return 0, err
-					}
+			if i >= len(b) || b[i] != closing(object) {
+				if !object {
+					i = skipIntegers(b, i)
+				} else if i, err = skipKey(b, i); err != nil {
+					return 0, err
 				}
 				continue
 			}
+			i++
+			open.depth--
 		} else if i, err = skipScalar(b, i); err != nil {
 			return 0, err
 		}

@@ -23,7 +23,7 @@ var usageKey = []byte(`"usage"`)
 // answer is not a JSON object. It allocates nothing and keeps nothing of answer.
 func ParseUsage(answer []byte, u *Usage) (ok bool) {
 	*u = Usage{ChoicesAbsent: true}
-	if bytes.LastIndex(answer, usageKey) < 0 {
+	if !bytes.Contains(answer, usageKey) {
 		return false
 	}
 	whole := each(answer, skipSpace(answer, 0), func(name []byte, v Span) bool {
