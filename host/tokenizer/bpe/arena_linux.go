@@ -1,0 +1,11 @@
+package bpe
+
+import "syscall"
+
+// adviseHuge asks for huge pages; a refusal costs speed only.
+func adviseHuge(b []byte) {
+	const madvHugepage = 14 // MADV_HUGEPAGE of <linux/mman.h>
+	if len(b) > 0 {
+		_ = syscall.Madvise(b, madvHugepage)
+	}
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package bpe
+
+// adviseHuge does nothing where there is no such advice.
+func adviseHuge([]byte) {}

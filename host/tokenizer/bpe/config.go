@@ -1,0 +1,101 @@
+package bpe
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// parseConfig reads from tokenizer_config.json what changes ids: added tokens,
+// sorted by id, and add_prefix_space.
+func parseConfig(raw []byte, f Family) ([]addedToken, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	var c struct {
+		Added          map[string]addedToken `json:"added_tokens_decoder"`
+		AddPrefixSpace bool                  `json:"add_prefix_space"`
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, fmt.Errorf("bpe: tokenizer_config.json: %v", err)
+	}
+	if c.AddPrefixSpace && f == GPT2 {
+		return nil, unsupported("tokenizer_config.json", "add_prefix_space")
+	}
+	var added []addedToken
+	for key, t := range c.Added {
+		id, err := strconv.ParseUint(key, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("bpe: tokenizer_config.json: added token with id %q", key)
+		}
+		t.ID = uint32(id)
+		added = append(added, t)
+	}
+	slices.SortFunc(added, func(a, b addedToken) int { return int(int64(a.ID) - int64(b.ID)) })
+	return added, nil
+}
+
+// setAdded adds the tokens in order, as Hugging Face's add_tokens does, and
+// builds the two sets. The ids in the file are not believed but checked: the
+// library gives a token the id that the vocabulary has for it, or the next
+// free one.
+func (t *Tokenizer) setAdded(tokens, more []addedToken) error {
+	t.addedID, t.tokenOf = map[string]uint32{}, map[uint32]string{}
+	byID := map[uint32]addedToken{}
+	lookup := t.words.index()
+	for k, a := range slices.Concat(tokens, more) {
+		if a.Content == "" {
+			continue
+		}
+		id, ok := t.addedID[a.Content]
+		if !ok {
+			id, ok = lookup(a.Content)
+		}
+		if !ok {
+			id = t.freeID()
+		}
+		if id != a.ID {
+			part := "added_tokens"
+			if k >= len(tokens) {
+				part = "tokenizer_config.json"
+			}
+			return unsupported(part, fmt.Sprintf("%q has id %d in the file, %d by the vocabulary", a.Content, a.ID, id))
+		}
+		a.ID = id
+		byID[id] = a
+		t.addedID[a.Content], t.tokenOf[id] = id, a.Content
+		t.size = max(t.size, int(id)+1)
+		if !slices.ContainsFunc(t.added, func(b addedToken) bool { return b.ID == id }) {
+			t.added = append(t.added, a)
+		}
+	}
+	var raw, normal []addedToken
+	for _, special := range [2]bool{true, false} {
+		for _, a := range t.added {
+			if a = byID[a.ID]; a.Special != special {
+				continue
+			}
+			if !a.Normalized {
+				raw = append(raw, a)
+				continue
+			}
+			if t.nfc {
+				a.Content = string(appendNFC(nil, []byte(a.Content)))
+			}
+			normal = append(normal, a)
+		}
+	}
+	t.raw, t.normal = newAddedSet(raw), newAddedSet(normal)
+	t.lineCuts = lineCutsHold(normal)
+	return nil
+}
+
+// freeID is the id of an added token that the vocabulary does not have.
+func (t *Tokenizer) freeID() uint32 {
+	id := uint32(t.words.count)
+	for a := range t.tokenOf {
+		id = max(id, a+1)
+	}
+	return id
+}

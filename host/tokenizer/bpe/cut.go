@@ -1,0 +1,118 @@
+package bpe
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+func indexFrom(s []byte, i int, c byte) int {
+	if k := bytes.IndexByte(s[i:], c); k >= 0 {
+		return i + k
+	}
+	return len(s)
+}
+
+// Cut returns a position c of text, as great as is known, such that for every
+// continuation x of text
+//
+//	ids(text+x) = ids(text[:c]) + ids(text[c:]+x)
+//
+// or 0. text itself must begin at such a position (or be the whole prompt).
+// The rules are: just before the extended start of an added token with
+// normalized=false and without single_word that no unfinished added token
+// before it can swallow; and in text between a letter or digit and a line end,
+// where every family's pattern ends a pre-token and no normalizer composes.
+// Cut does not write to text and may be called concurrently.
+func (t *Tokenizer) Cut(text []byte) int {
+	limit := t.unfinishedAt(text)
+	cut, end := 0, 0
+	afterWord := -1 // end of the last single_word match, discarded or not
+	f := t.raw.find(text)
+	for {
+		m, ok := f.match()
+		if !ok || m.at > limit {
+			break
+		}
+		// A match whose start lies in space that the one before took is left
+		// alone, and so is one that a single_word match looks at.
+		if !m.token.SingleWord && m.start >= end && m.start != afterWord {
+			cut = m.start
+		}
+		if m.token.SingleWord {
+			afterWord = m.to
+		}
+		end = max(end, m.end)
+	}
+	if p := t.lineCut(text, end, limit); p > 0 {
+		return p
+	}
+	return cut
+}
+
+// unfinishedAt returns where the first added token may begin that more text
+// could complete or lengthen, len(text) when there is none.
+func (t *Tokenizer) unfinishedAt(text []byte) int {
+	for p := max(0, len(text)-t.raw.maxLen+1); p < len(text); p++ {
+		if t.raw.first[text[p]] && t.raw.unfinished(text[p:]) {
+			return p
+		}
+	}
+	return len(text)
+}
+
+// lineCut returns the last position in (end, limit) between a letter or digit
+// and a line end, 0 when there is none.
+func (t *Tokenizer) lineCut(text []byte, end, limit int) int {
+	if !t.lineCuts {
+		return 0
+	}
+	for p := limit - 1; p > end; p-- {
+		if c := text[p]; c != '\n' && c != '\r' {
+			continue
+		}
+		_, w := utf8.DecodeLastRune(text[end:p])
+		if k, _ := class(text[:p], p-w); k&(cL|cN) != 0 {
+			return p
+		}
+	}
+	return 0
+}
+
+// lineCutsHold reports whether added tokens that are found after normalizing
+// leave cuts at line ends exact: none may reach over one, strip space after
+// itself or look at its neighbours.
+func lineCutsHold(tokens []addedToken) bool {
+	for _, t := range tokens {
+		if t.RStrip || t.SingleWord {
+			return false
+		}
+		for p := 1; p < len(t.Content); p++ {
+			if c := t.Content[p]; c != '\n' && c != '\r' {
+				continue
+			}
+			s := []byte(t.Content)
+			_, w := utf8.DecodeLastRune(s[:p])
+			if k, _ := class(s[:p], p-w); k&(cL|cN) != 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Starts calls f with the start of every added token of text that Cut may cut
+// at, in rising order: where a long text is best divided into pieces.
+func (t *Tokenizer) Starts(text []byte, f func(at int)) {
+	find := t.raw.find(text)
+	last := -1
+	for {
+		m, ok := find.match()
+		if !ok {
+			return
+		}
+		if !m.token.SingleWord && m.start > last {
+			f(m.start)
+			last = m.start
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package bpe
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+const (
+	shortBits = 14 // log2 of the entries of the short cache
+	longBits  = 13
+	longBytes = 48 // longest pre-token that is cached
+	shortIDs  = 10
+	longIDs   = 18
+	spareIDs  = 20 // room for one cached pre-token, written whole
+)
+
+// shortWord and longWord are one and two cache lines: what a pre-token of
+// several tokens was encoded to. An entry of another gen is empty.
+type shortWord struct {
+	lo, hi uint64
+	gen, k uint32
+	ids    [shortIDs]uint32
+}
+
+type longWord struct {
+	key  [longBytes / 8]uint64
+	gen  uint32
+	n, k uint16
+	ids  [longIDs]uint32
+}
+
+// encoder holds what may not be shared: two direct-mapped caches (2 MiB) and
+// scratch space. Nothing is dropped from the caches but by another entry; they
+// are bounded by their size.
+type encoder struct {
+	m      *model
+	family Family
+	gen    uint32
+	short  []shortWord
+	long   []longWord
+	dead   []uint64
+	norm   []byte // scratch of the normalizer
+}
+
+func newEncoder(m *model, f Family) *encoder {
+	a := newArena(room[shortWord](1<<shortBits) + room[longWord](1<<longBits))
+	return &encoder{m: m, family: f, gen: 1, short: take[shortWord](a, 1<<shortBits), long: take[longWord](a, 1<<longBits)}
+}
+
+// reset empties the caches.
+func (e *encoder) reset() {
+	if e.gen++; e.gen == 0 {
+		clear(e.short)
+		clear(e.long)
+		e.gen = 1
+	}
+}
+
+// maskLo and maskHi keep the first n of 15 bytes in two words.
+var maskLo, maskHi = func() (lo, hi [16]uint64) {
+	for n := range 16 {
+		lo[n], hi[n] = ^uint64(0), 0
+		if n < 8 {
+			lo[n] = 1<<(8*n) - 1
+		} else {
+			hi[n] = 1<<(8*(n-8)) - 1
+		}
+	}
+	return lo, hi
+}()
+
+// load15 returns the n bytes at i (n at most 15) as two words, the length in
+// the top byte of the second.
+func load15(s []byte, i, n int) (lo, hi uint64) {
+	if i+16 <= len(s) {
+		b := s[i : i+16]
+		return binary.LittleEndian.Uint64(b) & maskLo[n&15], binary.LittleEndian.Uint64(b[8:])&maskHi[n&15] | uint64(n)<<56
+	}
+	var b [16]byte
+	copy(b[:], s[i:i+n])
+	return binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:]) | uint64(n)<<56
+}
+
+func hash15(lo, hi uint64) uint64 {
+	a, b := bits.Mul64(lo^0x9E3779B97F4A7C15, hi^0xD6E8FEB86659FD93)
+	return a ^ b
+}
+
+// grow returns dst with all its capacity as length and room for one cached
+// pre-token and more after k; left is the number of bytes still to encode.
+func grow(dst []uint32, k, left int) []uint32 {
+	dst = append(dst[:k], make([]uint32, max(2*spareIDs, k/2, left/3))...)
+	return dst[:cap(dst)]
+}
+
+// encode appends the ids of s, which is valid UTF-8 in the tokenizer's normal
+// form, without regard to added tokens. Memory of dst beyond its length may be
+// written.
+func (e *encoder) encode(dst []uint32, s []byte) []uint32 {
+	switch e.family {
+	case Llama3:
+		return e.encodeCL100k(dst, s, 3)
+	case Qwen:
+		return e.encodeCL100k(dst, s, 1)
+	case O200k:
+		return e.encodeScan(dst, s, o200kEnd)
+	default:
+		return e.encodeScan(dst, s, gpt2End)
+	}
+}
+
+// encodeScan is encode with any scanner.
+func (e *encoder) encodeScan(dst []uint32, s []byte, scan func([]byte, int) int) []uint32 {
+	k := len(dst)
+	dst = dst[:cap(dst)]
+	for i := 0; i < len(s); {
+		if len(dst)-k < spareIDs {
+			dst = grow(dst, k, len(s)-i)
+		}
+		j := scan(s, i)
+		if w := j - i; w <= 15 {
+			lo, hi := load15(s, i, w)
+			dst, k = e.shortToken(dst, k, s[i:j], lo, hi)
+		} else {
+			dst, k = e.longToken(dst, k, s[i:j])
+		}
+		i = j
+	}
+	return dst[:k]
+}
+
+// encodeCL100k is encode with cl100kEnd, whose commonest cases (letters after
+// at most one other character, punctuation) are done in place.
+func (e *encoder) encodeCL100k(dst []uint32, s []byte, digits int) []uint32 {
+	whole, mask := e.m.whole, e.m.wholeM
+	n := len(s)
+	k := len(dst)
+	dst = dst[:cap(dst)]
+	for i := 0; i < n; {
+		if len(dst)-k < spareIDs {
+			dst = grow(dst, k, n-i)
+		}
+		var j int
+		c := s[i]
+		if ld := lead[c]; ld != 0 && i+9 <= n {
+			l := bits.TrailingZeros64(nonLetters(binary.LittleEndian.Uint64(s[i+1:]))) >> 3
+			j = i + 1 + l
+			if l == 8 || s[j] >= 0x80 {
+				j = lettersEnd(s, j)
+			}
+			if ld == 2 && j == i+1 {
+				if punct[c] != 0 {
+					j = punctEnd(s, j)
+				} else if c == ' ' && punct[s[j]] != 0 {
+					j = punctEnd(s, j+1)
+				} else {
+					j = cl100kEnd(s, i, digits)
+				}
+			}
+		} else {
+			j = cl100kEnd(s, i, digits)
+		}
+		w := j - i
+		if w > 15 {
+			dst, k = e.longToken(dst, k, s[i:j])
+			i = j
+			continue
+		}
+		lo, hi := load15(s, i, w)
+		t := &whole[hash15(lo, hi)&mask]
+		if t.lo == lo && t.hi == hi { // the home slot, for most
+			dst[k] = t.id
+			k++
+		} else {
+			dst, k = e.shortToken(dst, k, s[i:j], lo, hi)
+		}
+		i = j
+	}
+	return dst[:k]
+}
+
+// shortToken appends the ids of a pre-token of at most 15 bytes at dst[k];
+// dst has room for spareIDs there and its whole capacity as length.
+func (e *encoder) shortToken(dst []uint32, k int, w []byte, lo, hi uint64) ([]uint32, int) {
+	m := e.m
+	hash := hash15(lo, hi)
+	h := hash & m.wholeM
+	for t := &m.whole[h]; t.hi != 0; t = &m.whole[h] {
+		if t.lo == lo && t.hi == hi {
+			dst[k] = t.id
+			return dst, k + 1
+		}
+		h = (h + 1) & m.wholeM
+	}
+	q := &e.short[hash>>(64-shortBits)]
+	if q.lo == lo && q.hi == hi && q.gen == e.gen {
+		*(*[shortIDs]uint32)(dst[k:]) = q.ids
+		return dst, k + int(q.k)
+	}
+	st := k
+	if (lo|hi)&0x8080808080808080 == 0 {
+		dst = m.mergeShort(dst[:k], w)
+	} else {
+		dst = e.split(dst[:k], w)
+	}
+	k = len(dst)
+	if k-st <= len(q.ids) {
+		q.lo, q.hi, q.gen, q.k = lo, hi, e.gen, uint32(k-st)
+		copy(q.ids[:], dst[st:k])
+	}
+	return dst[:cap(dst)], k
+}
+
+// longToken is shortToken for more than 15 bytes.
+func (e *encoder) longToken(dst []uint32, k int, w []byte) ([]uint32, int) {
+	if len(w) > longBytes {
+		dst = e.split(dst[:k], w)
+		return dst[:cap(dst)], len(dst)
+	}
+	var key [longBytes / 8]uint64
+	h := uint64(len(w))
+	x := 0
+	for ; x < len(w)>>3; x++ {
+		key[x] = binary.LittleEndian.Uint64(w[8*x:])
+		a, b := bits.Mul64(h^key[x], pairMul)
+		h = a ^ b
+	}
+	if r := len(w) & 7; r != 0 {
+		key[x] = binary.LittleEndian.Uint64(w[len(w)-8:]) >> (64 - 8*r)
+		a, b := bits.Mul64(h^key[x], pairMul)
+		h = a ^ b
+	}
+	q := &e.long[h>>(64-longBits)]
+	if q.gen == e.gen && int(q.n) == len(w) && q.key == key {
+		*(*[longIDs]uint32)(dst[k:]) = q.ids
+		return dst, k + int(q.k)
+	}
+	st := k
+	dst = e.split(dst[:k], w)
+	k = len(dst)
+	if k-st <= len(q.ids) {
+		q.key, q.gen, q.n, q.k = key, e.gen, uint16(len(w)), uint16(k-st)
+		copy(q.ids[:], dst[st:k])
+	}
+	return dst[:cap(dst)], k
+}

@@ -1,0 +1,92 @@
+package bpe
+
+// o200kEnd is the scanner of GPT-4o and gpt-oss, with A = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}],
+// B = [\p{Ll}\p{Lm}\p{Lo}\p{M}] and C = (?i:'s|'t|'re|'ve|'m|'ll|'d):
+//
+//	[^\r\n\p{L}\p{N}]?A*B+C?|[^\r\n\p{L}\p{N}]?A+B*C?|\p{N}{1,3}
+//	| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+func o200kEnd(s []byte, i int) int {
+	k, w := class(s, i)
+	if e := o200kWord(s, i, k, w); e > i {
+		if e < len(s) && s[e] == '\'' {
+			return contractionEnd(s, e)
+		}
+		return e
+	}
+	if k&cN != 0 {
+		return digitsEnd(s, i+w, 2)
+	}
+	if k&cS == 0 {
+		return slashEnd(s, i+w)
+	}
+	if j := i + w; s[i] == ' ' && j < len(s) {
+		if k, w := class(s, j); k&(cL|cN|cS) == 0 {
+			return slashEnd(s, j+w)
+		}
+	}
+	return spaceEnd(s, i)
+}
+
+// o200kWord matches the first two branches without C; k and w are those of
+// the first code point.
+func o200kWord(s []byte, i int, k uint8, w int) int {
+	for _, second := range [2]bool{false, true} {
+		if k&(cL|cN|cNL) == 0 && i+w < len(s) {
+			if e := capWordEnd(s, i+w, second); e > i+w {
+				return e
+			}
+		}
+		if k&(cA|cB) != 0 {
+			if e := capWordEnd(s, i, second); e > i {
+				return e
+			}
+		}
+	}
+	return i
+}
+
+// capWordEnd matches A*B+ at p, or A+B* when second; p when nothing matches.
+func capWordEnd(s []byte, p int, second bool) int {
+	n := len(s)
+	a, both := p, -1 // both: end of the last code point of the A run that is also B
+	for a < n {
+		k, w := class(s, a)
+		if k&cA == 0 {
+			break
+		}
+		a += w
+		if k&cB != 0 {
+			both = a
+		}
+	}
+	b := a
+	for b < n {
+		if c := s[b]; c >= 'a' && c <= 'z' {
+			b++
+			continue
+		}
+		k, w := class(s, b)
+		if k&cB == 0 {
+			break
+		}
+		b += w
+	}
+	switch {
+	case b > a:
+		return b
+	case second:
+		return a
+	case both > 0:
+		return both
+	}
+	return p
+}
+
+// slashEnd returns the end of [^\s\p{L}\p{N}]*[\r\n/]* at j.
+func slashEnd(s []byte, j int) int {
+	j = symbolsEnd(s, j)
+	for j < len(s) && (s[j] == '\r' || s[j] == '\n' || s[j] == '/') {
+		j++
+	}
+	return j
+}
