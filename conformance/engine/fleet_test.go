@@ -1,0 +1,149 @@
+//go:build engine
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/conformance/harness"
+)
+
+// vllm is a running vLLM.
+type vllm struct {
+	*harness.Process
+	URL string
+}
+
+func scripts(t testing.TB) string {
+	t.Helper()
+	p, err := filepath.Abs("scripts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func engineDir(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(harness.Cache(t), "engine")
+	if _, err := os.Stat(filepath.Join(dir, "tiny.gguf")); err != nil {
+		t.Fatalf("the engines are not installed: run make deps-engine (%v)", err)
+	}
+	return dir
+}
+
+// startVLLM starts n engines side by side and waits until all serve.
+func startVLLM(t testing.TB, n int) []*vllm {
+	t.Helper()
+	dir := engineDir(t)
+	var out []*vllm
+	for range n {
+		http, events := harness.FreePort(t), harness.FreePort(t)
+		cmd := exec.Command("bash", filepath.Join(scripts(t), "vllm-run.sh"), filepath.Join(dir, "vllm"), filepath.Join(dir, "tiny-qwen3"), strconv.Itoa(http), strconv.Itoa(events))
+		out = append(out, &vllm{harness.Start(t, cmd), fmt.Sprintf("http://127.0.0.1:%d", http)})
+	}
+	for _, e := range out {
+		harness.Await(t, 4*time.Minute, "vLLM serves", func() bool {
+			select {
+			case <-e.Ended():
+				t.Fatalf("vLLM ended:\n%s", e.Log)
+			default:
+			}
+			return harness.Get(e.URL+"/health", "") == 200
+		})
+	}
+	return out
+}
+
+// metric sums a metric of an engine over the series that contain label.
+func metric(t testing.TB, url, name, label string) float64 {
+	t.Helper()
+	status, b := harness.GetBody(url+"/metrics", "")
+	if status != 200 {
+		t.Fatalf("%s/metrics: status %d", url, status)
+	}
+	sum := 0.0
+	for line := range strings.Lines(string(b)) {
+		if !strings.HasPrefix(line, name) || !strings.Contains(line, label) {
+			continue
+		}
+		f := strings.Fields(line)
+		v, err := strconv.ParseFloat(f[len(f)-1], 64)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		sum += v
+	}
+	return sum
+}
+
+// fleet is two vLLM engines behind a router with two tenants.
+type fleet struct {
+	engines      []*vllm
+	router       *harness.Router
+	acme, globex string // keys
+}
+
+func startFleet(t testing.TB) *fleet {
+	t.Helper()
+	f := &fleet{engines: startVLLM(t, 2)}
+	keys := filepath.Join(t.TempDir(), "keys.json")
+	state := t.TempDir()
+	f.acme, f.globex = issueKey(t, keys, state, "acme"), issueKey(t, keys, state, "globex")
+	var urls []string
+	for _, e := range f.engines {
+		urls = append(urls, strconv.Quote(e.URL))
+	}
+	f.router = harness.Serve(t, `
+listen: {LISTEN}
+admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
+state_dir: `+state+`
+identity: {api_keys_file: `+keys+`}
+pools: [{name: main, endpoints: [`+strings.Join(urls, ", ")+`]}]
+models: [{name: tiny, pools: [main], tokenizer: {dir: `+filepath.Join(engineDir(t), "tiny-qwen3")+`}}]
+profiles: [{name: default, holdout: 0}]
+`)
+	f.live(t)
+	return f
+}
+
+// live waits until the events of every engine arrive.
+func (f *fleet) live(t testing.TB) {
+	t.Helper()
+	harness.Await(t, 60*time.Second, "events of both engines live", func() bool {
+		_, b := harness.GetBody(f.router.Admin+"/v1/endpoints", f.router.Token)
+		return bytes.Count(b, []byte(`"events":"live"`)) == len(f.engines)
+	})
+}
+
+func issueKey(t testing.TB, file, state, tenant string) string {
+	t.Helper()
+	cmd := exec.Command(harness.Binary(t), "key", "issue", "--file", file, "--state-dir", state, "--tenant", tenant)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	b, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("kvasir key issue: %v: %s", err, errs.String())
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// leave posts a streaming request and closes the connection after the first
+// bytes of the answer.
+func leave(t testing.TB, url, key string, body []byte) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := harness.Leave(ctx, url, key, body); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,188 @@
+package fleet
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/conformance/harness"
+	"github.com/kvasir-router/kvasir/host/replay"
+)
+
+// workload returns a fixed slice of the recorded agentic trace: the first 12
+// conversations of 8 to 24 requests whose prompts have at most 1,600 blocks.
+// Where the recording is absent a generated workload of the same shape serves.
+func workload(t testing.TB) []replay.Conversation {
+	t.Helper()
+	dir := os.Getenv("KVASIR_TRACES")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared", "traces")
+	}
+	cs, err := replay.OpenWEKA(filepath.Join(dir, "weka_cc_agentic_even.jsonl.gz"), replay.Filter{MinRequests: 8, MaxRequests: 24, MaxBlocks: 1600, Conversations: 12})
+	if err == nil {
+		t.Logf("recorded trace: %d conversations", len(cs))
+		return cs
+	}
+	t.Logf("no recorded trace (%v): a generated one of the same shape", err)
+	return replay.Generate(1, replay.Shape{Conversations: 12})
+}
+
+// ids names a block by its tokens: a trace block is one engine block.
+func ids(dst []int, block uint64) []int {
+	r := rand.New(rand.NewPCG(block, 16))
+	for range blockTokens {
+		dst = append(dst, 300+r.IntN(3000))
+	}
+	return dst
+}
+
+// result is what a run of a workload gave.
+type result struct {
+	hit, total           int // blocks, as the engines reported
+	idealHit, idealTotal int // blocks, computed from the trace alone
+	failed               int
+}
+
+func (r result) ratio() float64 { return float64(r.hit) / float64(r.total) }
+
+// ofIdeal is the share of the attainable hits.
+func (r result) ofIdeal() float64 {
+	return r.ratio() / (float64(r.idealHit) / float64(r.idealTotal))
+}
+
+// play sends every conversation, each request after the answer to the one
+// before, by `clients` clients at a time. onAnswer may be nil.
+func play(t *testing.T, url, model string, cs []replay.Conversation, clients int, onAnswer func()) result {
+	var (
+		mu    sync.Mutex
+		res   result
+		order [][]uint64
+		wg    sync.WaitGroup
+		next  = make(chan replay.Conversation)
+	)
+	for range clients {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for c := range next {
+				for _, q := range c.Requests {
+					var prompt []int
+					for _, b := range q.Blocks {
+						prompt = ids(prompt, b)
+					}
+					prompt = append(prompt, 299) // a block is reused only when a token follows it
+					mu.Lock()
+					order = append(order, q.Blocks)
+					mu.Unlock()
+					a, err := harness.Post(url+"/v1/completions", "", map[string]any{"model": model, "prompt": prompt, "max_tokens": 1 + min(q.Output, 24)})
+					mu.Lock()
+					res.total += len(q.Blocks)
+					if err != nil || a.Status != 200 {
+						res.failed++
+						if res.failed < 4 {
+							t.Logf("request failed: %v %+v", err, a)
+						}
+					} else if got, err := a.Completion(); err != nil {
+						t.Error(err)
+					} else {
+						n, _ := got.Usage.Cached()
+						res.hit += n / blockTokens
+					}
+					mu.Unlock()
+					if onAnswer != nil {
+						onAnswer()
+					}
+				}
+			}
+		}()
+	}
+	for _, c := range cs {
+		next <- c
+	}
+	close(next)
+	wg.Wait()
+	res.idealHit, res.idealTotal = replay.Ideal(order)
+	return res
+}
+
+// TestAgenticLoad: four engines of 20,000 blocks each (enough for all that the
+// workload repeats, too little for all of it on one), four clients. The same
+// load by least work without locality, by round robin and with trust 0 shows
+// that the hits are locality's doing.
+func TestAgenticLoad(t *testing.T) {
+	cs := workload(t)
+	run := func(profile string) result {
+		es := startEngines(t, 4, "--preset", "instant", "--cache-blocks", "20000")
+		r := serve(t, es, profile)
+		defer func() {
+			r.Kill()
+			for _, e := range es {
+				e.Kill()
+			}
+		}()
+		res := play(t, r.URL, es[0].Model, cs, 4, nil)
+		t.Logf("%s: hit %.3f of blocks, ideal %.3f, %.3f of ideal, %d requests failed", profile, res.ratio(), float64(res.idealHit)/float64(res.idealTotal), res.ofIdeal(), res.failed)
+		if res.failed > 0 {
+			t.Errorf("%s: %d requests failed", profile, res.failed)
+		}
+		return res
+	}
+	own := run("{name: default, holdout: 0}")
+	robin := run("{name: default, holdout: 0, scorer: roundrobin}")
+	least := run("{name: default, holdout: 1}")
+	distrust := run("{name: default, holdout: 0, trust: \"off\"}")
+	if own.ofIdeal() < 0.90 {
+		t.Errorf("hit is %.3f of ideal, want 0.90", own.ofIdeal())
+	}
+	if robin.ofIdeal() > own.ofIdeal()-0.15 {
+		t.Errorf("round robin reaches %.3f of ideal, ours %.3f: no gain", robin.ofIdeal(), own.ofIdeal())
+	}
+	if d := distrust.ofIdeal() - least.ofIdeal(); d > 0.12 || d < -0.12 || distrust.ofIdeal() > own.ofIdeal()-0.15 {
+		t.Errorf("with trust off %.3f of ideal, least work %.3f, ours %.3f: want the first two alike and below", distrust.ofIdeal(), least.ofIdeal(), own.ofIdeal())
+	}
+}
+
+// TestHottestEngineDies kills the engine with the most work in the middle of
+// the load: no request is lost that had not had its first byte.
+func TestHottestEngineDies(t *testing.T) {
+	es := startEngines(t, 4, "--preset", "instant", "--cache-blocks", "20000")
+	r := serve(t, es, "{name: default, holdout: 0}")
+	cs := workload(t)
+	var once sync.Once
+	var n int
+	var mu sync.Mutex
+	res := play(t, r.URL, es[0].Model, cs, 8, func() {
+		mu.Lock()
+		n++
+		late := n > 40
+		mu.Unlock()
+		if !late {
+			return
+		}
+		once.Do(func() {
+			hot, most := es[0], -1
+			for _, e := range es {
+				if k := len(harness.SimRequests(t, e.URL)); k > most {
+					hot, most = e, k
+				}
+			}
+			t.Logf("killing %s after %d requests there", hot.URL, most)
+			hot.Kill()
+		})
+	})
+	t.Logf("%d answers, %d failed, %.3f of ideal", n, res.failed, res.ofIdeal())
+	if n <= 40 {
+		t.Fatalf("the load ended after %d answers, before the kill", n)
+	}
+	if res.failed > 0 {
+		t.Errorf("%d requests were lost", res.failed)
+	}
+	select {
+	case <-r.Ended():
+		t.Error("the router ended")
+	case <-time.After(0):
+	}
+}

@@ -1,0 +1,49 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/conformance/harness"
+)
+
+func issueKey(t testing.TB, file, state, tenant string) string {
+	t.Helper()
+	b, err := exec.Command(harness.Binary(t), "key", "issue", "--file", file, "--state-dir", state, "--tenant", tenant).Output()
+	if err != nil {
+		t.Fatalf("kvasir key issue: %v: %s", err, b)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// leaveSilently posts and closes the connection after d without an answer.
+func leaveSilently(url string, body any, d time.Duration) error {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "POST", url+"/v1/chat/completions", bytes.NewReader(b))
+	if err != nil {
+		return err
+	}
+	tr := &http.Transport{DisableKeepAlives: true}
+	res, err := tr.RoundTrip(req)
+	if err == nil {
+		res.Body.Close()
+		return fmt.Errorf("the hanging engine answered %d", res.StatusCode)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
