@@ -1,8 +1,31 @@
 // Package identity turns credentials into principals. It is the only source of
 // a tenant id.
+//
+// API keys are random, shown once when they are issued, and kept as keyed
+// hashes (HMAC-SHA256 under a pepper that is not in the file). A [Store] holds
+// one immutable set of records; replacing it is how keys are added and revoked
+// in a running process. Keys never enter an error, a log or a Principal.
 package identity
 
-// Principal is who asks, from a verified credential only. It is immutable.
+import (
+	"errors"
+	"net/netip"
+)
+
+// Errors of Authenticate.
+var (
+	// ErrNoCredentials: the request carried none and anonymous is not allowed.
+	ErrNoCredentials = errors.New("identity: no credentials")
+	// ErrUnknownKey: the key is not known, revoked or expired. Which of them is
+	// not told.
+	ErrUnknownKey = errors.New("identity: unknown key")
+	// ErrTooManyFailures: as ErrUnknownKey, and the address has failed more often
+	// than allowed; to be answered with 429 and not to be logged one by one.
+	ErrTooManyFailures = errors.New("identity: too many failures")
+)
+
+// Principal is who asks, from a verified credential only. It is immutable and
+// shared by all requests of one key.
 type Principal struct {
 	Tenant string
 	User   string
@@ -12,9 +35,54 @@ type Principal struct {
 	KeyID  string // public id of the API key, never the key
 }
 
+// HasScope reports whether the principal holds a scope.
+func (p *Principal) HasScope(scope string) bool {
+	for _, s := range p.Scopes {
+		if s == scope {
+			return true
+		}
+	}
+	return false
+}
+
 // Credentials are what a request carried. The slices are valid during the
 // call only.
 type Credentials struct {
-	Authorization []byte // value of the Authorization header
-	APIKey        []byte // value of x-api-key (Anthropic clients)
+	Authorization []byte     // value of the Authorization header
+	APIKey        []byte     // value of x-api-key (Anthropic clients)
+	Remote        netip.Addr // the peer's address; the zero Addr shares one failure budget
+}
+
+// key returns the key the credentials hold, nil if none: a bearer token, else
+// x-api-key. given is true if there is any credential at all.
+func (c *Credentials) key() (key []byte, given bool) {
+	const scheme = "bearer"
+	a := trim(c.Authorization)
+	if len(a) > len(scheme) && (a[len(scheme)] == ' ' || a[len(scheme)] == '\t') && equalFold(a[:len(scheme)], scheme) {
+		return trim(a[len(scheme):]), true
+	}
+	if k := trim(c.APIKey); len(k) > 0 {
+		return k, true
+	}
+	return nil, len(a) > 0
+}
+
+func trim(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
+		b = b[1:]
+	}
+	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// equalFold compares with a lower-case ASCII word.
+func equalFold(b []byte, word string) bool {
+	for i := range b {
+		if b[i]|0x20 != word[i] {
+			return false
+		}
+	}
+	return true
 }

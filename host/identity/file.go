@@ -1,0 +1,299 @@
+package identity
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// ErrNoKey is returned by Revoke and Rotate for an id that is not in the file.
+var ErrNoKey = errors.New("identity: no such key id")
+
+// Grant is what a key stands for.
+type Grant struct {
+	Tenant string   `json:"tenant"`
+	User   string   `json:"user,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+	Scopes []string `json:"scopes,omitempty"`
+}
+
+// Record is one key in the file.
+type Record struct {
+	ID string `json:"id"`
+	Grant
+	MAC     string    `json:"mac"` // hex of HMAC-SHA256(pepper, "kvasir/api-key/v1\0" ‖ key)
+	Created time.Time `json:"created"`
+	Issuer  string    `json:"issuer,omitempty"`  // who issued it
+	Expires time.Time `json:"expires,omitzero"`  // zero = never
+	Revoked time.Time `json:"revoked,omitzero"`  // zero = not
+	Note    string    `json:"note,omitempty"`    // free text
+	LastUse time.Time `json:"last_use,omitzero"` // filled by Store.List, not kept in the file
+}
+
+// KeyFile is the content of an API key file: JSON, which is YAML too.
+type KeyFile struct {
+	Version int      `json:"version"` // 1
+	Keys    []Record `json:"keys"`
+}
+
+// maxFile bounds a key file: some 100,000 keys.
+const maxFile = 32 << 20
+
+// ReadFile reads and checks a key file. A file that others may write is
+// refused: who can write it can be any tenant.
+func ReadFile(path string) (*KeyFile, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("identity: %w", err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("identity: %w", err)
+	}
+	if st.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("identity: %s can be written by others (mode %04o, want 0600)", path, st.Mode().Perm())
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("identity: %w", err)
+	}
+	if len(b) > maxFile {
+		return nil, fmt.Errorf("identity: %s is larger than %d bytes", path, maxFile)
+	}
+	k, err := ParseFile(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w (file %s)", err, path)
+	}
+	return k, nil
+}
+
+// ParseFile decodes the content of a key file, strictly, and reports all faults
+// of its records together.
+func ParseFile(b []byte) (*KeyFile, error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	var k KeyFile
+	if err := d.Decode(&k); err != nil {
+		return nil, fmt.Errorf("identity: key file: %v", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("identity: key file: data after the object")
+	}
+	return &k, k.validate()
+}
+
+func (k *KeyFile) validate() error {
+	var all []error
+	if k.Version != 1 {
+		all = append(all, fmt.Errorf("identity: key file version %d, want 1", k.Version))
+	}
+	ids, macs := map[string]bool{}, map[string]bool{}
+	for i := range k.Keys {
+		r := &k.Keys[i]
+		if err := r.validate(); err != nil {
+			all = append(all, fmt.Errorf("identity: key %d (%q): %v", i, r.ID, err))
+		}
+		if ids[r.ID] {
+			all = append(all, fmt.Errorf("identity: key id %q stands twice", r.ID))
+		}
+		if macs[r.MAC] {
+			all = append(all, fmt.Errorf("identity: key %q is the same key as another", r.ID))
+		}
+		ids[r.ID], macs[r.MAC] = true, true
+	}
+	return errors.Join(all...)
+}
+
+func (r *Record) validate() error {
+	if !validName(r.ID) {
+		return errors.New("bad id")
+	}
+	if b, err := hex.DecodeString(r.MAC); err != nil || len(b) != len(mac{}) || hex.EncodeToString(b) != r.MAC {
+		return errors.New("mac is not 64 lower-case hexadecimal digits")
+	}
+	return r.Grant.validate()
+}
+
+func (g *Grant) validate() error {
+	if !validName(g.Tenant) {
+		return fmt.Errorf("bad tenant %q", g.Tenant)
+	}
+	if g.User != "" && !validName(g.User) {
+		return fmt.Errorf("bad user %q", g.User)
+	}
+	for _, s := range slices.Concat(g.Groups, g.Scopes) {
+		if !validName(s) {
+			return fmt.Errorf("bad group or scope %q", s)
+		}
+	}
+	return nil
+}
+
+// validName reports whether s is 1 to 128 letters, digits and ._@:/+- : what can
+// stand in a policy, a label and a log without quoting.
+func validName(s string) bool {
+	if len(s) == 0 || len(s) > 128 {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case c == '.', c == '_', c == '@', c == ':', c == '/', c == '+', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// ValidTenant reports whether s can name a tenant.
+func ValidTenant(s string) bool { return validName(s) }
+
+// Issue adds a random key. It is returned once and kept nowhere.
+func (k *KeyFile) Issue(pepper []byte, g Grant, issuer string, now time.Time) (key string, r Record, err error) {
+	for {
+		var id string
+		if key, id = newKey(); k.find(id) == nil {
+			r, err = k.add(pepper, key, id, g, issuer, now)
+			return key, r, err
+		}
+	}
+}
+
+// Import adds a key that exists elsewhere, of 24 to 512 bytes, under an id of
+// its own.
+func (k *KeyFile) Import(pepper []byte, key string, g Grant, issuer string, now time.Time) (Record, error) {
+	if len(key) < minKeyLen || len(key) > maxKeyLen {
+		return Record{}, fmt.Errorf("identity: a key has %d to %d bytes", minKeyLen, maxKeyLen)
+	}
+	for {
+		if _, id := newKey(); k.find(id) == nil {
+			return k.add(pepper, key, id, g, issuer, now)
+		}
+	}
+}
+
+func (k *KeyFile) add(pepper []byte, key, id string, g Grant, issuer string, now time.Time) (Record, error) {
+	h, err := newHasher(pepper)
+	if err != nil {
+		return Record{}, err
+	}
+	m := h.of([]byte(key))
+	r := Record{ID: id, Grant: g, MAC: hex.EncodeToString(m[:]), Created: now.UTC().Truncate(time.Second), Issuer: issuer}
+	if err := r.validate(); err != nil {
+		return Record{}, fmt.Errorf("identity: %w", err)
+	}
+	next := KeyFile{Version: 1, Keys: append(slices.Clone(k.Keys), r)}
+	if err := next.validate(); err != nil {
+		return Record{}, err
+	}
+	*k = next
+	return r, nil
+}
+
+func (k *KeyFile) find(id string) *Record {
+	for i := range k.Keys {
+		if k.Keys[i].ID == id {
+			return &k.Keys[i]
+		}
+	}
+	return nil
+}
+
+// Revoke ends a key; the record stays. Revoking twice keeps the first time.
+// The error is ErrNoKey.
+func (k *KeyFile) Revoke(id string, now time.Time) error {
+	r := k.find(id)
+	if r == nil {
+		return ErrNoKey
+	}
+	if r.Revoked.IsZero() {
+		r.Revoked = now.UTC().Truncate(time.Second)
+	}
+	return nil
+}
+
+// Rotate issues a key with the grant of key id, which ends after grace. The
+// error is ErrNoKey.
+func (k *KeyFile) Rotate(pepper []byte, id string, grace time.Duration, issuer string, now time.Time) (key string, r Record, err error) {
+	old := k.find(id)
+	if old == nil {
+		return "", Record{}, ErrNoKey
+	}
+	if key, r, err = k.Issue(pepper, old.Grant, issuer, now); err != nil {
+		return "", Record{}, err
+	}
+	old = k.find(id)
+	if end := now.Add(grace).UTC().Truncate(time.Second); old.Expires.IsZero() || end.Before(old.Expires) {
+		old.Expires = end
+	}
+	return key, r, nil
+}
+
+// Update reads the file (none is an empty one), lets change alter it and
+// replaces it atomically with mode 0600. Several processes may do so at once.
+// If change fails the file stays as it is and the error is returned.
+func Update(path string, change func(*KeyFile) error) error {
+	unlock, err := lock(path + ".lock")
+	if err != nil {
+		return fmt.Errorf("identity: %w", err)
+	}
+	defer unlock()
+	k, err := ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		k, err = &KeyFile{Version: 1}, nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := change(k); err != nil {
+		return err
+	}
+	for i := range k.Keys {
+		k.Keys[i].LastUse = time.Time{}
+	}
+	if err := k.validate(); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(k, "", "  ")
+	if err != nil {
+		return fmt.Errorf("identity: %w", err)
+	}
+	if err := replaceFile(path, append(b, '\n')); err != nil {
+		return fmt.Errorf("identity: %w", err)
+	}
+	return nil
+}
+
+// replaceFile writes b beside path and renames it over path.
+func replaceFile(path string, b []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".keys-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,208 @@
+package identity
+
+import (
+	"crypto/hmac"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config is the configuration of a Store.
+type Config struct {
+	Pepper    []byte // at least 32 bytes; needed if there are keys
+	Anonymous string // tenant of requests without credentials, "" = they are refused
+
+	// FailuresPerMinute is how many unknown keys one address may show before it
+	// is told to wait; 0 = 60: above the retries of a client with a stale key,
+	// far below a flood worth its log lines.
+	FailuresPerMinute int
+}
+
+func (c *Config) withDefaults() {
+	if c.FailuresPerMinute == 0 {
+		c.FailuresPerMinute = 60
+	}
+}
+
+// Validate reports all faults of c.
+func (c *Config) Validate() error {
+	var all []error
+	if len(c.Pepper) != 0 && len(c.Pepper) < minPepper {
+		all = append(all, errPepper)
+	}
+	if c.Anonymous != "" && !validName(c.Anonymous) {
+		all = append(all, fmt.Errorf("identity: bad anonymous tenant %q", c.Anonymous))
+	}
+	if c.FailuresPerMinute < 0 {
+		all = append(all, fmt.Errorf("identity: failures per minute %d", c.FailuresPerMinute))
+	}
+	return errors.Join(all...)
+}
+
+// Store authenticates requests. All methods may be called concurrently.
+type Store struct {
+	hasher    *hasher // nil without a pepper
+	anonymous *Principal
+	failures  failures
+	now       func() time.Time
+
+	keys atomic.Pointer[keySet]
+
+	mu   sync.Mutex // serialises Replace
+	uses counters
+}
+
+// keySet is one immutable generation of keys.
+type keySet struct {
+	byMAC   map[mac]*entry
+	records []Record
+	entries []*entry // of records
+}
+
+type entry struct {
+	mac       mac
+	principal *Principal
+	expires   time.Time
+	revoked   bool
+	lastUse   *atomic.Int64 // Unix seconds; shared by the generations of one id
+}
+
+type counters struct{ ok, anonymous, missing, unknown, limited atomic.Uint64 }
+
+// Stats counts what Authenticate answered since the start.
+type Stats struct {
+	Accepted, Anonymous, Missing, Unknown, Limited uint64
+	Keys                                           int // usable now, expired ones included
+}
+
+// NewStore returns a Store without keys.
+func NewStore(cfg Config) (*Store, error) {
+	cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Store{now: time.Now}
+	s.failures.init(cfg.FailuresPerMinute)
+	if len(cfg.Pepper) > 0 {
+		h, err := newHasher(cfg.Pepper)
+		if err != nil {
+			return nil, err
+		}
+		s.hasher = h
+	}
+	if cfg.Anonymous != "" {
+		s.anonymous = &Principal{Tenant: cfg.Anonymous, Method: "anonymous"}
+	}
+	s.keys.Store(&keySet{})
+	return s, nil
+}
+
+// Replace puts the keys of k in force at once, in place of all before. Requests
+// that were authenticated go on. k is not kept.
+func (s *Store) Replace(k *KeyFile) error {
+	if s.hasher == nil && len(k.Keys) > 0 {
+		return errors.New("identity: keys without a pepper")
+	}
+	if err := k.validate(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := map[string]*atomic.Int64{}
+	for i, e := range s.keys.Load().entries {
+		old[s.keys.Load().records[i].ID] = e.lastUse
+	}
+	next := &keySet{byMAC: make(map[mac]*entry, len(k.Keys)), records: append([]Record(nil), k.Keys...)}
+	for i := range next.records {
+		e := newEntry(&next.records[i], old[next.records[i].ID])
+		next.entries = append(next.entries, e)
+		if !e.revoked {
+			next.byMAC[e.mac] = e
+		}
+	}
+	s.keys.Store(next)
+	return nil
+}
+
+func newEntry(r *Record, lastUse *atomic.Int64) *entry {
+	if lastUse == nil {
+		lastUse = new(atomic.Int64)
+	}
+	e := &entry{expires: r.Expires, revoked: !r.Revoked.IsZero(), lastUse: lastUse, principal: &Principal{
+		Tenant: r.Tenant, User: r.User, Groups: append([]string(nil), r.Groups...), Scopes: append([]string(nil), r.Scopes...),
+		Method: "api_key", KeyID: r.ID,
+	}}
+	hex.Decode(e.mac[:], []byte(r.MAC)) // validated
+	return e
+}
+
+// Authenticate returns who c stands for. The error is ErrNoCredentials,
+// ErrUnknownKey or ErrTooManyFailures. A valid key is accepted whatever its
+// address did before, so that no one can lock out a neighbour; keys are too long
+// to be guessed. While no key exists at all, anonymous (if allowed) covers
+// requests with any credential, because the clients' SDKs insist on sending one.
+// It allocates nothing.
+func (s *Store) Authenticate(c *Credentials) (*Principal, error) {
+	key, given := c.key()
+	set := s.keys.Load()
+	if !given || s.anonymous != nil && len(set.records) == 0 {
+		if s.anonymous != nil {
+			s.uses.anonymous.Add(1)
+			return s.anonymous, nil
+		}
+		s.uses.missing.Add(1)
+		return nil, ErrNoCredentials
+	}
+	if e := s.lookup(set, key); e != nil {
+		s.uses.ok.Add(1)
+		return e.principal, nil
+	}
+	if s.failures.exceeded(c.Remote, s.now()) {
+		s.uses.limited.Add(1)
+		return nil, ErrTooManyFailures
+	}
+	s.uses.unknown.Add(1)
+	return nil, ErrUnknownKey
+}
+
+// lookup finds the entry of a key in force. The map is searched by the keyed
+// hash, which its caller cannot steer, and the hit is compared in constant time.
+func (s *Store) lookup(set *keySet, key []byte) *entry {
+	if s.hasher == nil || len(key) == 0 || len(key) > maxKeyLen {
+		return nil
+	}
+	m := s.hasher.of(key)
+	e := set.byMAC[m]
+	if e == nil || !hmac.Equal(e.mac[:], m[:]) {
+		return nil
+	}
+	now := s.now()
+	if !e.expires.IsZero() && !now.Before(e.expires) {
+		return nil
+	}
+	if sec := now.Unix(); e.lastUse.Load() != sec {
+		e.lastUse.Store(sec)
+	}
+	return e
+}
+
+// List returns the records in force with the time of their last use here.
+func (s *Store) List() []Record {
+	set := s.keys.Load()
+	list := append([]Record(nil), set.records...)
+	for i := range list {
+		if sec := set.entries[i].lastUse.Load(); sec != 0 {
+			list[i].LastUse = time.Unix(sec, 0).UTC()
+		}
+	}
+	return list
+}
+
+// Stats returns the counts.
+func (s *Store) Stats() Stats {
+	return Stats{Accepted: s.uses.ok.Load(), Anonymous: s.uses.anonymous.Load(), Missing: s.uses.missing.Load(),
+		Unknown: s.uses.unknown.Load(), Limited: s.uses.limited.Load(), Keys: len(s.keys.Load().byMAC)}
+}
