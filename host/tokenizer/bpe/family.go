@@ -152,3 +152,29 @@ func strict(raw json.RawMessage, v any) error {
 	d.DisallowUnknownFields()
 	return d.Decode(v)
 }
+
+// PreTokenEnd returns the end of the pre-token that begins at text[i], by the
+// family's pattern. text is valid UTF-8 and a pre-token begins at i.
+func (f Family) PreTokenEnd(text []byte, i int) int {
+	unicodeInit()
+	switch f {
+	case Llama3:
+		return cl100kEnd(text, i, 3)
+	case Qwen:
+		return cl100kEnd(text, i, 1)
+	case O200k:
+		return o200kEnd(text, i)
+	default:
+		return gpt2End(text, i)
+	}
+}
+
+// Pattern returns the regular expression of the family's Split, "" for GPT2.
+func (f Family) Pattern() string {
+	for p, g := range patterns {
+		if g == f {
+			return p
+		}
+	}
+	return ""
+}
