@@ -38,9 +38,9 @@ type Decision struct {
 
 // Constraint demands that an endpoint's label has (or has not) one of Values.
 type Constraint struct {
-	Label  string
-	NotIn  bool
-	Values []string
+	Label  string   `json:"label"`
+	NotIn  bool     `json:"not_in,omitempty"`
+	Values []string `json:"values"`
 }
 
 // Engine decides. Implementations are immutable and safe for concurrent use.
