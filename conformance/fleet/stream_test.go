@@ -94,7 +94,7 @@ func TestTenants_restart(t *testing.T) {
 // TestEngineDiesMidStream: the client gets an error event, no [DONE], and the
 // prompt is generated once.
 func TestEngineDiesMidStream(t *testing.T) {
-	es := startEngines(t, 2, "--preset", "instant", "--fault", "die-after=5")
+	es := startEngines(t, 2, "--preset", "instant", "--faults", `{"die":-1,"die_after_events":5}`)
 	r := serve(t, es, "{name: default, holdout: 0}")
 	a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(es[0].Model, "short", "go on", true, 50))
 	if a == nil || a.Status != 200 {
@@ -118,7 +118,7 @@ func TestEngineDiesMidStream(t *testing.T) {
 // TestHangingEngine: a client that leaves before the first byte of an engine
 // that hangs ends the engine's request.
 func TestHangingEngine(t *testing.T) {
-	es := startEngines(t, 1, "--preset", "instant", "--fault", "hang")
+	es := startEngines(t, 1, "--preset", "instant", "--faults", `{"hang":-1}`)
 	r := serve(t, es, "{name: default, holdout: 0}")
 	done := make(chan error, 1)
 	go func() { done <- leaveSilently(r.URL, chatBody(es[0].Model, "s", "u", true, 5), 200*time.Millisecond) }()
