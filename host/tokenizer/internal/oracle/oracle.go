@@ -1,0 +1,136 @@
+// Package oracle compares with Hugging Face tokenizers in tests. It finds the
+// files that scripts/deps.sh installs, makes texts to compare on, and asks the
+// library for ids. Nothing but tests imports it.
+package oracle
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// cache is the folder that `make deps` fills.
+func cache(t testing.TB) string {
+	t.Helper()
+	if dir := os.Getenv("KVASIR_CACHE"); dir != "" {
+		return dir
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(home, ".cache", "kvasir")
+}
+
+// need returns a path in the cache and ends the test when it is not there.
+func need(t testing.TB, path ...string) string {
+	t.Helper()
+	p := filepath.Join(append([]string{cache(t)}, path...)...)
+	if _, err := os.Stat(p); err != nil {
+		t.Fatalf("%v: run make deps", err)
+	}
+	return p
+}
+
+// Dir returns the folder of a real tokenizer: qwen3, llama3_1, gptoss, gpt4o
+// or gpt2.
+func Dir(t testing.TB, name string) string {
+	t.Helper()
+	return filepath.Dir(need(t, "tokenizers", name, "tokenizer.json"))
+}
+
+// Python returns the interpreter that has Hugging Face tokenizers.
+func Python(t testing.TB) string {
+	t.Helper()
+	need(t, "venv-tokenizers", "stamp")
+	return need(t, "venv-tokenizers", "bin", "python")
+}
+
+// Script returns the path of a script of this folder's scripts.
+func Script(name string) string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", "scripts", name)
+}
+
+// IDs returns what Hugging Face makes of docs with a tokenizer.json, without
+// special tokens. The answer is kept in the cache under a hash of all inputs.
+func IDs(t testing.TB, tokenizerJSON string, docs [][]byte) [][]uint32 {
+	t.Helper()
+	python := Python(t)
+	list := marshal(docs)
+	out := filepath.Join(cache(t), "oracle", key(t, tokenizerJSON, list)+".ids")
+	raw, err := os.ReadFile(out)
+	if err != nil {
+		if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		in := filepath.Join(t.TempDir(), "docs")
+		if err := os.WriteFile(in, list, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if msg, err := exec.Command(python, Script("oracle.py"), tokenizerJSON, in, out).CombinedOutput(); err != nil {
+			t.Fatalf("oracle.py: %v: %s", err, msg)
+		}
+		if raw, err = os.ReadFile(out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return unmarshal(t, raw, len(docs))
+}
+
+// key names an answer by the tokenizer, the script, the library and the texts.
+func key(t testing.TB, tokenizerJSON string, list []byte) string {
+	t.Helper()
+	h := sha256.New()
+	for _, path := range []string{tokenizerJSON, Script("oracle.py"), need(t, "venv-tokenizers", "stamp")} {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(h, f); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	h.Write(list)
+	return fmt.Sprintf("%x", h.Sum(nil)[:16])
+}
+
+func marshal(docs [][]byte) []byte {
+	var list []byte
+	for _, d := range docs {
+		list = binary.LittleEndian.AppendUint32(list, uint32(len(d)))
+		list = append(list, d...)
+	}
+	return list
+}
+
+func unmarshal(t testing.TB, raw []byte, n int) [][]uint32 {
+	t.Helper()
+	ids := make([][]uint32, n)
+	for i := range ids {
+		if len(raw) < 4 {
+			t.Fatal("oracle: answer cut short")
+		}
+		k := int(binary.LittleEndian.Uint32(raw))
+		raw = raw[4:]
+		if len(raw) < 4*k {
+			t.Fatal("oracle: answer cut short")
+		}
+		ids[i] = make([]uint32, k)
+		for j := range ids[i] {
+			ids[i][j] = binary.LittleEndian.Uint32(raw[4*j:])
+		}
+		raw = raw[4*k:]
+	}
+	if len(raw) != 0 {
+		t.Fatal("oracle: answer too long")
+	}
+	return ids
+}
