@@ -1,0 +1,250 @@
+package simengine
+
+import (
+	"encoding/json"
+	"errors"
+)
+
+// form is the API an answer is written for.
+type form uint8
+
+const (
+	chatForm form = iota
+	textForm
+)
+
+func (f form) idPrefix() string {
+	if f == chatForm {
+		return "chatcmpl-"
+	}
+	return "cmpl-"
+}
+
+var errGone = errors.New("simengine: client left")
+
+// answer is the answer being written to one request.
+type answer struct {
+	x       *exchange
+	p       *params
+	jobs    []*job
+	form    form
+	id      string
+	created int64
+	die     int // events after which the connection is cut, -1: never
+	events  int // written so far
+}
+
+// text returns the text of the tokens [from, to) of a job's answer; the end of
+// text token has none.
+func (a *answer) text(j *job, from, to int) string {
+	var b []byte
+	for i := from; i < to; i++ {
+		id := j.tokens[j.Prompt+i]
+		if j.stop && a.x.e.lex.eos != 0 && i == j.Output-1 {
+			continue
+		}
+		b = append(b, a.x.e.cfg.Vocabulary.Token(id)...)
+	}
+	return string(b)
+}
+
+// finish returns a job's finish_reason.
+func (j *job) finish() *string {
+	reason := "length"
+	if j.stop {
+		reason = "stop"
+	}
+	return &reason
+}
+
+// completion is the body of a whole answer, and a chunk of a streamed one.
+type completion struct {
+	ID      string   `json:"id"`
+	Object  string   `json:"object"`
+	Created int64    `json:"created"`
+	Model   string   `json:"model"`
+	Choices []choice `json:"choices"`
+	Usage   *usage   `json:"usage,omitempty"`
+}
+
+type choice struct {
+	Index        int      `json:"index"`
+	Message      *message `json:"message,omitempty"` // chat, whole
+	Delta        *message `json:"delta,omitempty"`   // chat, streamed
+	Text         *string  `json:"text,omitempty"`    // completions
+	Logprobs     *int     `json:"logprobs"`
+	FinishReason *string  `json:"finish_reason"`
+	StopReason   *int     `json:"stop_reason"`
+}
+
+type message struct {
+	Role    string `json:"role,omitempty"`
+	Content string `json:"content"`
+}
+
+// whole waits for all jobs and writes one JSON body.
+func (a *answer) whole() error {
+	for !a.finished() {
+		if err := a.x.wait(a.jobs); err != nil {
+			return err
+		}
+	}
+	body := completion{ID: a.id, Object: "text_completion", Created: a.created, Model: a.p.model}
+	if a.form == chatForm {
+		body.Object = "chat.completion"
+	}
+	total := 0
+	for i, j := range a.jobs {
+		total += j.Output
+		c := choice{Index: i, FinishReason: j.finish()}
+		if text := a.text(j, 0, j.Output); a.form == chatForm {
+			c.Message = &message{Role: "assistant", Content: text}
+		} else {
+			c.Text = &text
+		}
+		body.Choices = append(body.Choices, c)
+	}
+	body.Usage = a.usage(total)
+	raw, err := json.Marshal(body)
+	if err != nil {
+		panic("BUG: simengine: " + err.Error())
+	}
+	if a.die >= 0 {
+		a.x.w.half("application/json", raw)
+		a.x.w.fail()
+		return errCut
+	}
+	a.x.w.json(200, raw)
+	return nil
+}
+
+func (a *answer) finished() bool {
+	for _, j := range a.jobs {
+		if j.progress.Load() < int64(j.Output) {
+			return false
+		}
+	}
+	return true
+}
+
+// stream writes one event per token as they are generated.
+func (a *answer) stream() error {
+	w := a.x.w
+	sent := make([]int, len(a.jobs))
+	w.begin()
+	for begun := false; !a.allSent(sent); {
+		if err := a.x.wait(a.jobs); err != nil {
+			return err
+		}
+		if !begun {
+			begun = true
+			a.usage(0) // the record knows the cached tokens from the first byte on
+			if err := a.roles(); err != nil {
+				return err
+			}
+		}
+		for i, j := range a.jobs {
+			for n := int(j.progress.Load()); sent[i] < n; sent[i]++ {
+				if err := a.token(i, sent); err != nil {
+					return err
+				}
+			}
+		}
+		if w.flush(); w.err != nil {
+			return w.err
+		}
+	}
+	return a.ending(sum(sent))
+}
+
+func sum(n []int) (total int) {
+	for _, v := range n {
+		total += v
+	}
+	return total
+}
+
+func (a *answer) allSent(sent []int) bool {
+	for i, j := range a.jobs {
+		if sent[i] < j.Output {
+			return false
+		}
+	}
+	return true
+}
+
+// roles writes the first event of each choice of a chat.
+func (a *answer) roles() error {
+	if a.form != chatForm {
+		return nil
+	}
+	for i := range a.jobs {
+		if err := a.chunk(choice{Index: i, Delta: &message{Role: "assistant"}}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// token writes the event of the next token of choice i.
+func (a *answer) token(i int, sent []int) error {
+	j, n := a.jobs[i], sent[i]
+	c := choice{Index: i}
+	if n == j.Output-1 {
+		c.FinishReason = j.finish()
+	}
+	if text := a.text(j, n, n+1); a.form == chatForm {
+		c.Delta = &message{Content: text}
+	} else {
+		c.Text = &text
+	}
+	var u *usage
+	if a.p.continuous {
+		u = a.usage(sum(sent) + 1)
+	}
+	return a.chunk(c, u)
+}
+
+// chunk appends one event with one choice to the stream.
+func (a *answer) chunk(c choice, u *usage) error {
+	return a.event(completion{Choices: []choice{c}, Usage: u})
+}
+
+func (a *answer) event(body completion) error {
+	body.ID, body.Created, body.Model = a.id, a.created, a.p.model
+	body.Object = "text_completion"
+	if a.form == chatForm {
+		body.Object = "chat.completion.chunk"
+	}
+	if a.events == a.die {
+		a.x.w.flush()
+		a.x.w.fail()
+		return errCut
+	}
+	a.events++
+	raw, err := json.Marshal(body)
+	if err != nil {
+		panic("BUG: simengine: " + err.Error())
+	}
+	event := append(append([]byte("data: "), raw...), "\n\n"...)
+	a.x.w.chunk(event)
+	return nil
+}
+
+// ending writes what follows the last token.
+func (a *answer) ending(generated int) error {
+	u := a.usage(generated)
+	if a.p.includeUsage {
+		if err := a.event(completion{Choices: []choice{}, Usage: u}); err != nil {
+			return err
+		}
+	}
+	if a.die >= 0 && a.events >= a.die {
+		a.x.w.flush()
+		a.x.w.fail()
+		return errCut
+	}
+	a.x.w.chunk([]byte("data: [DONE]\n\n"))
+	a.x.w.end()
+	return a.x.w.err
+}

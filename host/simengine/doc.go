@@ -1,0 +1,19 @@
+// Package simengine is a simulated inference engine that behaves like vLLM to
+// whoever stands in front of it: the OpenAI HTTP API with streaming and usage,
+// vLLM's metric names, KV cache events with replay over ZMQ, a block cache with
+// eviction, continuous batching, and a timing model with measured constants.
+// It computes no language: an answer is a deterministic text made of the
+// vocabulary's own words.
+//
+// The parts, from the inside out:
+//
+//   - cache: which blocks are held, leaf-first LRU, reference counts.
+//   - [Model]: continuous batching and the time of each step. It knows neither
+//     clock nor network nor goroutine: the caller says when a step is over, so
+//     the same model runs in real time and in virtual time.
+//   - [Engine]: drives a Model by a [Clock], serves HTTP, publishes events.
+//
+// Block hashes are vLLM's (a sha256 chain over pickled tuples), computed by
+// code of this package alone: a router that agrees with this engine does so
+// because both agree with vLLM.
+package simengine
