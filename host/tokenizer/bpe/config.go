@@ -37,58 +37,64 @@ func parseConfig(raw []byte, f Family) ([]addedToken, error) {
 }
 
 // setAdded adds the tokens in order, as Hugging Face's add_tokens does, and
-// builds the two sets. The ids in the file are not believed but checked: the
+// builds the two sets. The ids in the files are not believed but checked: the
 // library gives a token the id that the vocabulary has for it, or the next
-// free one.
+// free one. A token that is listed twice with other flags is refused: which
+// ones count depends on the library's version.
 func (t *Tokenizer) setAdded(tokens, more []addedToken) error {
 	t.addedID, t.tokenOf = map[string]uint32{}, map[uint32]string{}
-	byID := map[uint32]addedToken{}
-	lookup := t.words.index()
+	known := map[string]addedToken{}
 	for k, a := range slices.Concat(tokens, more) {
+		part := "added_tokens"
+		if k >= len(tokens) {
+			part = "tokenizer_config.json"
+		}
 		if a.Content == "" {
 			continue
 		}
-		id, ok := t.addedID[a.Content]
-		if !ok {
-			id, ok = lookup(a.Content)
+		if b, ok := known[a.Content]; ok {
+			a.Special = b.Special
+			if a != b {
+				return unsupported(part, fmt.Sprintf("%q is listed twice, with id %d and %d or other flags", a.Content, b.ID, a.ID))
+			}
+			continue
 		}
+		id, ok := t.words.key(a.Content)
 		if !ok {
 			id = t.freeID()
 		}
 		if id != a.ID {
-			part := "added_tokens"
-			if k >= len(tokens) {
-				part = "tokenizer_config.json"
-			}
 			return unsupported(part, fmt.Sprintf("%q has id %d in the file, %d by the vocabulary", a.Content, a.ID, id))
 		}
-		a.ID = id
-		byID[id] = a
+		known[a.Content] = a
 		t.addedID[a.Content], t.tokenOf[id] = id, a.Content
 		t.size = max(t.size, int(id)+1)
-		if !slices.ContainsFunc(t.added, func(b addedToken) bool { return b.ID == id }) {
-			t.added = append(t.added, a)
-		}
+		t.added = append(t.added, a)
 	}
+	t.sortAdded()
+	return nil
+}
+
+// sortAdded divides the added tokens into the two sets. Special ones come
+// first: where two are the same text once normalized, the first one counts.
+func (t *Tokenizer) sortAdded() {
 	var raw, normal []addedToken
 	for _, special := range [2]bool{true, false} {
 		for _, a := range t.added {
-			if a = byID[a.ID]; a.Special != special {
-				continue
-			}
-			if !a.Normalized {
+			switch {
+			case a.Special != special:
+			case !a.Normalized:
 				raw = append(raw, a)
-				continue
+			default:
+				if t.nfc {
+					a.Content = string(appendNFC(nil, []byte(a.Content)))
+				}
+				normal = append(normal, a)
 			}
-			if t.nfc {
-				a.Content = string(appendNFC(nil, []byte(a.Content)))
-			}
-			normal = append(normal, a)
 		}
 	}
 	t.raw, t.normal = newAddedSet(raw), newAddedSet(normal)
 	t.lineCuts = lineCutsHold(normal)
-	return nil
 }
 
 // freeID is the id of an added token that the vocabulary does not have.

@@ -148,16 +148,14 @@ func hashBytes(b []byte) uint64 {
 	return hi ^ lo
 }
 
-// index returns a lookup for many keys while loading.
-func (w *words) index() func(key string) (uint32, bool) {
-	return func(key string) (uint32, bool) {
-		if id, ok := w.raw[key]; ok {
-			return id, true
-		}
-		b, ok := appendBytes(nil, key)
-		if !ok || len(b) == 0 {
-			return 0, false
-		}
-		return w.find(b)
+// key is lookup while loading.
+func (w *words) key(key string) (uint32, bool) {
+	if id, ok := w.raw[key]; ok {
+		return id, true
 	}
+	b, ok := appendBytes(nil, key)
+	if !ok || len(b) == 0 {
+		return 0, false
+	}
+	return w.find(b)
 }
