@@ -1,0 +1,163 @@
+package telemetry
+
+import "time"
+
+// Names of the stages of a request, label stage of kvasir_stage_seconds.
+const (
+	StageRead     = "read"     // body
+	StageIdentify = "identify" // credential → principal
+	StageScan     = "scan"
+	StageDecide   = "decide" // policy
+	StageTokenize = "tokenize"
+	StageLookup   = "lookup" // hashes and index
+	StageSchedule = "schedule"
+	StageConnect  = "connect"
+	StageSend     = "send"
+)
+
+// Kinds of placement, label route of the latency histograms and label kind of
+// kvasir_placements_total.
+const (
+	RouteWarm     = "warm"     // to an endpoint that holds the longest prefix
+	RouteSpill    = "spill"    // a warmer one was passed over for its load
+	RouteCold     = "cold"     // no candidate holds a prefix
+	RouteFallback = "fallback" // without a prefix match: prompt not exact, index not trusted
+)
+
+// Metrics are the metrics of the request path that are counted as they happen.
+// All methods may be called concurrently and allocate nothing.
+type Metrics struct {
+	stages, ttft, e2e *HistogramSet
+	itl               *Histogram
+	stage             map[string]*Histogram // of the Stage constants; never written after New
+
+	placements, requests, failures     *CounterSet
+	predictedCached, predictedUncached *Counter
+	reportedCached, reportedUncached   *Counter
+	unreported, output                 *Counter
+	exactPredictions, wrongPredictions *Counter
+	predictedOver, predictedUnder      *Counter
+}
+
+// NewMetrics registers the metrics of the request path in r.
+func NewMetrics(r *Registry) *Metrics {
+	m := &Metrics{
+		stages:     r.NewHistogramSet("kvasir_stage_seconds", "Time spent in one stage of the router for one request.", "stage"),
+		ttft:       r.NewHistogramSet("kvasir_ttft_seconds", "Time from the request's arrival to the first byte of its answer, by kind of placement.", "route"),
+		e2e:        r.NewHistogramSet("kvasir_e2e_seconds", "Time from the request's arrival to the end of its answer, by kind of placement.", "route"),
+		itl:        r.NewHistogramSet("kvasir_itl_seconds", "Mean time between two tokens of an answer.", "").With(""),
+		placements: r.NewCounterSet("kvasir_placements_total", "Placements by kind: warm, spill, cold, fallback.", "kind"),
+		requests:   r.NewCounterSet("kvasir_requests_total", "Requests by the status of their answer (000: the client left before it).", "status"),
+		failures:   r.NewCounterSet("kvasir_failures_total", "Requests that did not end well, by cause.", "cause"),
+		stage:      map[string]*Histogram{},
+	}
+	for _, s := range []string{StageRead, StageIdentify, StageScan, StageDecide, StageTokenize, StageLookup, StageSchedule, StageConnect, StageSend} {
+		m.stage[s] = m.stages.With(s)
+	}
+	predicted := r.NewCounterSet("kvasir_prompt_tokens_predicted_total", "Prompt tokens of placed requests, by what the index said of the chosen endpoint.", "cache")
+	reported := r.NewCounterSet("kvasir_prompt_tokens_reported_total", "Prompt tokens of answered requests, by what the engine reported.", "cache")
+	m.predictedCached, m.predictedUncached = predicted.With("cached"), predicted.With("uncached")
+	m.reportedCached, m.reportedUncached, m.unreported = reported.With("cached"), reported.With("uncached"), reported.With("unknown")
+	m.output = r.NewCounterSet("kvasir_output_tokens_total", "Tokens of answers, as the engines reported them.", "").With("")
+	checks := r.NewCounterSet("kvasir_predictions_total", "Predictions of cached tokens that an engine's report confirmed or not.", "result")
+	m.exactPredictions, m.wrongPredictions = checks.With("exact"), checks.With("wrong")
+	off := r.NewCounterSet("kvasir_prediction_error_tokens_total", "Tokens by which predictions missed the report.", "side")
+	m.predictedOver, m.predictedUnder = off.With("over"), off.With("under")
+	return m
+}
+
+// Stage counts the time of one stage, named by a Stage constant; other names
+// are told apart up to a bound.
+func (m *Metrics) Stage(stage string, d time.Duration) {
+	if h := m.stage[stage]; h != nil {
+		h.Observe(d)
+		return
+	}
+	m.stages.With(stage).Observe(d)
+}
+
+// Placed counts one placement of a kind with its prediction: tokens of the
+// prompt (0 = unknown) and those among them that the endpoint should hold.
+func (m *Metrics) Placed(kind string, promptTokens, cachedTokens int) {
+	m.placements.With(kind).Add(1)
+	if cachedTokens = max(0, min(cachedTokens, promptTokens)); promptTokens > 0 {
+		m.predictedCached.Add(uint64(cachedTokens))
+		m.predictedUncached.Add(uint64(promptTokens - cachedTokens))
+	}
+}
+
+// Result is how one request ended. Zero durations are not counted.
+type Result struct {
+	Route     string // a Route constant, "" = was not placed
+	Status    int    // of the answer, 0 = the client left before it
+	Cause     string // "" = ended well; else client_gone, upstream_died, timeout, …
+	TTFT, E2E time.Duration
+
+	HasUsage, HasCached                   bool // what the engine reported
+	PromptTokens, CachedTokens, OutTokens int
+	PredictedTokens, PredictedCached      int  // what the router predicted
+	HasPrediction                         bool // and whether it claims to be exact
+}
+
+// Ended counts one result.
+func (m *Metrics) Ended(r *Result) {
+	m.requests.With(statusText(r.Status)).Add(1)
+	if r.Cause != "" {
+		m.failures.With(r.Cause).Add(1)
+	}
+	if r.Route != "" && r.TTFT > 0 {
+		m.ttft.With(r.Route).Observe(r.TTFT)
+	}
+	if r.Route != "" && r.E2E > 0 {
+		m.e2e.With(r.Route).Observe(r.E2E)
+	}
+	if !r.HasUsage {
+		return
+	}
+	m.output.Add(uint64(max(r.OutTokens, 0)))
+	if r.OutTokens > 1 && r.TTFT > 0 && r.E2E > r.TTFT {
+		m.itl.Observe((r.E2E - r.TTFT) / time.Duration(r.OutTokens-1))
+	}
+	m.reported(r)
+}
+
+func (m *Metrics) reported(r *Result) {
+	prompt := max(r.PromptTokens, 0)
+	if !r.HasCached {
+		m.unreported.Add(uint64(prompt))
+		return
+	}
+	cached := max(0, min(r.CachedTokens, prompt))
+	m.reportedCached.Add(uint64(cached))
+	m.reportedUncached.Add(uint64(prompt - cached))
+	if !r.HasPrediction {
+		return
+	}
+	switch d := r.PredictedCached - cached; {
+	case d == 0:
+		m.exactPredictions.Add(1)
+	case d > 0:
+		m.wrongPredictions.Add(1)
+		m.predictedOver.Add(uint64(d))
+	default:
+		m.wrongPredictions.Add(1)
+		m.predictedUnder.Add(uint64(-d))
+	}
+}
+
+// statusText returns the decimal text of an HTTP status without allocating.
+func statusText(status int) string {
+	if status < 0 || status > 999 {
+		return otherValue
+	}
+	return statusTexts[3*status : 3*status+3]
+}
+
+// statusTexts is "000001002…999".
+var statusTexts = func() string {
+	b := make([]byte, 0, 3000)
+	for i := range 1000 {
+		b = append(b, byte('0'+i/100), byte('0'+i/10%10), byte('0'+i%10))
+	}
+	return string(b)
+}()
