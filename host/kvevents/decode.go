@@ -209,6 +209,7 @@ type fields struct {
 	loraID   uint64
 	hasID    bool
 	hasBlock bool // hashes were given
+	remote   bool // not stored by the publisher itself
 }
 
 // event reads one event, either form, and appends it to the batch if it is to be
@@ -278,6 +279,10 @@ func (d *Decoder) field(r *reader, f *fields, key []byte) (err error) {
 		f.Group, err = r.count(1 << 16)
 	case "kv_cache_spec_kind":
 		f.kind, err = r.text()
+	case "locality":
+		var where []byte
+		where, err = r.text()
+		f.remote = fold(where, "remote")
 	case "remaining_copy_counts":
 		err = d.copyList(r, f)
 	default:
@@ -364,6 +369,9 @@ func (d *Decoder) accept(f *fields) error {
 	}
 	if !f.hasBlock {
 		return errNoHashes
+	}
+	if f.remote {
+		f.Medium = External
 	}
 	if !d.indexed(f) {
 		d.Stats.OtherGroup++

@@ -177,6 +177,8 @@ func TestDecode_forms(t *testing.T) {
 		{"sglang bigrams", fakepub.Map{"type", "BlockStored", "block_hashes", list{1}, "token_ids", list{list{1, 2}}, "block_size", 1}, fmt.Sprintf("stored gpu h=[1] t=[%d] b=1", mustBigram(1, 2))},
 		{"disk", fakepub.Map{"type", "BlockRemoved", "block_hashes", hs, "medium", "Disk"}, "removed disk h=[7 9223372036854775808]"},
 		{"external", list{"BlockRemoved", hs, "EXTERNAL"}, "removed external h=[7 9223372036854775808]"},
+		{"storage", fakepub.Map{"type", "BlockRemoved", "block_hashes", hs, "medium", "STORAGE", "locality", "LOCAL"}, "removed disk h=[7 9223372036854775808]"},
+		{"remote storage", fakepub.Map{"locality", "REMOTE", "type", "BlockRemoved", "block_hashes", hs, "medium", "STORAGE"}, "removed external h=[7 9223372036854775808]"},
 		{"unknown medium type", fakepub.Map{"type", "BlockRemoved", "block_hashes", hs, "medium", 3}, "removed external h=[7 9223372036854775808]"},
 		{"removed array", list{"BlockRemoved", hs}, "removed gpu h=[7 9223372036854775808]"},
 		{"removed map", fakepub.Removed("GPU", 7, 1<<63), "removed gpu h=[7 9223372036854775808]"},

@@ -46,8 +46,8 @@ type Medium uint8
 const (
 	GPU      Medium = iota // device memory; also what an event without a medium means
 	Host                   // host memory ("CPU", "CPU_PINNED", "HOST")
-	Disk                   // local disk ("DISK", "SSD", "NVME", "FS")
-	External               // a store shared between engines, and any medium with another name
+	Disk                   // local disk ("DISK", "STORAGE", "SSD", "NVME", "FS")
+	External               // a store away from the publisher, and any medium with another name
 )
 
 // String returns the medium in lower case, for metrics and logs.
@@ -63,7 +63,7 @@ func parseMedium(s []byte) Medium {
 		return GPU
 	case fold(s, "cpu"), fold(s, "cpu_pinned"), fold(s, "host"), fold(s, "host_pinned"), fold(s, "dram"):
 		return Host
-	case fold(s, "disk"), fold(s, "ssd"), fold(s, "nvme"), fold(s, "fs"), fold(s, "file"):
+	case fold(s, "disk"), fold(s, "ssd"), fold(s, "nvme"), fold(s, "fs"), fold(s, "file"), fold(s, "storage"):
 		return Disk
 	}
 	return External
