@@ -1,0 +1,82 @@
+package scheduler
+
+import "github.com/kvasir-router/kvasir/host/endpoint"
+
+// Batch is one decision's candidates in columns, the input and output of a
+// Scorer. Every column is [N], in candidate order; values are finite, in
+// tokens where not said otherwise. It is valid during the call.
+type Batch struct {
+	N            int
+	PromptTokens uint32
+	MaxTokens    uint32  // output tokens asked for, 0 = unknown
+	Seed         uint64  // keyed hash of the request id
+	NowMS        float64 // Unix milliseconds, frozen for the call
+
+	Endpoints []endpoint.ID
+
+	Matched     []float32 // leading prompt tokens held, any tier, as the engine would reuse them
+	Uncached    []float32 // prompt tokens to compute, ≥ 1: matches weighted by tier and trust
+	Outstanding []float32 // uncached tokens this router sent that are not prefilled yet
+	Inflight    []float32 // requests this router has there
+	KVActive    []float32 // tokens of those requests
+	Speed       []float32 // S(w): how much longer a token takes there than on the mean, 1 = as long
+	Running     []float32 // requests, as the engine reported
+	Waiting     []float32 // requests, as the engine reported
+	KVUsage     []float32 // in [0, 1], as the engine reported
+	Trust       []float32 // in [0, 1]
+	AgeMS       []float32 // age of the reported figures in milliseconds
+
+	Scores []float32 // out: higher is better
+}
+
+// Unit is what a scorer's scores are measured in.
+type Unit uint8
+
+const (
+	CostTokens Unit = iota // minus the cost in prefill tokens of a mean endpoint
+	UnitScore              // dimensionless
+)
+
+// String returns the manifest's word for u.
+func (u Unit) String() string {
+	if u == CostTokens {
+		return "cost_tokens"
+	}
+	return "unit"
+}
+
+// Scorer rates the candidates of one decision: one call per decision, never
+// one per candidate. Score is called under the decision lock, so that a choice
+// and its charge are one step: it must be a pure function of the batch and
+// return within microseconds. An error makes the built-in score this request.
+type Scorer interface {
+	Name() string
+	Unit() Unit
+	Score(b *Batch) error
+}
+
+// columns is how many float32 columns a Batch has.
+const columns = 12
+
+// resize gives every column room for n candidates, reusing memory. The columns
+// share one allocation; strides are multiples of 16.
+func (b *Batch) resize(n int) {
+	if cap(b.Endpoints) < n {
+		stride := (n + 15) &^ 15
+		mem := make([]float32, columns*stride)
+		for i, c := range b.all() {
+			*c = mem[i*stride : i*stride : (i+1)*stride]
+		}
+		b.Endpoints = make([]endpoint.ID, 0, stride)
+	}
+	b.N = n
+	b.Endpoints = b.Endpoints[:n]
+	for _, c := range b.all() {
+		*c = (*c)[:n]
+	}
+}
+
+func (b *Batch) all() [columns]*[]float32 {
+	return [columns]*[]float32{&b.Matched, &b.Uncached, &b.Outstanding, &b.Inflight, &b.KVActive, &b.Speed,
+		&b.Running, &b.Waiting, &b.KVUsage, &b.Trust, &b.AgeMS, &b.Scores}
+}

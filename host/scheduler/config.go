@@ -1,0 +1,172 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/tokenizer"
+)
+
+// Config is the rules of one generation. It is immutable once given to New.
+type Config struct {
+	State    *State        // shared by all generations; required
+	Policy   policy.Engine // required
+	Models   []Model
+	Pools    []Pool
+	Profiles []Profile // one named "default" is added if absent
+
+	Generation    uint64 // number of the generation, for explain
+	UnknownFields string // llmapi.Rewrite.UnknownFields: pass ("" too), drop, refuse
+}
+
+// Prompter works out a prompt's tokens and block hashes (tokenizer/chat). It
+// is safe for concurrent use; what it cannot render exactly it reports in p.
+type Prompter interface {
+	Blocks(r *llmapi.Request, q *tokenizer.Query, p *tokenizer.Prompt) error
+}
+
+// Model is a name clients ask for.
+type Model struct {
+	Name     string
+	Aliases  []string
+	Pools    []PoolRef
+	Prompter Prompter // nil: placed without knowledge of the prompt
+	Created  int64    // for the model list, Unix seconds
+}
+
+// PoolRef is a pool that serves a model.
+type PoolRef struct {
+	Pool     string
+	ServedAs string // the engines' name of the model, "" = Model.Name
+}
+
+// Pool is what the endpoints of one pool have in common.
+type Pool struct {
+	Name           string
+	Authorization  string // value of the Authorization header towards the engines, "" = none; never logged
+	MaxInflight    int    // requests an endpoint may have in flight, 0 = no cap
+	Timeouts       Timeouts
+	UsageInjection bool // the dialect takes stream_options.include_usage
+	NoSalt         bool // the engines ignore cache salts: only public requests may go there
+}
+
+// Timeouts of one request, each measured separately; 0 = the proxy's default.
+type Timeouts struct {
+	Connect       time.Duration
+	Send          time.Duration
+	FirstByte     time.Duration
+	BetweenEvents time.Duration
+	Total         time.Duration
+}
+
+// Profile is everything about placement that policy may choose by name.
+type Profile struct {
+	Name      string
+	Objective Objective // "" = Blend
+	Scorer    Scorer    // nil = LeastWork with the weights of Objective
+	Envelope  Envelope
+	// Holdout is the share of requests placed by least work without locality:
+	// the control arm every gain is measured against. 0 = none. 0.01 is usual:
+	// at 10 requests/s it gives 8,640 samples a day and costs under 1 % of
+	// what locality gains.
+	Holdout float64
+}
+
+// Envelope bounds what locality may do to load. Tokens are uncached prompt
+// tokens. The zero value means the defaults; a negative value switches a bound
+// off.
+type Envelope struct {
+	// MaxLoadRatio × mean outstanding + SlackTokens is what an endpoint may
+	// have outstanding and still be chosen. Default 1.5: at 1.2 the noise of
+	// a few long prompts passes warm endpoints over, at 2 the last of the
+	// candidates waits twice the mean.
+	MaxLoadRatio float32
+	// SlackTokens keeps the ratio from breaking affinity at low load, where
+	// one request is many times the mean. Default 16,384: half a second of
+	// prefill of an 8B model on one H100.
+	SlackTokens float32
+	// MaxShare of one endpoint's outstanding work one tenant may hold where
+	// others wait too and more than SlackTokens are outstanding. Default 0.5.
+	MaxShare float32
+	// NearTokens is the cost difference within which a line of requests stays
+	// on its endpoint and a line that begins goes to where the fewest have
+	// begun (RATIONALE.md). Default 4,096: 0.12 s of prefill of an 8B model on
+	// one H100. At 1,024 the ups and downs of eight short chats on four
+	// endpoints still move lines; above 16,384 it would outbid the envelope.
+	NearTokens float32
+}
+
+func (e Envelope) withDefaults() Envelope {
+	def := func(v *float32, d float32) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&e.MaxLoadRatio, 1.5)
+	def(&e.SlackTokens, 16384)
+	def(&e.MaxShare, 0.5)
+	def(&e.NearTokens, 4096)
+	e.NearTokens = max(0, e.NearTokens)
+	return e
+}
+
+// Validate reports all faults of c.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("scheduler: "+format, args...)) }
+	if c.State == nil {
+		bad("no state")
+	}
+	if c.Policy == nil {
+		bad("no policy engine")
+	}
+	pools := map[string]bool{}
+	for i := range c.Pools {
+		if n := c.Pools[i].Name; n == "" || pools[n] {
+			bad("pool %q: empty or there twice", n)
+		} else {
+			pools[n] = true
+		}
+	}
+	names := map[string]bool{}
+	for i := range c.Models {
+		c.Models[i].validate(pools, names, bad)
+	}
+	profiles := map[string]bool{}
+	for i := range c.Profiles {
+		p := &c.Profiles[i]
+		if p.Name == "" || profiles[p.Name] {
+			bad("profile %q: empty or there twice", p.Name)
+		}
+		profiles[p.Name] = true
+		if _, ok := objectives[p.Objective]; !ok {
+			bad("profile %q: objective %q is none of ttft, throughput, blend", p.Name, p.Objective)
+		}
+		if !(p.Holdout >= 0 && p.Holdout <= 1) {
+			bad("profile %q: holdout %v is not in [0, 1]", p.Name, p.Holdout)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Model) validate(pools, names map[string]bool, bad func(string, ...any)) {
+	for _, n := range append([]string{m.Name}, m.Aliases...) {
+		if n == "" || names[n] {
+			bad("model %q: name or alias %q is empty or there twice", m.Name, n)
+		}
+		names[n] = true
+	}
+	if len(m.Pools) == 0 {
+		bad("model %q: no pool", m.Name)
+	}
+	seen := map[string]bool{}
+	for _, r := range m.Pools {
+		if !pools[r.Pool] || seen[r.Pool] {
+			bad("model %q: pool %q is not there or there twice", m.Name, r.Pool)
+		}
+		seen[r.Pool] = true
+	}
+}

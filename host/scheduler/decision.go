@@ -1,0 +1,292 @@
+package scheduler
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/tokenizer"
+)
+
+// Kind is what kind of placement a decision was.
+type Kind uint8
+
+const (
+	KindWarm     Kind = iota // where the longest match is
+	KindSpill                // elsewhere, although a match was known
+	KindCold                 // nobody held a block
+	KindFallback             // the prompt is not known; by session or load
+	KindHoldout              // control arm: least work without locality
+	kinds
+)
+
+// String returns the word used in metrics and explain.
+func (k Kind) String() string {
+	return [...]string{"warm", "spill", "cold", "fallback", "holdout"}[k]
+}
+
+// Stages of a decision, timed one by one.
+const (
+	stagePolicy = iota
+	stagePrompt
+	stageLookup
+	stageSchedule
+	stages
+)
+
+// StageNames are the names of the stages in Stats and explain.
+var StageNames = [stages]string{"policy", "prompt", "lookup", "schedule"}
+
+// decision is one decision under way and its scratch memory, reused from
+// request to request.
+type decision struct {
+	s      *Scheduler
+	r      *Request
+	charge bool // false in a dry run
+
+	in     policy.Input
+	model  *model
+	dec    *policy.Decision
+	prof   *profile
+	snap   *endpoint.Snapshot
+	now    time.Time
+	lapped time.Time
+	took   [stages]time.Duration
+	seed   uint64
+
+	prompt    *promptMem
+	exact     bool
+	tokens    int // prompt tokens, estimated if not exact
+	maxTokens int // output tokens asked for, 0 = unknown
+	why       string
+	holdout   bool
+
+	cands   []cand // endpoints of the model's pools, filtered ones too
+	order   []int32
+	b       Batch
+	rates   []float32
+	loads   []*endpoint.Load
+	total   []float32 // [N] cost the pick went by
+	lines   []float32 // [N] lines of the request's group begun there
+	allLine []float32 // [N] lines of the model begun there
+	over    []passed  // [N]
+	joins   []bool    // [N] wanted as a further holder of a shared prefix
+	allowed endpoint.Set
+	label   endpoint.Set
+	depth   []uint32 // [holders]
+	lift    []uint32 // [holders]
+	spare   []uint32 // [holders]
+	holders []uint64
+
+	line      lineRef
+	kind      Kind
+	chosen    int32 // index in cands, -1 = none
+	fault     string
+	placement *Placement
+}
+
+// cand is one endpoint of the model's pools in one decision.
+type cand struct {
+	id    endpoint.ID
+	class int8 // index of its block size in the query, -1 = no chain
+	state candState
+	info  *endpoint.Info
+	load  *endpoint.Load
+	pool  *poolUse
+
+	reason   string // why filtered or passed over
+	tiers    [MaxTiers]uint32
+	matched  uint32  // tokens in any tier, as the engine would reuse them
+	uncached float32 // weighted by tier and trust
+	trust    float32
+	col      int32 // column in the batch, -1 = filtered
+}
+
+type candState uint8
+
+const (
+	candKept candState = iota
+	candFiltered
+	candEnveloped
+)
+
+// String returns explain's word.
+func (c candState) String() string { return [...]string{"kept", "filtered", "enveloped"}[c] }
+
+func (st *State) getDecision() *decision {
+	if d, _ := st.scratch.Get().(*decision); d != nil {
+		return d
+	}
+	return &decision{allowed: make(endpoint.Set, endpoint.SetWords), label: make(endpoint.Set, endpoint.SetWords)}
+}
+
+// putDecision gives the scratch back, without what it referred to.
+func (st *State) putDecision(d *decision) {
+	if d.prompt != nil {
+		st.putPrompt(d.prompt)
+	}
+	clear(d.cands)
+	clear(d.loads)
+	d.s, d.r, d.model, d.dec, d.prof, d.snap, d.prompt, d.placement = nil, nil, nil, nil, nil, nil, nil, nil
+	d.in, d.line = policy.Input{}, lineRef{}
+	st.scratch.Put(d)
+}
+
+func (st *State) getPrompt() *promptMem {
+	if m, _ := st.prompts.Get().(*promptMem); m != nil {
+		m.p.Reset()
+		return m
+	}
+	return new(promptMem)
+}
+
+func (st *State) putPrompt(m *promptMem) {
+	m.q = tokenizer.Query{}
+	st.prompts.Put(m)
+}
+
+func (d *decision) begin(s *Scheduler, r *Request, charge bool) {
+	d.s, d.r, d.charge = s, r, charge
+	d.now = s.st.now()
+	d.lapped = d.now
+	d.took = [stages]time.Duration{}
+	d.cands = d.cands[:0]
+	d.b.N = 0
+	d.exact, d.tokens, d.maxTokens, d.why, d.holdout = false, 0, 0, "", false
+	d.kind, d.chosen, d.fault = KindCold, -1, ""
+	d.seed = s.st.hashID(r.ID)
+}
+
+// lap ends a stage.
+func (d *decision) lap(stage int) {
+	t := d.s.st.now()
+	d.took[stage] = t.Sub(d.lapped)
+	d.lapped = t
+}
+
+// run decides. Its error is final.
+func (d *decision) run() *DeniedError {
+	if err := d.decide(); err != nil {
+		return err
+	}
+	d.lap(stagePolicy)
+	d.snap = d.s.st.store.Load()
+	if err := d.narrow(); err != nil {
+		return err
+	}
+	if err := d.readPrompt(); err != nil {
+		return err
+	}
+	d.lap(stagePrompt)
+	d.lookup()
+	d.lap(stageLookup)
+	return d.place()
+}
+
+// decide resolves the model and asks policy.
+func (d *decision) decide() *DeniedError {
+	r, s := d.r, d.s
+	d.model = s.models[r.API.Model]
+	if d.model == nil {
+		return errModel(shorten(r.API.Model))
+	}
+	d.in = policy.Input{Principal: r.Principal, Operation: r.API.Op.String(), Model: d.model.name, Stream: r.API.Stream, SizeClass: sizeClass(len(r.API.Body))}
+	dec, err := s.cfg.Policy.Decide(&d.in)
+	if err != nil || dec == nil {
+		return errPolicy()
+	}
+	d.dec = dec
+	if !dec.Allow {
+		status := dec.Status
+		if status < 400 {
+			status = http.StatusForbidden
+		}
+		return &DeniedError{Status: status, Code: CodeDenied, Message: "denied by policy: " + dec.Reason}
+	}
+	if dec.Model != "" && dec.Model != d.model.name {
+		if d.model = s.models[dec.Model]; d.model == nil {
+			return errPolicy()
+		}
+	}
+	if d.prof = s.profiles[dec.Profile]; d.prof == nil {
+		return errPolicy()
+	}
+	d.holdout = d.prof.Holdout > 0 && float64(mix(d.seed^1)>>11)/(1<<53) < d.prof.Holdout
+	return nil
+}
+
+// shorten bounds a client's text in an error.
+func shorten(s string) string {
+	if len(s) > 128 {
+		return s[:128] + "…"
+	}
+	return s
+}
+
+// readPrompt works out tokens and chains and applies the limits that need them.
+func (d *decision) readPrompt() *DeniedError {
+	api := d.r.API
+	d.maxTokens = api.MaxTokens
+	if limit := d.dec.MaxOutputTokens; limit > 0 && (d.maxTokens == 0 || d.maxTokens > limit) {
+		d.maxTokens = limit
+	}
+	switch {
+	case !hasPrompt(api.Op):
+		d.why = "the operation has no prompt"
+		d.tokens = 1
+		return nil
+	case d.model.prompter == nil:
+		d.why = "the model has no tokenizer"
+	default:
+		d.render()
+	}
+	if !d.exact {
+		d.tokens = 1 + len(api.Body)/bytesPerToken
+		return nil
+	}
+	param := "messages"
+	if _, ok := api.Value("prompt"); ok {
+		param = "prompt"
+	}
+	if limit := d.dec.MaxPromptTokens; limit > 0 && d.tokens > limit {
+		return errTooLong(d.tokens, 0, limit, param)
+	}
+	return d.filterContext(param)
+}
+
+// render asks for the prompt in every block size of the candidates.
+func (d *decision) render() {
+	m := d.s.st.getPrompt()
+	d.prompt = m
+	n := d.classes(&m.sizes)
+	m.q = tokenizer.Query{Salt: d.dec.Salt, Sizes: m.sizes[:n]}
+	if err := d.model.prompter.Blocks(d.r.API, &m.q, &m.p); err != nil {
+		d.why = "the prompt cannot be rendered"
+		return
+	}
+	d.exact, d.tokens, d.why = m.p.Exact && m.p.Tokens > 0, m.p.Tokens, m.p.Reason
+}
+
+// classes collects the distinct block sizes of the candidates and gives each
+// candidate the index of its own. Beyond the fourth size candidates have no
+// chain and no match.
+func (d *decision) classes(sizes *[tokenizer.MaxSizes]int) int {
+	n := 0
+	for i := range d.cands {
+		c := &d.cands[i]
+		if c.state != candKept {
+			continue
+		}
+		size := blockTokens(d.snap.BlockTokens[c.id])
+		at := slices.Index(sizes[:n], size)
+		if at < 0 && n < len(sizes) {
+			sizes[n] = size
+			at = n
+			n++
+		}
+		c.class = int8(at)
+	}
+	return n
+}

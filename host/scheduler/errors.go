@@ -1,0 +1,58 @@
+package scheduler
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Machine words of a DeniedError.
+const (
+	CodeModelNotFound = "model_not_found"         // 404: no such model
+	CodeDenied        = "policy_denied"           // 403 or what policy says
+	CodePolicyError   = "policy_error"            // 503: policy gave no usable decision
+	CodeNoEndpoint    = "no_eligible_endpoint"    // 503: nobody may or can take it
+	CodeTooLong       = "context_length_exceeded" // 400: the prompt does not fit
+	CodeOverCapacity  = "over_capacity"           // 429: every endpoint is at its cap
+)
+
+// DeniedError says why a request is not placed. It is for the client: Message
+// names no endpoint, no other tenant and nothing of the prompt.
+type DeniedError struct {
+	Status     int    // HTTP status
+	Code       string // one of the Code constants
+	Message    string
+	Param      string        // field of the request at fault, "" = none
+	RetryAfter time.Duration // > 0: when a retry may succeed
+}
+
+// Error implements error.
+func (e *DeniedError) Error() string { return "scheduler: " + e.Message }
+
+// retrySoon is Retry-After where the state may change by itself: health checks
+// and scrapes run about once a second.
+const retrySoon = time.Second
+
+func errModel(name string) *DeniedError {
+	return &DeniedError{Status: http.StatusNotFound, Code: CodeModelNotFound, Param: "model", Message: "the model " + strconv.Quote(name) + " does not exist"}
+}
+
+func errPolicy() *DeniedError {
+	return &DeniedError{Status: http.StatusServiceUnavailable, Code: CodePolicyError, Message: "no policy decision could be made"}
+}
+
+func errNoEndpoint(why string) *DeniedError {
+	return &DeniedError{Status: http.StatusServiceUnavailable, Code: CodeNoEndpoint, Message: "no endpoint can take this request: " + why, RetryAfter: retrySoon}
+}
+
+func errCapacity() *DeniedError {
+	return &DeniedError{Status: http.StatusTooManyRequests, Code: CodeOverCapacity, Message: "every endpoint is at its limit of concurrent requests", RetryAfter: retrySoon}
+}
+
+func errTooLong(prompt, output, limit int, param string) *DeniedError {
+	m := "this request has " + strconv.Itoa(prompt) + " prompt tokens"
+	if output > 0 {
+		m += " and asks for " + strconv.Itoa(output) + " more"
+	}
+	return &DeniedError{Status: http.StatusBadRequest, Code: CodeTooLong, Param: param, Message: m + "; the limit is " + strconv.Itoa(limit) + " tokens"}
+}

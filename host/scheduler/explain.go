@@ -1,0 +1,202 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+)
+
+// Explanation says why a request went where it went. Its JSON is the output of
+// `kvasir explain`.
+type Explanation struct {
+	RequestID     string   `json:"request_id"`
+	Tenant        string   `json:"tenant"`
+	Allow         bool     `json:"allow"`
+	Reason        string   `json:"reason"`
+	Status        int      `json:"status"`
+	Rules         []string `json:"rules"`
+	Model         string   `json:"model"`
+	Pool          string   `json:"pool"`
+	NamespaceHash string   `json:"namespace_hash"`
+	Tokens        int      `json:"tokens"`
+	TokensExact   bool     `json:"tokens_exact"`
+	PromptReason  string   `json:"prompt_reason,omitempty"`
+	BlockTokens   int      `json:"block_tokens"`
+
+	Candidates []Candidate `json:"candidates"`
+	Order      []string    `json:"order"`  // endpoints by preference
+	Chosen     string      `json:"chosen"` // after retries
+	Retries    int         `json:"retries"`
+	Kind       string      `json:"kind"`
+	Arm        string      `json:"arm"` // locality or holdout
+	Objective  string      `json:"objective"`
+
+	PredictedCached int  `json:"predicted_cached_tokens"`
+	ReportedCached  *int `json:"reported_cached_tokens"`
+
+	Plugins        []PluginUse        `json:"plugins"`
+	PolicyRevision string             `json:"policy_revision"`
+	Generation     uint64             `json:"generation"`
+	StagesMicros   map[string]float64 `json:"stages_us"`
+	Outcome        *OutcomeSeen       `json:"outcome,omitempty"`
+}
+
+// Candidate is one endpoint of the model's pools.
+type Candidate struct {
+	Endpoint string             `json:"endpoint"`
+	State    string             `json:"state"` // kept, filtered, enveloped
+	Reason   string             `json:"reason"`
+	Matched  map[string]int     `json:"matched_tokens"` // by tier: gpu, host, disk
+	Columns  map[string]float32 `json:"columns"`
+	Scores   map[string]Score   `json:"scores"` // by plugin
+	Total    float32            `json:"total"`  // what the pick went by, higher is better
+}
+
+// Score is one scorer's view of a candidate.
+type Score struct {
+	Score float32            `json:"score"`
+	Terms map[string]float32 `json:"terms"`
+}
+
+// PluginUse is a scorer that took part.
+type PluginUse struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+	Fault  string `json:"fault"`
+}
+
+// OutcomeSeen is what came of the request, once known.
+type OutcomeSeen struct {
+	Status     int     `json:"status"`
+	Err        string  `json:"error"`
+	TTFTMillis float64 `json:"ttft_ms"`
+	E2EMillis  float64 `json:"e2e_ms"`
+}
+
+// TierNames are the names of an endpoint's memory tiers.
+var TierNames = [MaxTiers]string{"gpu", "host", "disk"}
+
+// Digester is implemented by scorers that are plugins.
+type Digester interface{ Digest() string }
+
+// Explain returns the decision on a request among the last ones kept.
+func (s *State) Explain(requestID string) (*Explanation, bool) {
+	h, cands, ok := s.trace.copyOut(requestID, s.hashID(requestID))
+	if !ok {
+		return nil, false
+	}
+	return explain(requestID, &h, cands), true
+}
+
+// explainDecision renders a decision that was not recorded.
+func explainDecision(d *decision, err *DeniedError) *Explanation {
+	var h traceHead
+	d.head(&h)
+	h.denied = err
+	cands := make([]candTrace, len(d.cands))
+	for i := range cands {
+		d.record(&cands[i], i)
+	}
+	return explain(d.r.ID, &h, cands)
+}
+
+func explain(id string, h *traceHead, cands []candTrace) *Explanation {
+	e := &Explanation{
+		RequestID: id, Tenant: h.tenant, Allow: true, Status: 200, Rules: h.rules, Model: h.model, NamespaceHash: h.namespace,
+		Tokens: h.tokens, TokensExact: h.exact, PromptReason: h.why, BlockTokens: h.blockTokens,
+		Kind: h.kind.String(), Arm: "locality", Objective: h.objective, Retries: int(h.retries),
+		PredictedCached: int(h.predicted), PolicyRevision: h.revision, Generation: h.generation,
+		StagesMicros: map[string]float64{}, Order: []string{}, Candidates: []Candidate{}, Plugins: []PluginUse{},
+	}
+	if e.Rules == nil {
+		e.Rules = []string{}
+	}
+	if h.holdout {
+		e.Arm = "holdout"
+	}
+	if h.reported >= 0 {
+		n := int(h.reported)
+		e.ReportedCached = &n
+	}
+	for i, name := range StageNames {
+		e.StagesMicros[name] = micros(h.took[i])
+	}
+	if h.scorer != "" {
+		e.Plugins = append(e.Plugins, PluginUse{Name: h.scorer, Digest: "builtin", Fault: h.fault})
+	}
+	if h.done {
+		e.Outcome = &OutcomeSeen{Status: h.status, Err: h.err, TTFTMillis: micros(h.ttft) / 1e3, E2EMillis: micros(h.e2e) / 1e3}
+	}
+	e.candidates(h, cands)
+	if h.denied != nil {
+		e.Allow, e.Reason, e.Status, e.Kind = false, h.denied.Message, h.denied.Status, ""
+	}
+	return e
+}
+
+// candidates renders the candidates and the order they were preferred in.
+func (e *Explanation) candidates(h *traceHead, cands []candTrace) {
+	order := make([]int, 0, len(cands))
+	for i := range cands {
+		e.Candidates = append(e.Candidates, cands[i].render(h))
+		if cands[i].state != candFiltered && h.chosen >= 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		a, b := &cands[i], &cands[j]
+		return cmp.Or(cmp.Compare(b2i(int32(i) != h.chosen), b2i(int32(j) != h.chosen)), cmp.Compare(a.state, b.state), cmp.Compare(a.total, b.total))
+	})
+	for _, i := range order {
+		e.Order = append(e.Order, cands[i].info.URL)
+	}
+	if h.chosen >= 0 {
+		e.Chosen, e.Pool = cands[h.chosen].info.URL, cands[h.chosen].info.Pool
+	}
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (c *candTrace) render(h *traceHead) Candidate {
+	out := Candidate{Endpoint: c.info.URL, State: c.state.String(), Reason: c.reason, Matched: map[string]int{},
+		Columns: map[string]float32{}, Scores: map[string]Score{}, Total: -c.total}
+	for t, n := range c.tiers {
+		if n > 0 || t == 0 {
+			out.Matched[TierNames[t]] = int(n)
+		}
+	}
+	if c.state == candFiltered || h.chosen < 0 {
+		return out
+	}
+	out.Columns = map[string]float32{
+		"matched_tokens": c.matchedTokens(), "uncached_tokens": c.uncached, "outstanding_uncached_tokens": c.outstanding,
+		"inflight": c.inflight, "kv_active_tokens": c.kvActive, "speed": c.speed, "running": c.running, "waiting": c.waiting,
+		"kv_usage": c.kvUsage, "index_trust": c.trust, "age_ms": c.ageMS, "lines": c.lines,
+	}
+	name := h.scorer
+	s := Score{Score: c.score, Terms: map[string]float32{}}
+	if h.native != nil {
+		name = h.native.Name()
+		s.Terms = h.native.terms(c)
+	}
+	out.Scores[name] = s
+	return out
+}
+
+func (c *candTrace) matchedTokens() float32 {
+	var sum uint32
+	for _, n := range c.tiers {
+		sum += n
+	}
+	return float32(sum)
+}
+
+// String returns the one-line form for logs: chosen endpoint, kind, tokens.
+func (e *Explanation) String() string {
+	return e.Chosen + " " + e.Kind + " " + strconv.Itoa(e.PredictedCached) + "/" + strconv.Itoa(e.Tokens)
+}

@@ -1,0 +1,121 @@
+package scheduler
+
+import (
+	"math"
+
+	"github.com/kvasir-router/kvasir/host/endpoint"
+)
+
+// lookup sets what each candidate holds of the prompt and how much of it that
+// leaves to compute.
+func (d *decision) lookup() {
+	prompt := float32(d.tokens)
+	for i := range d.cands {
+		c := &d.cands[i]
+		c.uncached, c.trust = prompt, d.snap.Trust[c.id]
+	}
+	if !d.exact || d.r.API.NoReuse() {
+		return
+	}
+	for class := range d.prompt.q.Sizes {
+		d.match(class)
+	}
+}
+
+// match looks up one block size's chain for the candidates of that size.
+func (d *decision) match(class int) {
+	loc := &d.s.st.loc
+	chain := d.prompt.p.Chains[class]
+	size := d.prompt.q.Sizes[class]
+	// An engine computes at least one token: min(match, floor((n-1)/block)).
+	chain = chain[:min(len(chain), (d.tokens-1)/size)]
+	if len(chain) == 0 {
+		return
+	}
+	d.clearDepths(loc.Holders)
+	live, assumed := 0, 0
+	for i := range d.cands {
+		c := &d.cands[i]
+		if c.state != candKept || int(c.class) != class {
+			continue
+		}
+		for t := range loc.Tiers {
+			h := loc.HolderOf(c.id, t)
+			d.holders[h>>6] |= 1 << (h & 63)
+		}
+		live++
+		if d.snap.Events[c.id] != endpoint.EventsLive {
+			assumed++
+		}
+	}
+	if live == 0 {
+		return
+	}
+	if loc.Index != nil {
+		loc.Index.Match(chain, d.holders, d.depth)
+	}
+	if loc.Predictor != nil {
+		loc.Predictor.Raise(chain, d.holders, d.depth, d.spare)
+	}
+	if loc.Assumed != nil && assumed > 0 {
+		loc.Assumed.Match(chain, d.holders, d.lift)
+	}
+	d.take(class, size)
+}
+
+func (d *decision) clearDepths(holders int) {
+	if cap(d.depth) < holders {
+		d.depth, d.lift, d.spare = make([]uint32, holders), make([]uint32, holders), make([]uint32, holders)
+		d.holders = make([]uint64, (holders+63)/64)
+	}
+	clear(d.depth)
+	clear(d.lift)
+	clear(d.spare)
+	clear(d.holders)
+}
+
+// take turns depths into matched tokens. A deeper tier counts where the tiers
+// above it end.
+func (d *decision) take(class, size int) {
+	loc := &d.s.st.loc
+	for i := range d.cands {
+		c := &d.cands[i]
+		if c.state != candKept || int(c.class) != class {
+			continue
+		}
+		var have uint32
+		var worth float32
+		for t, weight := range loc.Tiers {
+			h := loc.HolderOf(c.id, t)
+			depth := d.depth[h]
+			if t == 0 && d.snap.Events[c.id] != endpoint.EventsLive {
+				depth = max(depth, d.lift[h])
+			}
+			tokens := depth * uint32(size)
+			if tokens <= have {
+				continue
+			}
+			c.tiers[t] = tokens - have
+			worth += float32(float32(tokens-have) * weight)
+			have = tokens
+		}
+		c.matched = have
+		c.uncached = newTokens(float32(d.tokens), worth, c.trust)
+	}
+}
+
+// newTokens is new(w,r) of the least-work cost: worth is the sum over tiers of
+// matched tokens × tier weight.
+func newTokens(prompt, worth, trust float32) float32 {
+	return max(1, float32(prompt-float32(worth*trust)))
+}
+
+// hold is the KV memory a request is expected to take: its prompt and what the
+// model's answers have been on average, at most what it asks for.
+func (d *decision) kvTokens() int64 {
+	out := d.s.st.stats.meanOutput(d.model.key)
+	if d.maxTokens > 0 {
+		out = math.Min(out, float64(d.maxTokens))
+	}
+	return int64(d.tokens) + int64(out)
+}

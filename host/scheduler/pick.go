@@ -1,0 +1,262 @@
+package scheduler
+
+// passed says why the envelope passes an endpoint over.
+type passed uint8
+
+const (
+	passedNot passed = iota
+	passedLoad
+	passedShare
+	passedRamp
+	passedProbe
+)
+
+// String returns the reason told by explain.
+func (p passed) String() string {
+	return [...]string{"", "load above the envelope", "one tenant holds most of its work", "slow start", "probe under way"}[p]
+}
+
+// envelope marks the candidates that are passed over however warm they are.
+// If that would be all of them, none is.
+func (d *decision) envelope() {
+	e := &d.prof.Envelope
+	n := d.b.N
+	var sum, requests float32
+	for i := range n {
+		sum += d.b.Outstanding[i]
+		requests += d.b.Inflight[i]
+	}
+	limit := float32(e.MaxLoadRatio*(sum/float32(n))) + max(0, e.SlackTokens)
+	tenant := ""
+	if d.r.Principal != nil {
+		tenant = d.r.Principal.Tenant
+	}
+	left := n
+	for i := range n {
+		d.over[i] = passedNot
+		switch out := d.b.Outstanding[i]; {
+		case e.MaxLoadRatio > 0 && out > limit:
+			d.over[i] = passedLoad
+		case e.MaxShare > 0 && out > max(0, e.SlackTokens) && d.crowds(i, tenant):
+			d.over[i] = passedShare
+		case d.ramps(i, requests/float32(n)):
+			d.over[i] = passedRamp
+		default:
+			continue
+		}
+		left--
+	}
+	if left == 0 {
+		clear(d.over[:n])
+	}
+}
+
+// crowds reports whether a tenant holds more than its share of an endpoint's
+// outstanding work while others wait there too.
+func (d *decision) crowds(i int, tenant string) bool {
+	own := float32(d.loads[i].TenantOutstanding(tenant))
+	all := d.b.Outstanding[i]
+	return own < all && own > d.prof.Envelope.MaxShare*all
+}
+
+// ramps reports whether an endpoint that came back has its part of a returner.
+func (d *decision) ramps(i int, meanInflight float32) bool {
+	r := d.loads[i].Ramp(d.now)
+	return r < 1 && d.b.Inflight[i] > r*meanInflight
+}
+
+// score has the profile's scorer rate the candidates, or the built-in where
+// that fails.
+func (d *decision) score() {
+	sc := d.prof.Scorer
+	if d.holdout {
+		// The control arm is placed as if nothing were known of any cache.
+		for i := range d.b.N {
+			d.b.Uncached[i] = float32(d.tokens)
+		}
+		sc = d.prof.native
+	}
+	if err := sc.Score(&d.b); err != nil || !finite(d.b.Scores) {
+		d.fault = sc.Name()
+		d.prof.native.Score(&d.b)
+	}
+}
+
+// finite reports whether no score is NaN or infinite: x-x is 0 for others.
+func finite(scores []float32) bool {
+	var sum float32
+	for _, s := range scores {
+		sum += s - s
+	}
+	return sum == 0
+}
+
+// less orders two columns: cost, then fewest in flight, then keyed random.
+func (d *decision) less(i, j int) bool {
+	if d.total[i] != d.total[j] {
+		return d.total[i] < d.total[j]
+	}
+	return d.lessTie(i, j)
+}
+
+func (d *decision) lessTie(i, j int) bool {
+	if a, b := d.b.Inflight[i], d.b.Inflight[j]; a != b {
+		return a < b
+	}
+	return mix(d.seed^uint64(d.b.Endpoints[i])<<1) < mix(d.seed^uint64(d.b.Endpoints[j])<<1)
+}
+
+// argmin returns the cheapest column not passed over, -1 if there is none.
+func (d *decision) argmin() int {
+	best := -1
+	for i := range d.b.N {
+		if d.over[i] == passedNot && (best < 0 || d.less(i, best)) {
+			best = i
+		}
+	}
+	return best
+}
+
+// pick chooses a column. The cost decides, except for differences that are
+// noise on the scale of a line: those go to the line (hold, spread).
+func (d *decision) pick() int {
+	clear(d.joins)
+	for i, s := range d.b.Scores {
+		d.total[i] = -s
+	}
+	d.line = lineRef{}
+	native := d.fault != "" || d.prof.Scorer.Unit() == CostTokens
+	if d.holdout || !native || !hasPrompt(d.r.API.Op) {
+		return d.argmin()
+	}
+	deepest := d.deepest()
+	if deepest < 0 {
+		d.line = d.s.st.lines.find(d.model.key, 0)
+		best := d.argmin()
+		return d.spread(best, d.prof.own*float32(d.tokens))
+	}
+	c := &d.cands[d.order[deepest]]
+	chain := d.prompt.p.Chains[c.class]
+	d.line = d.s.st.lines.find(d.model.key, chain[int(c.matched)/d.prompt.q.Sizes[c.class]-1])
+	if d.line.group == nil {
+		return d.hold(float32(c.matched))
+	}
+	d.join(c.matched)
+	own := d.prof.own * d.b.Uncached[deepest]
+	best := d.argmin()
+	if best < 0 || !d.joins[best] {
+		return d.hold(float32(c.matched))
+	}
+	return d.spread(best, own)
+}
+
+// deepest returns the column with the longest match that is given any credit,
+// -1 if nobody has one.
+func (d *decision) deepest() int {
+	best := -1
+	for i := range d.b.N {
+		if d.b.Uncached[i] < float32(d.tokens) && d.b.Matched[i] > 0 && (best < 0 || d.b.Matched[i] > d.b.Matched[best]) {
+			best = i
+		}
+	}
+	return best
+}
+
+// holdFactor scales the tolerance by what a move would recompute now: the
+// line's further turns would use those tokens too. Four turns more is about
+// what chats (ShareGPT, 3–4 turns) have ahead of them.
+const holdFactor = 4
+
+// hold keeps a line where its longest match is, unless moving it is cheaper by
+// more than the tolerance.
+func (d *decision) hold(matched float32) int {
+	best := d.argmin()
+	home := -1
+	for i := range d.b.N {
+		if d.over[i] == passedNot && d.b.Matched[i] == matched && d.b.Uncached[i] < float32(d.tokens) && (home < 0 || d.less(i, home)) {
+			home = i
+		}
+	}
+	if home < 0 || home == best {
+		return best
+	}
+	credit := d.prof.own * d.b.Speed[home] * (d.b.Uncached[best] - d.b.Uncached[home])
+	if d.total[home] <= d.total[best]+min(holdFactor*credit, d.prof.Envelope.NearTokens) {
+		return home
+	}
+	return best
+}
+
+// join marks the endpoints a shared prefix is wanted on: those that hold it
+// and, while every one of them is busy and it is wanted on more, the ones with
+// the fewest lines. A joiner is not charged for the copy, which the lines of
+// the prefix have paid for already.
+func (d *decision) join(matched uint32) {
+	n := d.b.N
+	l := &d.line
+	l.group.counts(d, d.lines)
+	l.root.counts(d, d.allLine)
+	have, busy := 0, true
+	held := float32(d.tokens)
+	for i := range n {
+		if d.b.Matched[i] == float32(matched) && d.b.Uncached[i] < float32(d.tokens) {
+			d.joins[i] = true
+			have++
+			held = min(held, d.b.Uncached[i])
+			busy = busy && d.b.Inflight[i] > 0
+		}
+	}
+	if !busy {
+		return
+	}
+	for ; have < l.wanted(n); have++ {
+		next := -1
+		for i := range n {
+			if !d.joins[i] && d.over[i] == passedNot && (next < 0 || d.fewer(i, next)) {
+				next = i
+			}
+		}
+		if next < 0 {
+			return
+		}
+		d.joins[next] = true
+		d.total[next] -= d.prof.own * d.b.Speed[next] * max(0, d.b.Uncached[next]-held)
+	}
+}
+
+// spread chooses among the near-ties of best the one where the fewest lines
+// began. own is the cost of the request's own tokens: what is small beside
+// that, or beside NearTokens, is noise.
+func (d *decision) spread(best int, own float32) int {
+	if best < 0 {
+		return best
+	}
+	l := &d.line
+	if l.group == l.root {
+		l.root.counts(d, d.lines)
+		copy(d.allLine, d.lines)
+	}
+	limit := d.total[best] + d.b.Speed[best]*min(own, d.prof.Envelope.NearTokens)
+	pick := best
+	for i := range d.b.N {
+		if d.over[i] != passedNot || d.total[i] > limit || l.group != l.root && !d.joins[i] {
+			continue
+		}
+		if d.fewer(i, pick) {
+			pick = i
+		}
+	}
+	return pick
+}
+
+// fewer orders by lines of the group, then lines of the model, both scaled by
+// how slow the endpoint is, then by cost.
+func (d *decision) fewer(i, j int) bool {
+	if a, b := d.lines[i]*d.b.Speed[i], d.lines[j]*d.b.Speed[j]; a != b {
+		return a < b
+	}
+	if a, b := d.allLine[i]*d.b.Speed[i], d.allLine[j]*d.b.Speed[j]; a != b {
+		return a < b
+	}
+	return d.less(i, j)
+}

@@ -1,0 +1,327 @@
+package scheduler
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+)
+
+// Target is where a placement's request goes. It is valid until the next call
+// of Next or Done.
+type Target struct {
+	Endpoint       endpoint.ID
+	Generation     uint32 // life of the slot
+	Addr           string // host:port to dial
+	Host           string // value of the Host header
+	Pool           string
+	Authorization  string // "" = none; never logged
+	Rewrite        llmapi.Rewrite
+	Timeouts       Timeouts
+	UsageInjection bool // the dialect takes stream_options.include_usage
+}
+
+// Words of Outcome.Err.
+const (
+	ErrClientGone    = "client_gone"    // the client left; says nothing of the endpoint
+	ErrUpstreamDied  = "upstream_died"  // the connection was lost before the end
+	ErrTimeout       = "timeout"        // the endpoint was silent for too long
+	ErrConnect       = "connect_failed" // no connection could be made
+	ErrBadUpstream   = "bad_upstream"   // the answer is not HTTP
+	ErrNotDispatched = "not_dispatched" // the router gave up before sending
+)
+
+// Outcome is what came of a request.
+type Outcome struct {
+	Status int    // of the endpoint's answer, 0 = none came
+	Err    string // one of the Err words, "" = the answer ended well
+	TTFT   time.Duration
+	E2E    time.Duration
+
+	PromptTokens int // as the endpoint reported; valid with HasUsage
+	CachedTokens int // as the endpoint reported; valid with HasCached
+	OutputTokens int // as the endpoint reported; valid with HasUsage
+	HasUsage     bool
+	HasCached    bool
+}
+
+// health says what an outcome tells of the endpoint.
+func (o *Outcome) health() endpoint.Result {
+	switch o.Err {
+	case ErrClientGone, ErrNotDispatched:
+		return endpoint.ResultNeutral
+	case ErrUpstreamDied, ErrTimeout, ErrConnect, ErrBadUpstream:
+		return endpoint.ResultFailed
+	}
+	return endpoint.ResultOf(o.Status)
+}
+
+// choice is one endpoint in a placement's order.
+type choice struct {
+	id       endpoint.ID
+	gen      uint32
+	class    int8
+	live     endpoint.EventMode
+	matched  uint32 // predicted cached tokens
+	uncached int64
+	info     *endpoint.Info
+	load     *endpoint.Load
+	pool     *poolUse
+}
+
+// Placement is one request on its way. Its owner calls Target, then any number
+// of Next, at most one FirstToken, and exactly one Done, which must be the last
+// call: the memory is used again. The calls may come from different goroutines
+// but not at once.
+type Placement struct {
+	st    *State
+	order [keepOrder]choice // by preference; the first is the decision
+	n, at int
+
+	target     Target
+	forceUsage bool
+	exact      bool
+	first      bool
+	asked      string // the model as the client wrote it; valid until the first token
+	model      string
+	modelKey   uint64
+	tenant     string
+	kind       Kind
+	tokens     int
+	kv         int64
+	charge     endpoint.Charge
+	charged    time.Time
+	line       lineRef
+	trace      uint64
+
+	seq        uint64 // guarded by State.mu
+	prev, next *Placement
+
+	mu     sync.Mutex // guards the fields below against State.Refresh
+	live   uint64     // seq while the prompt is held
+	prompt *promptMem // until the first token
+}
+
+// placementList is a list of placements, guarded by State.mu.
+type placementList struct{ head *Placement }
+
+func (l *placementList) push(p *Placement) {
+	p.prev, p.next = nil, l.head
+	if l.head != nil {
+		l.head.prev = p
+	}
+	l.head = p
+}
+
+func (l *placementList) remove(p *Placement) {
+	if p.prev != nil {
+		p.prev.next = p.next
+	} else if l.head == p {
+		l.head = p.next
+	}
+	if p.next != nil {
+		p.next.prev = p.prev
+	}
+	p.prev, p.next = nil, nil
+}
+
+func (st *State) getPlacement() *Placement {
+	if p, _ := st.places.Get().(*Placement); p != nil {
+		return p
+	}
+	return &Placement{st: st}
+}
+
+// rewrite sets what is the same for every target of the placement.
+func (p *Placement) rewrite(d *decision) {
+	p.target.Rewrite = llmapi.Rewrite{Salt: d.dec.Salt, MaxTokens: d.dec.MaxOutputTokens, UnknownFields: d.s.cfg.UnknownFields}
+	p.forceUsage = d.r.API.Stream
+}
+
+// take charges choice i and aims at it.
+func (p *Placement) take(i int, now time.Time) {
+	p.at = i
+	c := &p.order[i]
+	p.charge = c.load.Charge(p.tenant, c.uncached, p.kv)
+	p.charged = now
+	t := &p.target
+	t.Endpoint, t.Generation, t.Addr, t.Host, t.Pool = c.id, c.gen, c.info.Addr, c.info.Addr, c.pool.Name
+	if _, rest, ok := strings.Cut(c.info.URL, "://"); ok {
+		t.Host, _, _ = strings.Cut(rest, "/")
+	}
+	t.Authorization, t.Timeouts, t.UsageInjection = c.pool.Authorization, c.pool.Timeouts, c.pool.UsageInjection
+	rw := &t.Rewrite
+	rw.Model, rw.Dialect = "", c.info.Dialect
+	if c.pool.served != p.asked {
+		rw.Model = c.pool.served
+	}
+	rw.SetSalt = rw.Salt != "" && !c.pool.NoSalt
+	rw.ForceUsage = p.forceUsage && c.pool.UsageInjection
+}
+
+// start makes the placement's chain visible to its siblings.
+func (p *Placement) start() {
+	p.mu.Lock()
+	p.live = p.seq
+	p.predict()
+	p.mu.Unlock()
+}
+
+// chain returns the chain for the chosen endpoint's block size; nil if unknown.
+func (p *Placement) chain() []uint64 {
+	c := &p.order[p.at]
+	if p.prompt == nil || !p.exact || c.class < 0 {
+		return nil
+	}
+	return p.prompt.p.Chains[c.class]
+}
+
+// predict notes that the chosen endpoint will hold the chain. p.mu is held.
+func (p *Placement) predict() {
+	loc := &p.st.loc
+	if chain := p.chain(); loc.Predictor != nil && len(chain) > 0 {
+		loc.Predictor.Add(loc.HolderOf(p.order[p.at].id, 0), chain)
+	}
+}
+
+// Target returns where to send the request.
+func (p *Placement) Target() *Target { return &p.target }
+
+// Kind returns what kind of decision placed the request.
+func (p *Placement) Kind() Kind { return p.kind }
+
+// PredictedCached returns the prompt tokens the target is expected to reuse.
+func (p *Placement) PredictedCached() int { return int(p.order[p.at].matched) }
+
+// Next goes on to the next endpoint after the target could not be reached or
+// lost the connection before it answered. It reports false, and changes
+// nothing, when nobody else can take the request.
+func (p *Placement) Next() bool { return p.NextAfter(0) }
+
+// NextAfter is Next after an answer of the given status that the client is not
+// to see.
+func (p *Placement) NextAfter(status int) bool {
+	st := p.st
+	now := st.now()
+	st.store.Report(p.order[p.at].load, endpoint.ResultOf(status), now)
+	snap := st.store.Load()
+	st.mu.Lock()
+	from := p.at
+	to := from + 1
+	for to < p.n && !p.order[to].fit(snap, now) {
+		to++
+	}
+	if to >= p.n {
+		st.mu.Unlock()
+		return false
+	}
+	p.charge.Release()
+	p.mu.Lock()
+	p.take(to, now)
+	p.mu.Unlock()
+	a, b := &p.order[from], &p.order[to]
+	st.lines.move(&p.line, a.id, a.gen, b.id, b.gen)
+	st.mu.Unlock()
+	p.mu.Lock()
+	p.predict()
+	p.mu.Unlock()
+	st.stats.retries.Add(1)
+	st.trace.retried(p)
+	return true
+}
+
+// fit reports whether a later choice can still take the request.
+func (c *choice) fit(snap *endpoint.Snapshot, now time.Time) bool {
+	if !snap.Current(c.id, c.gen) || !snap.Ready.Has(c.id) {
+		return false
+	}
+	if c.pool.MaxInflight > 0 && c.load.Inflight() >= int64(c.pool.MaxInflight) {
+		return false
+	}
+	return c.load.Admit(now)
+}
+
+// FirstToken notes that the prefill is over: the first output token, or the
+// head of an answer that is not streamed, has come.
+func (p *Placement) FirstToken() {
+	if p.first {
+		return
+	}
+	c := &p.order[p.at]
+	c.load.ObservePrefill(c.uncached, p.st.now().Sub(p.charged))
+	p.computed()
+	p.settle()
+}
+
+// computed moves the chain from prediction to what the endpoint holds now.
+func (p *Placement) computed() {
+	c := &p.order[p.at]
+	if !p.st.store.Load().Current(c.id, c.gen) {
+		return
+	}
+	p.mu.Lock()
+	p.predict()
+	if loc := &p.st.loc; loc.Assumed != nil && c.live != endpoint.EventsLive {
+		if chain := p.chain(); len(chain) > 0 {
+			loc.Assumed.Touch(loc.HolderOf(c.id, 0), chain)
+		}
+	}
+	p.mu.Unlock()
+}
+
+// settle gives back the outstanding work and the prompt's memory.
+func (p *Placement) settle() {
+	p.first = true
+	p.charge.ReleaseWork()
+	p.st.mu.Lock()
+	p.st.waiting.remove(p)
+	p.st.mu.Unlock()
+	p.mu.Lock()
+	m := p.prompt
+	p.prompt, p.live = nil, 0
+	p.mu.Unlock()
+	p.asked = ""
+	if m != nil {
+		p.st.putPrompt(m)
+	}
+}
+
+// Done ends the placement and says what came of it.
+func (p *Placement) Done(o Outcome) {
+	st := p.st
+	c := &p.order[p.at]
+	if !p.first {
+		if o.Err == "" && o.Status/100 == 2 {
+			p.computed()
+		}
+		p.settle()
+	}
+	p.charge.Release()
+	st.store.Report(c.load, o.health(), st.now())
+	st.stats.finished(p, &o)
+	st.trace.finished(p, &o)
+	if st.cfg.Observer != nil {
+		st.cfg.Observer.Observe(&Observation{Endpoint: c.id, Generation: c.gen, Model: p.model, Tenant: p.tenant,
+			Kind: p.kind, PromptTokens: p.promptTokens(), PredictedCached: int(c.matched), Outcome: o})
+	}
+	p.recycle()
+}
+
+// promptTokens returns the prompt's tokens, 0 if they are an estimate.
+func (p *Placement) promptTokens() int {
+	if !p.exact {
+		return 0
+	}
+	return p.tokens
+}
+
+// recycle gives the placement's memory back without what it referred to.
+func (p *Placement) recycle() {
+	clear(p.order[:p.n])
+	p.target = Target{}
+	p.n, p.at, p.first, p.exact = 0, 0, false, false
+	p.model, p.tenant, p.line = "", "", lineRef{}
+	p.st.places.Put(p)
+}

@@ -1,0 +1,218 @@
+// Package scheduler places one request on one endpoint: it asks policy, works
+// out the prompt's blocks, looks up who holds them, narrows the candidates,
+// scores, keeps within the load envelope, picks, and charges the choice in the
+// same step.
+//
+// A [Scheduler] is the immutable rules of one generation; what it knows of the
+// fleet and of requests in flight is in a [State] that generations share.
+package scheduler
+
+import (
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/blockhash"
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/tokenizer"
+)
+
+// Request is one request to place. The scheduler keeps nothing of API beyond
+// the placement's first token.
+type Request struct {
+	API       *llmapi.Request
+	Principal *identity.Principal
+	ID        string // x-request-id; copied where it is kept
+	Session   string // session hint of the client, "" = none
+	Received  time.Time
+}
+
+// Scheduler is the rules of one generation. It is immutable and safe for
+// concurrent use.
+type Scheduler struct {
+	cfg      Config
+	st       *State
+	models   map[string]*model // by name and alias
+	listed   []*model
+	profiles map[string]*profile
+}
+
+type model struct {
+	name     string
+	created  int64
+	alias    []string
+	prompter Prompter
+	pools    []poolUse
+	key      uint64 // of its lines
+}
+
+// poolUse is a pool as one model uses it.
+type poolUse struct {
+	*Pool
+	served string
+}
+
+type profile struct {
+	Profile
+	native *LeastWork // scores where Scorer fails
+	own    float32
+}
+
+// New checks cfg and builds a scheduler over cfg.State.
+func New(cfg Config) (*Scheduler, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Scheduler{cfg: cfg, st: cfg.State, models: map[string]*model{}, profiles: map[string]*profile{}}
+	pools := map[string]*Pool{}
+	for i := range cfg.Pools {
+		pools[cfg.Pools[i].Name] = &cfg.Pools[i]
+	}
+	for i := range cfg.Models {
+		c := &cfg.Models[i]
+		m := &model{name: c.Name, created: c.Created, alias: c.Aliases, prompter: c.Prompter, key: hashString(c.Name)}
+		for _, r := range c.Pools {
+			served := r.ServedAs
+			if served == "" {
+				served = c.Name
+			}
+			m.pools = append(m.pools, poolUse{pools[r.Pool], served})
+		}
+		s.listed = append(s.listed, m)
+		s.models[c.Name] = m
+		for _, a := range c.Aliases {
+			s.models[a] = m
+		}
+	}
+	for _, p := range cfg.Profiles {
+		s.profiles[p.Name] = newProfile(p)
+	}
+	if s.profiles[""] = s.profiles["default"]; s.profiles[""] == nil {
+		s.profiles[""] = newProfile(Profile{Name: "default", Holdout: 0})
+		s.profiles["default"] = s.profiles[""]
+	}
+	return s, nil
+}
+
+func newProfile(p Profile) *profile {
+	n := NewLeastWork(p.Objective)
+	if p.Scorer == nil {
+		p.Scorer = n
+	}
+	if p.Objective == "" {
+		p.Objective = Blend
+	}
+	p.Envelope = p.Envelope.withDefaults()
+	return &profile{Profile: p, native: n, own: ownWeight(p.Scorer)}
+}
+
+func hashString(s string) uint64 {
+	h := uint64(0xcbf29ce484222325)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 0x100000001b3
+	}
+	return mix(h)
+}
+
+// Schedule places r and charges the endpoint. The caller must end the
+// placement with Done. The error is a *DeniedError.
+func (s *Scheduler) Schedule(r *Request) (*Placement, error) {
+	d := s.st.getDecision()
+	defer s.st.putDecision(d)
+	d.begin(s, r, true)
+	if err := d.run(); err != nil {
+		s.st.stats.refused(err)
+		s.st.trace.addDenied(d, err)
+		return nil, err
+	}
+	p := d.placement
+	d.placement = nil
+	p.start()
+	d.lap(stageSchedule)
+	s.st.stats.decided(d)
+	p.trace = s.st.trace.add(d)
+	return p, nil
+}
+
+// DryRun decides on r without charging, predicting, counting or recording
+// anything. A refusal is an explanation with Allow false, not an error.
+func (s *Scheduler) DryRun(r *Request) *Explanation {
+	d := s.st.getDecision()
+	defer s.st.putDecision(d)
+	d.begin(s, r, false)
+	err := d.run()
+	d.lap(stageSchedule)
+	return explainDecision(d, err)
+}
+
+// Models lists the models policy lets principal use, with their aliases.
+func (s *Scheduler) Models(p *identity.Principal) []llmapi.Model {
+	var out []llmapi.Model
+	snap := s.st.store.Load()
+	for _, m := range s.listed {
+		in := policy.Input{Principal: p, Operation: llmapi.OpModels.String(), Model: m.name, SizeClass: sizeClass(0)}
+		dec, err := s.cfg.Policy.Decide(&in)
+		if err != nil || dec == nil || !dec.Allow {
+			continue
+		}
+		length := m.maxLen(snap)
+		out = append(out, llmapi.Model{ID: m.name, Created: m.created, MaxModelLen: length})
+		for _, a := range m.alias {
+			out = append(out, llmapi.Model{ID: a, Created: m.created, MaxModelLen: length, Root: m.name})
+		}
+	}
+	return out
+}
+
+// maxLen returns the longest context any endpoint offers for m, 0 = unknown.
+func (m *model) maxLen(snap *endpoint.Snapshot) int {
+	longest := 0
+	for i := range m.pools {
+		for _, id := range snap.Pool(m.pools[i].Name).AppendIDs(nil) {
+			longest = max(longest, int(snap.MaxModelLen[id]))
+		}
+	}
+	return longest
+}
+
+// sizeClass names the size of a body for policy: a class, so that it can key a
+// decision cache.
+func sizeClass(bytes int) string {
+	switch {
+	case bytes < 4<<10:
+		return "xs"
+	case bytes < 64<<10:
+		return "s"
+	case bytes < 1<<20:
+		return "m"
+	case bytes < 8<<20:
+		return "l"
+	}
+	return "xl"
+}
+
+// hasPrompt reports whether op computes a prompt.
+func hasPrompt(op llmapi.Operation) bool {
+	return op == llmapi.OpChat || op == llmapi.OpCompletions
+}
+
+// bytesPerToken estimates tokens where the prompt is not known, for load only:
+// English text and code are at 3.5–4.5 bytes a token in current vocabularies.
+const bytesPerToken = 4
+
+// blockTokens is the block size to use for an endpoint that says n.
+func blockTokens(n uint32) int {
+	if n == 0 || n > blockhash.MaxBlockTokens {
+		return blockhash.DefaultBlockTokens
+	}
+	return int(n)
+}
+
+// promptMem is the memory of one prompt's chains; it lives until the first
+// token, because predictions are renewed from it.
+type promptMem struct {
+	p     tokenizer.Prompt
+	q     tokenizer.Query
+	sizes [tokenizer.MaxSizes]int
+}

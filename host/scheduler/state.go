@@ -1,0 +1,187 @@
+package scheduler
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/endpoint"
+)
+
+// Matcher is the index of what endpoints hold (kvindex.Index). Match sets
+// depth[h] for every holder h in the bitset candidates to the number of leading
+// hashes h holds. It is safe for concurrent use and keeps nothing.
+type Matcher interface {
+	Match(hashes, candidates []uint64, depth []uint32)
+}
+
+// Predictor holds what endpoints will hold shortly, for a short time
+// (kvindex.Predictor). It is safe for concurrent use and keeps no slice.
+type Predictor interface {
+	Add(holder int, hashes []uint64)
+	// Raise lifts depth[h] where the prediction is deeper; scratch has the
+	// length of depth.
+	Raise(hashes, candidates []uint64, depth, scratch []uint32)
+}
+
+// Assumed models the caches of endpoints without events (kvindex.Assumed). It
+// is safe for concurrent use and keeps no slice.
+type Assumed interface {
+	Touch(holder int, hashes []uint64)
+	Match(hashes, candidates []uint64, depth []uint32)
+}
+
+// MaxTiers bounds the memory tiers of an endpoint: GPU, host, disk.
+const MaxTiers = 3
+
+// Locality is where cached blocks are known from. Any of the three sources may
+// be nil. A holder is one tier of one endpoint.
+type Locality struct {
+	Index     Matcher
+	Predictor Predictor
+	Assumed   Assumed
+
+	Holders int       // number of holders
+	Tiers   []float32 // [1..MaxTiers] weight of a token found in each tier; nil = {1}
+	// HolderOf numbers the holders; nil = the endpoint's id, with one tier.
+	// Predictor and Assumed know tier 0 only.
+	HolderOf func(id endpoint.ID, tier int) int
+}
+
+// Observation is what came of one placement. It is valid during the call.
+type Observation struct {
+	Endpoint   endpoint.ID
+	Generation uint32 // life of the endpoint's slot
+	Model      string
+	Tenant     string
+
+	Kind            Kind
+	PromptTokens    int // as worked out here, 0 = unknown
+	PredictedCached int // tokens
+	Outcome         Outcome
+}
+
+// Observer is told of every finished placement. It is called without locks on
+// the request's goroutine and must return within microseconds.
+type Observer interface {
+	Observe(o *Observation)
+}
+
+// StateConfig is what a State is made of.
+type StateConfig struct {
+	Store    *endpoint.Store // required
+	Locality Locality
+	Observer Observer // may be nil
+
+	// TraceEntries is how many decisions are kept for Explain, default 10,000.
+	TraceEntries int
+	// TraceBytes bounds the memory of their candidates, default 32 MiB: 10,000
+	// decisions over 32 endpoints. Where it is too small, fewer are kept.
+	TraceBytes int
+	// Seed keys the hashes of request ids (ties, control arm); 0 = random.
+	Seed uint64
+	// Now is the clock, nil = time.Now.
+	Now func() time.Time
+}
+
+// State is what placement knows and what outlives a generation of rules: work
+// in flight, lines, sessions, traces, counters. All methods may be called
+// concurrently.
+type State struct {
+	cfg     StateConfig
+	store   *endpoint.Store
+	loc     Locality
+	now     func() time.Time
+	stats   counters
+	trace   traceRing
+	scratch sync.Pool // *scratch
+	prompts sync.Pool // *promptMem
+	places  sync.Pool // *Placement
+
+	// mu makes a choice and its charge one step. It guards the fields below
+	// and is held for the few microseconds of scoring; the loads of endpoints
+	// are changed under it on charge and without it on release.
+	mu       sync.Mutex
+	lines    lineTable
+	sessions sessionTable
+	waiting  placementList // placements before their first token
+	seq      uint64        // placements made
+}
+
+// NewState returns an empty state.
+func NewState(cfg StateConfig) *State {
+	if cfg.TraceEntries <= 0 {
+		cfg.TraceEntries = 10_000
+	}
+	if cfg.TraceBytes <= 0 {
+		cfg.TraceBytes = 32 << 20
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Seed == 0 {
+		var b [8]byte
+		rand.Read(b[:])
+		cfg.Seed = binary.LittleEndian.Uint64(b[:])
+	}
+	if len(cfg.Locality.Tiers) == 0 {
+		cfg.Locality.Tiers = []float32{1}
+	}
+	cfg.Locality.Tiers = cfg.Locality.Tiers[:min(len(cfg.Locality.Tiers), MaxTiers)]
+	if cfg.Locality.HolderOf == nil {
+		cfg.Locality.HolderOf = func(id endpoint.ID, _ int) int { return int(id) }
+		cfg.Locality.Tiers = cfg.Locality.Tiers[:1]
+	}
+	if cfg.Locality.Holders == 0 {
+		cfg.Locality.Holders = endpoint.MaxEndpoints * len(cfg.Locality.Tiers)
+	}
+	s := &State{cfg: cfg, store: cfg.Store, loc: cfg.Locality, now: cfg.Now}
+	s.trace.init(cfg.TraceEntries, cfg.TraceBytes)
+	s.lines.init()
+	s.sessions.init()
+	return s
+}
+
+// Refresh predicts again the chains of requests whose first token has not
+// come, so that a prefill longer than the predictor's time to live stays
+// predicted. The owner of the predictor calls it after each of its rotations.
+func (s *State) Refresh() {
+	if s.loc.Predictor == nil {
+		return
+	}
+	type ref struct {
+		p   *Placement
+		seq uint64
+	}
+	var refs []ref
+	s.mu.Lock()
+	for p := s.waiting.head; p != nil; p = p.next {
+		refs = append(refs, ref{p, p.seq})
+	}
+	s.mu.Unlock()
+	for _, r := range refs {
+		r.p.mu.Lock()
+		if r.p.live == r.seq {
+			r.p.predict()
+		}
+		r.p.mu.Unlock()
+	}
+}
+
+// hashID hashes a request id, keyed.
+func (s *State) hashID(id string) uint64 {
+	h := s.cfg.Seed
+	for i := range len(id) {
+		h = (h ^ uint64(id[i])) * 0x100000001b3
+	}
+	return mix(h)
+}
+
+// mix is the finalizer of splitmix64.
+func mix(z uint64) uint64 {
+	z += 0x9E3779B97F4A7C15
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	z = (z ^ z>>27) * 0x94D049BB133111EB
+	return z ^ z>>31
+}

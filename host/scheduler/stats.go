@@ -1,0 +1,158 @@
+package scheduler
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Stats counts what was decided and what came of it, since the State was made.
+type Stats struct {
+	Decisions map[string]uint64 // by Kind
+	Refused   map[string]uint64 // by code of the DeniedError
+	Retries   uint64            // placements that went on to another endpoint
+	Faults    uint64            // decisions the built-in scored because a scorer failed
+	Passed    uint64            // decisions in which the envelope passed somebody over
+
+	PromptTokens    uint64 // of exact prompts placed
+	PredictedTokens uint64 // of these, predicted to be cached where placed
+	BestTokens      uint64 // of these, held by whoever held most
+
+	Finished       uint64 // placements ended
+	Reported       uint64 // of these, with exact prompt and reported cached tokens
+	ReportedTokens uint64 // cached tokens they reported
+	ExpectedTokens uint64 // cached tokens predicted for them
+	Exact          uint64 // predictions equal to the report
+	PromptAgreed   uint64 // prompt token counts equal to the report
+	PromptDiffered uint64
+
+	StageNanos map[string]uint64 // time spent by stage
+}
+
+// PredictionExact returns the share of predictions that were equal to the
+// report, NaN before the first report.
+func (s *Stats) PredictionExact() float64 { return float64(s.Exact) / float64(s.Reported) }
+
+var codes = [...]string{CodeModelNotFound, CodeDenied, CodePolicyError, CodeNoEndpoint, CodeTooLong, CodeOverCapacity}
+
+type counters struct {
+	decisions [kinds]atomic.Uint64
+	refusals  [len(codes)]atomic.Uint64
+	stage     [stages]atomic.Uint64
+
+	retries, faults, passed                  atomic.Uint64
+	prompt, predicted, best                  atomic.Uint64
+	done, reported, reportedTokens, expected atomic.Uint64
+	exact, promptAgreed, promptDiffered      atomic.Uint64
+
+	outMu sync.Mutex // guards out
+	out   map[uint64]float64
+}
+
+// Stats returns the counts.
+func (s *State) Stats() Stats {
+	c := &s.stats
+	st := Stats{Decisions: map[string]uint64{}, Refused: map[string]uint64{}, StageNanos: map[string]uint64{},
+		Retries: c.retries.Load(), Faults: c.faults.Load(), Passed: c.passed.Load(),
+		PromptTokens: c.prompt.Load(), PredictedTokens: c.predicted.Load(), BestTokens: c.best.Load(),
+		Finished: c.done.Load(), Reported: c.reported.Load(), ReportedTokens: c.reportedTokens.Load(), ExpectedTokens: c.expected.Load(),
+		Exact: c.exact.Load(), PromptAgreed: c.promptAgreed.Load(), PromptDiffered: c.promptDiffered.Load()}
+	for k := range kinds {
+		st.Decisions[k.String()] = c.decisions[k].Load()
+	}
+	for i, code := range codes {
+		st.Refused[code] = c.refusals[i].Load()
+	}
+	for i, name := range StageNames {
+		st.StageNanos[name] = c.stage[i].Load()
+	}
+	return st
+}
+
+func (c *counters) refused(err *DeniedError) {
+	for i, code := range codes {
+		if code == err.Code {
+			c.refusals[i].Add(1)
+		}
+	}
+}
+
+func (c *counters) decided(d *decision) {
+	c.decisions[d.kind].Add(1)
+	for i, t := range d.took {
+		c.stage[i].Add(uint64(max(0, t)))
+	}
+	if d.fault != "" {
+		c.faults.Add(1)
+	}
+	var best uint32
+	passed := false
+	for i := range d.cands {
+		best = max(best, d.cands[i].matched)
+		passed = passed || d.cands[i].state == candEnveloped
+	}
+	if passed {
+		c.passed.Add(1)
+	}
+	if d.exact {
+		c.prompt.Add(uint64(d.tokens))
+		c.predicted.Add(uint64(d.cands[d.chosen].matched))
+		c.best.Add(uint64(best))
+	}
+}
+
+func (c *counters) finished(p *Placement, o *Outcome) {
+	c.done.Add(1)
+	if o.HasUsage {
+		c.observeOutput(p.modelKey, o.OutputTokens)
+	}
+	if !p.exact {
+		return
+	}
+	if o.HasUsage {
+		if o.PromptTokens == p.tokens {
+			c.promptAgreed.Add(1)
+		} else {
+			c.promptDiffered.Add(1)
+		}
+	}
+	if o.HasCached {
+		want := int(p.order[p.at].matched)
+		c.reported.Add(1)
+		c.reportedTokens.Add(uint64(max(0, o.CachedTokens)))
+		c.expected.Add(uint64(want))
+		if want == o.CachedTokens {
+			c.exact.Add(1)
+		}
+	}
+}
+
+// outputDecay makes the mean output length that of the last hundred answers.
+const outputDecay = 0.01
+
+// maxOutputs bounds the models with a mean output length.
+const maxOutputs = 1024
+
+func (c *counters) observeOutput(model uint64, tokens int) {
+	c.outMu.Lock()
+	defer c.outMu.Unlock()
+	if c.out == nil || len(c.out) >= maxOutputs {
+		c.out = make(map[uint64]float64)
+	}
+	mean, ok := c.out[model]
+	if !ok {
+		mean = float64(tokens)
+	}
+	c.out[model] = mean + outputDecay*(float64(tokens)-mean)
+}
+
+// meanOutput returns the mean output length of a model, 0 before any answer.
+func (c *counters) meanOutput(model uint64) float64 {
+	c.outMu.Lock()
+	defer c.outMu.Unlock()
+	return math.Max(0, c.out[model])
+}
+
+// micros returns a duration in microseconds.
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

@@ -1,0 +1,80 @@
+package scheduler
+
+import "github.com/kvasir-router/kvasir/host/endpoint"
+
+// Where the prompt is not known, a session's requests go where its last one
+// went, unless that endpoint has more than twice the mean outstanding work and
+// 8,192 tokens besides ("sticky-spill2" of the replay: it repaired most of
+// plain stickiness' p95 and needs no events).
+const (
+	spillRatio = 2
+	spillSlack = 8192
+	// maxSessions in each of two tables that take turns: a session is
+	// forgotten after between 32 and 64 Ki others.
+	maxSessions = 32 << 10
+)
+
+// sessionTable remembers where sessions are. It is guarded by State.mu.
+type sessionTable struct{ young, old map[uint64]sessionHome }
+
+type sessionHome struct {
+	id  endpoint.ID
+	gen uint32
+}
+
+func (t *sessionTable) init() { t.young = map[uint64]sessionHome{} }
+
+func (t *sessionTable) get(key uint64) (sessionHome, bool) {
+	h, ok := t.young[key]
+	if !ok {
+		h, ok = t.old[key]
+	}
+	return h, ok
+}
+
+func (t *sessionTable) set(key uint64, h sessionHome) {
+	if len(t.young) >= maxSessions {
+		t.old, t.young = t.young, make(map[uint64]sessionHome, maxSessions)
+	}
+	t.young[key] = h
+}
+
+// sessionKey is the session's key, 0 = none: the client's hint, else the
+// request's user field. Sessions of two tenants or models never meet.
+func (d *decision) sessionKey() uint64 {
+	s := d.r.Session
+	if s == "" {
+		s = d.r.API.User
+	}
+	if s == "" {
+		return 0
+	}
+	tenant := ""
+	if d.r.Principal != nil {
+		tenant = d.r.Principal.Tenant
+	}
+	return mix(hashString(s)^mix(hashString(tenant)^d.model.key)) | 1
+}
+
+// sticky returns the column of a session's home, or -1 if it has none, it is
+// not a candidate, or it has too much work.
+func (d *decision) sticky(key uint64) int {
+	h, ok := d.s.st.sessions.get(key)
+	if !ok {
+		return -1
+	}
+	var sum float32
+	for _, v := range d.b.Outstanding {
+		sum += v
+	}
+	limit := float32(spillRatio*(sum/float32(d.b.N))) + spillSlack
+	for i, id := range d.b.Endpoints {
+		if id == h.id && d.cands[d.order[i]].info.Generation == h.gen {
+			if d.over[i] == passedNot && d.b.Outstanding[i] <= limit {
+				return i
+			}
+			return -1
+		}
+	}
+	return -1
+}

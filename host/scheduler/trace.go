@@ -1,0 +1,239 @@
+package scheduler
+
+import (
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/kvasir-router/kvasir/host/endpoint"
+)
+
+// traceRing keeps the last decisions for Explain in memory that is never
+// given back and never grows: a ring of heads and a ring of candidates. A
+// decision whose candidates were overwritten is forgotten.
+type traceRing struct {
+	mu    sync.Mutex // guards the fields below
+	heads []traceHead
+	next  uint64 // heads ever written; number n is at heads[n % len], from 1
+	cands []candTrace
+	at    uint64 // candidates ever written
+	limit int    // candidates the byte bound allows
+}
+
+// maxTraceID bounds the request ids kept whole; a longer one is found by its
+// first bytes and its hash.
+const maxTraceID = 64
+
+// traceHead is one decision without its candidates.
+type traceHead struct {
+	n       uint64 // number of the decision, 0 = empty
+	hash    uint64
+	id      [maxTraceID]byte
+	idLen   uint8
+	kind    Kind
+	holdout bool
+	exact   bool
+	done    bool
+	unit    Unit
+
+	tenant, model, objective string
+	why, fault, scorer       string
+	native                   *LeastWork // recomputes the terms
+	rules                    []string   // of an immutable policy decision
+	namespace, revision      string
+	generation               uint64
+	at                       time.Time
+	denied                   *DeniedError
+
+	tokens, blockTokens int
+	first, count        uint64 // candidates: numbers [first, first+count)
+	chosen              int32  // of these, -1 = none
+	retries             uint8
+	predicted           uint32
+	reported            int64 // -1 = not known
+	status              int
+	err                 string
+	took                [stages]time.Duration
+	ttft, e2e           time.Duration
+}
+
+// candTrace is one candidate of one decision.
+type candTrace struct {
+	info   *endpoint.Info
+	reason string
+	state  candState
+	chain  bool
+	tiers  [MaxTiers]uint32
+
+	uncached, outstanding, inflight, kvActive, speed, trust float32
+	running, waiting, kvUsage, ageMS                        float32
+	lines, score, total                                     float32
+}
+
+func (t *traceRing) init(entries, bytes int) {
+	t.limit = max(1024, bytes/int(unsafe.Sizeof(candTrace{})))
+	t.heads = make([]traceHead, entries)
+}
+
+// add records a decision that was placed.
+func (t *traceRing) add(d *decision) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.pushLocked(d)
+	h.first, h.count = t.at, uint64(len(d.cands))
+	for i := range d.cands {
+		d.record(t.slotLocked(), i)
+	}
+	return h.n
+}
+
+// addDenied records a refusal.
+func (t *traceRing) addDenied(d *decision, err *DeniedError) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.pushLocked(d)
+	h.denied = err
+	h.first, h.count = t.at, uint64(len(d.cands))
+	for i := range d.cands {
+		d.record(t.slotLocked(), i)
+	}
+}
+
+// pushLocked takes the oldest head for d.
+func (t *traceRing) pushLocked(d *decision) *traceHead {
+	t.next++
+	h := &t.heads[t.next%uint64(len(t.heads))]
+	*h = traceHead{n: t.next}
+	d.head(h)
+	return h
+}
+
+// slotLocked takes the oldest candidate; the ring grows up to its limit.
+func (t *traceRing) slotLocked() *candTrace {
+	if len(t.cands) < t.limit {
+		t.cands = append(t.cands, candTrace{})
+		t.at++
+		return &t.cands[len(t.cands)-1]
+	}
+	c := &t.cands[t.at%uint64(len(t.cands))]
+	t.at++
+	return c
+}
+
+// head fills what is known of a decision.
+func (d *decision) head(h *traceHead) {
+	h.hash = d.seed
+	h.idLen = uint8(copy(h.id[:], d.r.ID))
+	h.at, h.generation = d.now, d.s.cfg.Generation
+	if d.r.Principal != nil {
+		h.tenant = d.r.Principal.Tenant
+	}
+	if d.model != nil {
+		h.model = d.model.name
+	}
+	if d.dec != nil {
+		h.rules, h.namespace, h.revision = d.dec.Rules, d.dec.Namespace, d.dec.Revision
+	}
+	if d.prof != nil {
+		h.objective, h.scorer, h.unit = string(d.prof.Objective), d.prof.Scorer.Name(), d.prof.Scorer.Unit()
+		h.native, _ = d.prof.Scorer.(*LeastWork)
+		if d.fault != "" || d.holdout {
+			h.native = d.prof.native
+		}
+	}
+	h.kind, h.holdout, h.exact, h.why, h.fault = d.kind, d.holdout, d.exact, d.why, d.fault
+	h.tokens, h.took, h.reported, h.chosen = d.tokens, d.took, -1, d.chosen
+	if d.chosen < 0 {
+		return
+	}
+	c := &d.cands[d.chosen]
+	h.predicted = c.matched
+	h.blockTokens = blockTokens(d.snap.BlockTokens[c.id])
+}
+
+// record fills what is known of candidate i.
+func (d *decision) record(t *candTrace, i int) {
+	c := &d.cands[i]
+	*t = candTrace{info: c.info, reason: c.reason, state: c.state, chain: c.class >= 0, tiers: c.tiers, uncached: c.uncached, trust: c.trust}
+	k := c.col
+	if k < 0 {
+		return
+	}
+	b := &d.b
+	t.uncached, t.outstanding, t.inflight, t.kvActive, t.speed = b.Uncached[k], b.Outstanding[k], b.Inflight[k], b.KVActive[k], b.Speed[k]
+	t.running, t.waiting, t.kvUsage, t.ageMS = b.Running[k], b.Waiting[k], b.KVUsage[k], b.AgeMS[k]
+	t.score, t.total = b.Scores[k], d.total[k]
+	if d.line.group != nil {
+		t.lines = d.lines[k]
+	}
+}
+
+// find returns the head of a placement's decision, nil if it was overwritten.
+func (t *traceRing) findLocked(n uint64) *traceHead {
+	if h := &t.heads[n%uint64(len(t.heads))]; h.n == n && n != 0 {
+		return h
+	}
+	return nil
+}
+
+// retried notes where a retry went.
+func (t *traceRing) retried(p *Placement) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.findLocked(p.trace)
+	if h == nil {
+		return
+	}
+	h.retries++
+	h.predicted = p.order[p.at].matched
+	for i := range h.count {
+		if !t.heldLocked(h) {
+			return
+		}
+		if t.cands[(h.first+i)%uint64(len(t.cands))].info == p.order[p.at].info {
+			h.chosen = int32(i)
+		}
+	}
+}
+
+// finished notes what came of a decision.
+func (t *traceRing) finished(p *Placement, o *Outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.findLocked(p.trace)
+	if h == nil {
+		return
+	}
+	h.done, h.status, h.err, h.ttft, h.e2e = true, o.Status, o.Err, o.TTFT, o.E2E
+	if o.HasCached {
+		h.reported = int64(o.CachedTokens)
+	}
+}
+
+// heldLocked reports whether all candidates of h are still in the ring.
+func (t *traceRing) heldLocked(h *traceHead) bool {
+	return h.first+uint64(len(t.cands)) >= t.at
+}
+
+// copyOut returns the newest decision of a request id.
+func (t *traceRing) copyOut(id string, hash uint64) (h traceHead, cands []candTrace, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range uint64(len(t.heads)) {
+		if i >= t.next {
+			break
+		}
+		e := &t.heads[(t.next-i)%uint64(len(t.heads))]
+		if e.n == 0 || e.hash != hash || string(e.id[:e.idLen]) != id[:min(len(id), maxTraceID)] {
+			continue
+		}
+		if !t.heldLocked(e) {
+			return h, nil, false
+		}
+		for k := range e.count {
+			cands = append(cands, t.cands[(e.first+k)%uint64(len(t.cands))])
+		}
+		return *e, cands, true
+	}
+	return h, nil, false
+}
