@@ -14,8 +14,8 @@ import (
 // slow is an engine whose steps take a millisecond.
 func slow(c *Config) { c.Timing = &Timing{C0: 1, Budget: 8192} }
 
-// long is a request that would take half a minute.
-const long = `{"messages":[{"role":"user","content":"hello"}],"max_tokens":30000,"ignore_eos":true,"stream":true}`
+// long is a request that would take three seconds.
+const long = `{"messages":[{"role":"user","content":"hello"}],"max_tokens":3000,"ignore_eos":true,"stream":true}`
 
 const abortCounter = `vllm:request_success_total{engine="0",model_name="demo",finished_reason="abort"}`
 
@@ -33,13 +33,20 @@ func readUntil(t *testing.T, br *bufio.Reader, text string) {
 	}
 }
 
+// has reports whether a request with this id came.
+func (l *requestLog) has(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.records, func(r *record) bool { return r.ID == id })
+}
+
 // TestAbort_latency: a client that leaves, before or after the first byte, in a
 // stream or not, ends its request at once.
 func TestAbort_latency(t *testing.T) {
 	r := run(t, slow)
 	var mu sync.Mutex
 	left := map[string]time.Time{}
-	const clients, rounds = 8, 25
+	const clients, rounds = 2, 100
 	var wg sync.WaitGroup
 	for c := range clients {
 		wg.Go(func() {
@@ -62,9 +69,7 @@ func TestAbort_latency(t *testing.T) {
 				if i%2 == 0 {
 					readUntil(t, bufio.NewReader(conn), "finish_reason")
 				} else {
-					until(t, "received", func() bool {
-						return slices.ContainsFunc(r.log.snapshot(), func(rec record) bool { return rec.ID == id })
-					})
+					until(t, "received", func() bool { return r.log.has(id) })
 				}
 				mu.Lock()
 				left[id] = time.Now()
@@ -91,6 +96,8 @@ func TestAbort_latency(t *testing.T) {
 	}
 	slices.Sort(late)
 	t.Logf("from close to abort: median %.2f ms, p99 %.2f ms", late[len(late)/2], late[len(late)*99/100])
+	// A tenth of this on a quiet machine; what is guarded against is waiting for
+	// a step, a write or a timer.
 	if p50 := late[len(late)/2]; p50 > 5 {
 		t.Errorf("aborted after %.2f ms in the median", p50)
 	}
@@ -129,7 +136,7 @@ func TestAbort_waiting(t *testing.T) {
 // TestStreams_thousand runs 1,000 streams at once.
 func TestStreams_thousand(t *testing.T) {
 	r := run(t, func(c *Config) { c.Timing = &Timing{C0: 4, Budget: 8192}; c.MaxSeqs = 1000 })
-	body := strings.Replace(long, "30000", "40", 1)
+	body := strings.Replace(long, "3000", "40", 1)
 	var wg sync.WaitGroup
 	for i := range 1000 {
 		wg.Go(func() {
