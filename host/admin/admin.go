@@ -1,0 +1,182 @@
+// Package admin serves the operators' API on a listener of its own: health,
+// metrics, explanations, endpoints, reload and profiles.
+//
+// It knows nothing of routing: what it shows comes from small interfaces that
+// the host implements. Answers are JSON; errors have the shape
+// {"error":{"message":…,"code":…}}.
+//
+// Two guards stand before every path but the health checks. A request must name
+// the listener by an expected host: a web page that made its own name resolve to
+// 127.0.0.1 (DNS rebinding) names itself. And it must carry the admin token,
+// which no web page has.
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Errors an implementation of the interfaces returns to say what to answer.
+// Other errors are answered with status 500 and their text.
+var (
+	// ErrNotFound is answered with 404.
+	ErrNotFound = errors.New("admin: not found")
+	// ErrRefused is answered with 422: the request was understood and cannot be
+	// done, such as the reload of a faulty configuration. Wrap it with the reason.
+	ErrRefused = errors.New("admin: refused")
+)
+
+// Explainer tells why requests go where they go. Results are rendered by
+// encoding/json (a json.RawMessage passes as it is).
+type Explainer interface {
+	// Explain returns the decision on a served request; ErrNotFound if it is not
+	// among those kept.
+	Explain(ctx context.Context, requestID string) (any, error)
+	// DryRun decides about a request without sending it.
+	DryRun(ctx context.Context, q *DryRun) (any, error)
+}
+
+// DryRun is a request that is only decided about.
+type DryRun struct {
+	Tenant string // who would ask, "" = anonymous
+	User   string
+	Path   string // of the LLM API, such as /v1/chat/completions
+	Body   []byte // as a client would send it; valid during the call
+}
+
+// Status tells what the router does.
+type Status interface {
+	// Ready returns nil if requests are served, else why not, in words for an
+	// operator without secrets: it is shown without a token.
+	Ready() error
+	Status(ctx context.Context) (any, error)
+	Endpoints(ctx context.Context) (any, error)
+}
+
+// Reloader puts changed rules in force.
+type Reloader interface {
+	// Reload returns a description of what is in force now. On error nothing has
+	// changed; a fault of the configuration wraps ErrRefused.
+	Reload(ctx context.Context) (any, error)
+}
+
+// Config is the configuration of a Server.
+type Config struct {
+	Token string // at least 8 characters
+
+	// Hosts are further names the Host header may have, beside loopback names and
+	// addresses and the address that was connected to.
+	Hosts []string
+	// LoopbackMetrics serves /metrics without a token to loopback clients.
+	LoopbackMetrics bool
+	// MaxBody bounds request bodies in bytes; 0 = 64 MiB, the default of the data
+	// path, so that what can be sent can be explained.
+	MaxBody int64
+
+	Explainer Explainer    // nil = those paths are 404
+	Status    Status       // nil = always ready; its paths are 404
+	Reloader  Reloader     // nil = its path is 404
+	Metrics   http.Handler // nil = its path is 404
+	Log       *slog.Logger // nil = silent
+}
+
+func (c *Config) withDefaults() {
+	if c.MaxBody == 0 {
+		c.MaxBody = 64 << 20
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// minToken is short enough for a token typed by hand in a test and long enough
+// not to be empty by mistake.
+const minToken = 8
+
+// Validate reports all faults of c.
+func (c *Config) Validate() error {
+	var all []error
+	if len(c.Token) < minToken {
+		all = append(all, fmt.Errorf("admin: token is shorter than %d characters", minToken))
+	}
+	if strings.ContainsAny(c.Token, " \t\r\n") {
+		all = append(all, errors.New("admin: token has white space"))
+	}
+	if c.MaxBody < 0 {
+		all = append(all, fmt.Errorf("admin: max body %d", c.MaxBody))
+	}
+	for _, h := range c.Hosts {
+		if h == "" || strings.ContainsAny(h, "/ ") {
+			all = append(all, fmt.Errorf("admin: bad host name %q", h))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// Server serves the admin API.
+type Server struct {
+	cfg   Config
+	guard guard
+	http  *http.Server
+}
+
+// New returns a Server; Serve starts it.
+func New(cfg Config) (*Server, error) {
+	cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, guard: newGuard(&cfg)}
+	s.http = newHTTP(s.Handler(), cfg.Log)
+	return s, nil
+}
+
+// newHTTP returns a server with bounded heads and patience. Answers may take
+// long (a CPU profile, a reload), so writing has a wide bound.
+func newHTTP(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 5 * time.Minute,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+// Serve serves l until ctx ends, then lets requests finish for a second. It
+// closes l. It returns nil after ctx ended.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error { return serve(ctx, s.http, l) }
+
+// ServeMetrics serves only /metrics, /healthz and /readyz on l, without a token,
+// until ctx ends: for a scraper that must not have admin rights. status may be
+// nil. It closes l.
+func ServeMetrics(ctx context.Context, l net.Listener, metrics http.Handler, status Status, log *slog.Logger) error {
+	cfg := Config{Metrics: metrics, Status: status, Log: log}
+	cfg.withDefaults()
+	s := &Server{cfg: cfg}
+	mux := http.NewServeMux()
+	s.health(mux)
+	mux.Handle("GET /metrics", metrics)
+	mux.HandleFunc("/", notFound)
+	return serve(ctx, newHTTP(mux, cfg.Log), l)
+}
+
+func serve(ctx context.Context, srv *http.Server, l net.Listener) error {
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("admin: %w", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if srv.Shutdown(grace) != nil {
+		srv.Close()
+	}
+	<-ended
+	return nil
+}

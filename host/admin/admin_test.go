@@ -1,0 +1,260 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const token = "a-secret-token"
+
+// fake is a host with fixed answers.
+type fake struct {
+	ready   error
+	reload  error
+	lastDry DryRun
+}
+
+func (f *fake) Explain(_ context.Context, id string) (any, error) {
+	switch id {
+	case "known":
+		return json.RawMessage(`{"request_id":"known"}`), nil
+	case "panic":
+		panic("boom")
+	case "unrenderable":
+		return func() {}, nil
+	}
+	return nil, fmt.Errorf("%w: request %q is not among those kept", ErrNotFound, id)
+}
+
+func (f *fake) DryRun(_ context.Context, q *DryRun) (any, error) {
+	f.lastDry = DryRun{q.Tenant, q.User, q.Path, append([]byte(nil), q.Body...)}
+	return map[string]int{"tokens": len(q.Body)}, nil
+}
+
+func (f *fake) Ready() error                           { return f.ready }
+func (f *fake) Status(context.Context) (any, error)    { return nil, errors.New("index: broken") }
+func (f *fake) Endpoints(context.Context) (any, error) { return []string{"a"}, nil }
+func (f *fake) Reload(context.Context) (any, error)    { return map[string]int{"generation": 2}, f.reload }
+
+var metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "kvasir_up 1\n") })
+
+// start serves cfg on a port of its own until the test ends and returns its URL.
+func start(t *testing.T, cfg Config) string {
+	t.Helper()
+	cfg.Token = token
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run(t, s.Serve)
+}
+
+func run(t *testing.T, serve func(context.Context, net.Listener) error) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
+			c.Close()
+			t.Error("listener is still open")
+		}
+	})
+	return "http://" + l.Addr().String()
+}
+
+// call does one request and returns status, headers and body.
+func call(t *testing.T, method, url, auth, host, body string) (int, http.Header, string) {
+	t.Helper()
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if auth != "" {
+		req.Header.Set("Authorization", auth)
+	}
+	req.Host = host
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, res.Header, string(b)
+}
+
+func TestServer_answers(t *testing.T) {
+	h := &fake{}
+	url := start(t, Config{Explainer: h, Status: h, Reloader: h, Metrics: metrics, MaxBody: 100})
+	f := func(method, path, body string, status int, want string) http.Header {
+		t.Helper()
+		got, head, text := call(t, method, url+path, "Bearer "+token, "", body)
+		if got != status || !strings.Contains(text, want) {
+			t.Errorf("%s %s: got %d %s, want %d %s", method, path, got, text, status, want)
+		}
+		if head.Get("X-Content-Type-Options") != "nosniff" || head.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s %s: headers %v", method, path, head)
+		}
+		if got >= 400 {
+			var e struct {
+				Error struct{ Message, Code string }
+			}
+			if json.Unmarshal([]byte(text), &e) != nil || e.Error.Message == "" || e.Error.Code == "" {
+				t.Errorf("%s %s: error has another shape: %s", method, path, text)
+			}
+		}
+		return head
+	}
+	f("GET", "/healthz", "", 200, `"ok"`)
+	f("GET", "/readyz", "", 200, `"ready"`)
+	f("GET", "/metrics", "", 200, "kvasir_up 1")
+	f("GET", "/v1/explain/known", "", 200, `{"request_id":"known"}`)
+	f("GET", "/v1/explain/some%2Fother", "", 404, `some/other`)
+	f("GET", "/v1/explain/unrenderable", "", 500, `internal_error`)
+	f("GET", "/v1/explain/panic", "", 500, `internal_error`)
+	f("GET", "/v1/endpoints", "", 200, `["a"]`)
+	f("GET", "/v1/status", "", 500, `index: broken`)
+	f("POST", "/v1/reload", "", 200, `{"generation":2}`)
+	f("POST", "/v1/explain?tenant=acme&path=/v1/completions&user=u", `{"prompt":"x"}`, 200, `{"tokens":14}`)
+	if d := h.lastDry; d.Tenant != "acme" || d.User != "u" || d.Path != "/v1/completions" || string(d.Body) != `{"prompt":"x"}` {
+		t.Errorf("got %+v", d)
+	}
+	f("POST", "/v1/explain", `{}`, 200, `{"tokens":2}`)
+	if h.lastDry.Path != "/v1/chat/completions" {
+		t.Errorf("got %+v", h.lastDry)
+	}
+	f("POST", "/v1/explain", strings.Repeat("x", 101), 413, `body_too_large`)
+	f("GET", "/nothing", "", 404, `unknown_path`)
+	f("DELETE", "/nothing", "", 404, `unknown_path`)
+	if got := f("GET", "/v1/reload", "", 405, `POST`).Get("Allow"); got != "POST" {
+		t.Errorf("Allow: got %q", got)
+	}
+	if got := f("POST", "/v1/status", "", 405, `GET`).Get("Allow"); got != "GET" {
+		t.Errorf("Allow: got %q", got)
+	}
+	f("GET", "/debug/pprof/", "", 200, "goroutine")
+	f("GET", "/debug/pprof/heap?debug=1", "", 200, "heap profile")
+
+	h.ready, h.reload = errors.New("no endpoint is ready"), fmt.Errorf("%w: kvasir.yaml:3: unknown key", ErrRefused)
+	f("GET", "/readyz", "", 503, "no endpoint is ready")
+	f("POST", "/v1/reload", "", 422, "kvasir.yaml:3")
+}
+
+func TestServer_guard(t *testing.T) {
+	h := &fake{}
+	url := start(t, Config{Explainer: h, Status: h, Reloader: h, Metrics: metrics, Hosts: []string{"Kvasir.Example"}})
+	port := url[strings.LastIndex(url, ":"):]
+	for _, path := range []string{"/v1/explain/known", "/v1/endpoints", "/v1/status", "/metrics", "/debug/pprof/", "/debug/pprof/heap", "/nothing", "/"} {
+		for _, auth := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Basic " + token, token, "Bearer " + token + "x", "Bearer " + token[1:]} {
+			if got, head, text := call(t, "GET", url+path, auth, "", ""); got != 401 || head.Get("WWW-Authenticate") == "" || strings.Contains(text, token) {
+				t.Errorf("%s with %q: got %d %s", path, auth, got, text)
+			}
+		}
+	}
+	if got, _, _ := call(t, "POST", url+"/v1/reload", "", "", ""); got != 401 {
+		t.Errorf("reload without a token: got %d", got)
+	}
+	for host, want := range map[string]int{
+		"": 200, "localhost": 200, "LOCALHOST" + port: 200, "localhost.": 200, "a.localhost" + port: 200, "127.0.0.1" + port: 200, "127.9.9.9": 200, "[::1]" + port: 200,
+		"kvasir.example": 200, "KVASIR.example:443": 200,
+		"evil.example": 421, "evil.example" + port: 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421, "kvasir.example.evil": 421,
+		"192.0.2.1": 421, "10.0.0.1" + port: 421, "notlocalhost": 421,
+	} {
+		if got, _, text := call(t, "GET", url+"/v1/endpoints", "bearer "+token, host, ""); got != want {
+			t.Errorf("host %q: got %d %s, want %d", host, got, text, want)
+		}
+		if got, _, _ := call(t, "GET", url+"/healthz", "", host, ""); got != 200 {
+			t.Errorf("health for host %q: got %d", host, got)
+		}
+	}
+}
+
+func TestServer_loopbackMetrics(t *testing.T) {
+	url := start(t, Config{Metrics: metrics, LoopbackMetrics: true})
+	if got, _, _ := call(t, "GET", url+"/metrics", "", "", ""); got != 200 {
+		t.Errorf("got %d", got)
+	}
+	if got, _, _ := call(t, "GET", url+"/metrics", "", "evil.example", ""); got != 421 {
+		t.Errorf("rebound name: got %d", got)
+	}
+	if got, _, _ := call(t, "GET", url+"/debug/pprof/", "", "", ""); got != 401 {
+		t.Errorf("pprof: got %d", got)
+	}
+	for _, path := range []string{"/v1/status", "/v1/explain/x", "/v1/reload"} {
+		if got, _, _ := call(t, "GET", url+path, "Bearer "+token, "", ""); got != 404 {
+			t.Errorf("%s of a server without it: got %d", path, got)
+		}
+	}
+}
+
+func TestServeMetrics(t *testing.T) {
+	h := &fake{}
+	url := run(t, func(ctx context.Context, l net.Listener) error { return ServeMetrics(ctx, l, metrics, h, nil) })
+	for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/v1/status": 404, "/v1/reload": 404, "/debug/pprof/": 404} {
+		if got, _, text := call(t, "GET", url+path, "", "prometheus.example", ""); got != want {
+			t.Errorf("%s: got %d %s, want %d", path, got, text, want)
+		}
+	}
+	h.ready = errors.New("starting")
+	if got, _, _ := call(t, "GET", url+"/readyz", "", "", ""); got != 503 {
+		t.Errorf("got %d", got)
+	}
+}
+
+func TestNew_errors(t *testing.T) {
+	_, err := New(Config{Token: "a b", MaxBody: -1, Hosts: []string{"", "http://x"}})
+	if err == nil || strings.Count(err.Error(), "\n") != 4 {
+		t.Errorf("got %v, want five faults", err)
+	}
+}
+
+func TestServe_listenerFails(t *testing.T) {
+	s, err := New(Config{Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := s.Serve(context.Background(), l); err == nil || !strings.HasPrefix(err.Error(), "admin: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// FuzzHostAllowed: whatever a Host header is, it passes only if it is a name or
+// an address of this machine.
+func FuzzHostAllowed(f *testing.F) {
+	for _, s := range []string{"localhost:1", "[::1]", "evil.example", "127.0.0.1.", "::ffff:127.0.0.1", "localhost.evil", "[localhost]", "a:b:c"} {
+		f.Add(s)
+	}
+	g := newGuard(&Config{Token: token})
+	f.Fuzz(func(t *testing.T, host string) {
+		if !g.hostAllowed(&http.Request{Host: host}) {
+			return
+		}
+		h := canonicalHost(host)
+		if ip := net.ParseIP(h); h != "localhost" && !strings.HasSuffix(h, ".localhost") && (ip == nil || !ip.IsLoopback()) {
+			t.Fatalf("%q passes as %q", host, h)
+		}
+	})
+}
