@@ -1,0 +1,17 @@
+//go:build unix
+
+package proxy
+
+import "syscall"
+
+func mapBytes(size int) []byte {
+	b, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	if err != nil {
+		return make([]byte, size)
+	}
+	return b
+}
+
+// unmapBytes gives b back; one that mapBytes had to take from the heap is
+// refused by Munmap and left to the collector.
+func unmapBytes(b []byte) { syscall.Munmap(b) }

@@ -1,0 +1,152 @@
+//go:build !linux || portable || !(amd64 || arm64 || loong64 || ppc64le || riscv64)
+
+package proxy
+
+import (
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// watcher exists on Linux only: elsewhere a client is watched by a read of one
+// byte while its request is in progress, as net/http does.
+type watcher struct{ done chan struct{} }
+
+func newWatcher() (*watcher, error) { return &watcher{done: make(chan struct{})}, nil }
+
+func (w *watcher) run()   { <-w.done }
+func (w *watcher) close() { close(w.done) }
+
+// clientConn is an accepted client connection. Read and Write are for one
+// goroutine each. A client that pipelines its next request is not watched while
+// the byte that proves it waits to be read.
+type clientConn struct {
+	*net.TCPConn
+	exchangeSlot
+	l      *listener
+	once   sync.Once
+	closed atomic.Bool
+
+	// Of the goroutine that reads requests; the watching one has them between
+	// begin and end.
+	readBy  time.Time
+	ahead   [1]byte
+	aheadN  int
+	aheadOK error
+	idle    chan struct{} // closed when the watching goroutine has ended; nil = none runs
+
+	writeBy time.Time
+}
+
+func newClientConn(tc *net.TCPConn, l *listener) (*clientConn, error) {
+	return &clientConn{TCPConn: tc, l: l}, nil
+}
+
+// begin ties s to the connection and watches it; false if the peer has gone.
+func (c *clientConn) begin(s *stream) bool {
+	if !c.exchangeSlot.begin(s) {
+		return false
+	}
+	if c.l.halfClose || c.aheadN > 0 || c.aheadOK != nil {
+		return true
+	}
+	c.TCPConn.SetReadDeadline(time.Time{})
+	c.idle = make(chan struct{})
+	go c.watch(c.idle)
+	return true
+}
+
+func (c *clientConn) watch(idle chan struct{}) {
+	defer close(idle)
+	n, err := c.TCPConn.Read(c.ahead[:])
+	c.aheadN = n
+	if err != nil && !os.IsTimeout(err) {
+		c.aheadOK = err
+		c.depart()
+		c.TCPConn.SetWriteDeadline(past)
+	}
+}
+
+// end returns when nothing will touch the stream any more.
+func (c *clientConn) end() {
+	c.exchangeSlot.end()
+	if c.idle == nil {
+		return
+	}
+	c.TCPConn.SetReadDeadline(past)
+	<-c.idle
+	c.idle = nil
+	c.TCPConn.SetReadDeadline(c.readBy)
+	if c.closed.Load() {
+		c.TCPConn.SetDeadline(past)
+	}
+}
+
+// Read implements io.Reader.
+func (c *clientConn) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	if c.aheadN > 0 {
+		c.aheadN = 0
+		b[0] = c.ahead[0]
+		return 1, nil
+	}
+	if c.aheadOK != nil {
+		return 0, c.aheadOK
+	}
+	return c.TCPConn.Read(b)
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *clientConn) SetReadDeadline(t time.Time) error {
+	c.readBy = t
+	err := c.TCPConn.SetReadDeadline(t)
+	if c.closed.Load() {
+		c.TCPConn.SetReadDeadline(past)
+	}
+	return err
+}
+
+// SetDeadline implements net.Conn.
+func (c *clientConn) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
+}
+
+// Write implements io.Writer. A client that takes nothing for the listener's
+// write timeout is given up.
+func (c *clientConn) Write(b []byte) (int, error) {
+	sent := 0
+	for {
+		if now := time.Now(); c.writeBy.Sub(now) < c.l.writeTimeout/2 {
+			c.writeBy = now.Add(c.l.writeTimeout)
+			c.TCPConn.SetWriteDeadline(c.writeBy)
+			if c.closed.Load() || c.departed() { // after setting: see watch
+				c.TCPConn.SetWriteDeadline(past)
+			}
+		}
+		n, err := c.TCPConn.Write(b[sent:])
+		sent += n
+		if err == nil || n == 0 || !os.IsTimeout(err) || c.closed.Load() || c.departed() {
+			return sent, err
+		}
+		c.writeBy = time.Time{} // it took some: another round
+	}
+}
+
+// cut ends every wait on the connection for good. Safe from any goroutine.
+func (c *clientConn) cut() {
+	c.closed.Store(true)
+	c.TCPConn.SetDeadline(past)
+}
+
+// Close implements net.Conn.
+func (c *clientConn) Close() error {
+	c.once.Do(func() { c.l.forget(c) })
+	return c.TCPConn.Close()
+}

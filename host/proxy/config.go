@@ -1,0 +1,132 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config sets up a Proxy. A zero field means its default.
+type Config struct {
+	// MaxBodyBytes bounds a request's body; above it the answer is 413. Default
+	// 64 MiB: smaller cuts prompts with images, larger lets few clients fill the
+	// memory.
+	MaxBodyBytes int64
+	// MaxConcurrent bounds requests in progress; above it the answer is 429.
+	// Default 4096. A stream takes about 40 KB.
+	MaxConcurrent int
+	// MaxBytesInFlight bounds the memory of request bodies that are held, each
+	// until its response head came. Default 2 GiB.
+	MaxBytesInFlight int64
+	// MaxConnections bounds client connections. Default 100000: idle ones are
+	// cheap, and descriptors run out first.
+	MaxConnections int
+
+	// Timeouts are the defaults of targets that set none: connect 2s, send 30s,
+	// first byte 10m (a prefill of 100k tokens behind a queue), between events
+	// 2m, total 1h.
+	Timeouts Timeouts
+	// BodyTimeout is how long a client may take for its head, and for each
+	// further MiB of its body. Default 60s.
+	BodyTimeout time.Duration
+	// ClientWriteTimeout is how long a client may take nothing of an answer that
+	// waits for it. Default 60s.
+	ClientWriteTimeout time.Duration
+	// IdleTimeout is how long an idle connection to an engine is kept. Default
+	// 4s: uvicorn, which serves vLLM and SGLang, closes at 5s.
+	IdleTimeout time.Duration
+	// MaxIdlePerEndpoint bounds the idle connections to one engine. Default 512.
+	MaxIdlePerEndpoint int
+	// StaleWithin is how soon a reused connection must have ended without a byte
+	// for this to be the race between its reuse and the engine's idle limit.
+	// Default 200ms: an engine that computed longer may have died of the prompt.
+	StaleWithin time.Duration
+	// MaxAttempts bounds the engines tried for one request. Default 3.
+	MaxAttempts int
+	// DrainTimeout is how long Run waits for streams when it is told to end.
+	// Default 5m.
+	DrainTimeout time.Duration
+
+	// SessionHeader names the header with a client's session hint, which is read
+	// and not forwarded. Default x-kvasir-session.
+	SessionHeader string
+	// CORSOrigins are the origins whose scripts may read answers, "*" for all.
+	// Default none.
+	CORSOrigins []string
+	// AllowHalfClose serves clients that end their sending direction after the
+	// request. Their leaving is then seen at the next write only.
+	AllowHalfClose bool
+	// TLS, if set, is spoken with clients.
+	TLS *tls.Config
+}
+
+func (c Config) withDefaults() Config {
+	set := func(p *time.Duration, d time.Duration) {
+		if *p == 0 {
+			*p = d
+		}
+	}
+	if c.MaxBodyBytes == 0 {
+		c.MaxBodyBytes = 64 << 20
+	}
+	if c.MaxConcurrent == 0 {
+		c.MaxConcurrent = 4096
+	}
+	if c.MaxBytesInFlight == 0 {
+		c.MaxBytesInFlight = 2 << 30
+	}
+	if c.MaxConnections == 0 {
+		c.MaxConnections = 100_000
+	}
+	if c.MaxIdlePerEndpoint == 0 {
+		c.MaxIdlePerEndpoint = 512
+	}
+	if c.MaxAttempts == 0 {
+		c.MaxAttempts = 3
+	}
+	if c.SessionHeader == "" {
+		c.SessionHeader = "x-kvasir-session"
+	}
+	set(&c.Timeouts.Connect, 2*time.Second)
+	set(&c.Timeouts.Send, 30*time.Second)
+	set(&c.Timeouts.FirstByte, 10*time.Minute)
+	set(&c.Timeouts.BetweenEvents, 2*time.Minute)
+	set(&c.Timeouts.Total, time.Hour)
+	set(&c.BodyTimeout, time.Minute)
+	set(&c.ClientWriteTimeout, time.Minute)
+	set(&c.IdleTimeout, 4*time.Second)
+	set(&c.StaleWithin, 200*time.Millisecond)
+	set(&c.DrainTimeout, 5*time.Minute)
+	return c
+}
+
+// Validate reports all faults of c, joined.
+func (c Config) Validate() error {
+	var errs []error
+	check := func(ok bool, name string, v any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("proxy: %s %v", name, v))
+		}
+	}
+	check(c.MaxBodyBytes >= 0 && c.MaxBodyBytes <= maxBodyLimit, "max_body", c.MaxBodyBytes)
+	check(c.MaxConcurrent >= 0, "max_concurrent", c.MaxConcurrent)
+	check(c.MaxBytesInFlight >= 0, "max_bytes_in_flight", c.MaxBytesInFlight)
+	check(c.MaxConnections >= 0, "max_connections", c.MaxConnections)
+	check(c.MaxIdlePerEndpoint >= 0, "max_idle_per_endpoint", c.MaxIdlePerEndpoint)
+	check(c.MaxAttempts >= 0, "max_attempts", c.MaxAttempts)
+	for _, d := range []struct {
+		name string
+		v    time.Duration
+	}{
+		{"timeouts.connect", c.Timeouts.Connect}, {"timeouts.send", c.Timeouts.Send},
+		{"timeouts.first_byte", c.Timeouts.FirstByte}, {"timeouts.between_events", c.Timeouts.BetweenEvents},
+		{"timeouts.total", c.Timeouts.Total}, {"body_timeout", c.BodyTimeout},
+		{"client_write_timeout", c.ClientWriteTimeout}, {"idle_timeout", c.IdleTimeout},
+		{"stale_within", c.StaleWithin}, {"drain_timeout", c.DrainTimeout},
+	} {
+		check(d.v >= 0, d.name, d.v)
+	}
+	check(c.SessionHeader == "" || isToken([]byte(c.SessionHeader)), "session_header", c.SessionHeader)
+	return errors.Join(errs...)
+}

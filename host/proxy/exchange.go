@@ -1,0 +1,352 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/kvasir-router/kvasir/host/llmapi"
+)
+
+// Kinds of failed attempts that are no outcomes by themselves.
+const (
+	kindStale    = "stale"    // the engine closed the connection as it was reused
+	kindOverload = "overload" // the engine said 429 or 503
+)
+
+// exchange sends the request until an engine answers. It returns "" when a head
+// of an answer is parsed into ctx.Response, else what went wrong at last.
+func (s *stream) exchange(ctx *fasthttp.RequestCtx) string {
+	died := false
+	for tries := 1; ; tries++ {
+		kind := s.attempt(ctx)
+		if why := s.stopKind(); why != "" {
+			return why
+		}
+		reason := kind
+		if kind == "" {
+			if code := ctx.Response.StatusCode(); code != 429 && code != 503 {
+				return ""
+			}
+			reason = kindOverload
+		}
+		if tries >= s.p.cfg.MaxAttempts || !s.mayMove(reason, &died) {
+			return kind
+		}
+		s.retried(reason)
+		s.release()
+	}
+}
+
+// mayMove decides whether the request goes to the next placement. Whatever the
+// reason, no byte of an answer reached the client.
+//
+// A refused connection costs nobody anything. All else draws on the retry budget.
+// An engine that closed the connection without an answer may have died of this
+// very request, so that happens once: a poisonous prompt takes two engines at
+// most.
+func (s *stream) mayMove(reason string, died *bool) bool {
+	switch reason {
+	case ErrConnect, ErrConnectTimeout:
+		return s.pl.Next()
+	case ErrNoAnswer:
+		if *died {
+			return false
+		}
+		*died = true
+	case ErrRewrite:
+		if s.refusal != nil {
+			return false // the client's fault
+		}
+	case kindOverload:
+	default:
+		return false
+	}
+	if !s.p.budget.spend() {
+		return false
+	}
+	if !s.pl.Next() {
+		s.p.budget.fifths.Add(retryCost)
+		return false
+	}
+	return true
+}
+
+func (s *stream) retried(reason string) {
+	s.retries++
+	s.p.count.retries.add(reason)
+}
+
+// attempt tries the target once, and once more on a fresh connection if the
+// engine closed a pooled one just as it was reused.
+func (s *stream) attempt(ctx *fasthttp.RequestCtx) string {
+	kind := s.try(ctx, false)
+	if kind == kindStale {
+		s.retried(kindStale)
+		s.release()
+		if s.stopped() {
+			return ErrClientGone
+		}
+		kind = s.try(ctx, true)
+	}
+	return kind
+}
+
+// try does one attempt up to the parsed head of the answer.
+func (s *stream) try(ctx *fasthttp.RequestCtx, fresh bool) string {
+	t := s.pl.Target()
+	s.timeouts = t.Timeouts.or(&s.p.cfg.Timeouts)
+	s.totalBy = s.req.Received.Add(s.timeouts.Total)
+	if !s.build(t) {
+		return ErrRewrite
+	}
+	begin := time.Now()
+	c, kind := s.connect(t, fresh, begin)
+	if c == nil {
+		return kind
+	}
+	sent := begin
+	if !c.reused {
+		sent = time.Now()
+	}
+	s.p.count.stages[StageConnect].add(sent.Sub(begin))
+	c.by = earlier(sent.Add(s.timeouts.FirstByte), s.totalBy)
+	c.arm()
+	if s.stopped() { // after setting: see stop
+		return ErrClientGone
+	}
+	err := c.tr.send(s.parts, s.timeouts.Send)
+	clear(s.parts)
+	if err == nil || isBroken(err) {
+		// An engine that refuses early closes while the body is written; its
+		// answer may be there to be read.
+		s.keep = err == nil
+		err = s.readHead(ctx, c)
+	}
+	if err == nil {
+		s.p.count.stages[StageFirstHead].add(time.Since(sent))
+		return ""
+	}
+	return s.whatFailed(err, c, sent)
+}
+
+// whatFailed names the error of an attempt.
+func (s *stream) whatFailed(err error, c *upConn, sent time.Time) string {
+	switch {
+	case errors.Is(err, errTimeout):
+		if !time.Now().Before(s.totalBy) {
+			return ErrTotalTimeout
+		}
+		return ErrFirstByte
+	case errors.Is(err, errSendTimeout):
+		return ErrSendTimeout
+	case errors.Is(err, errClientGone):
+		return ErrClientGone
+	case !isBroken(err):
+		return ErrMalformed
+	case len(c.data()) > 0 || s.interim:
+		return ErrDied
+	case c.reused && time.Since(sent) < s.p.cfg.StaleWithin:
+		return kindStale
+	}
+	return ErrNoAnswer
+}
+
+// build makes the request's head and parts for t.
+func (s *stream) build(t *Target) bool {
+	s.refusal = nil
+	api := s.req.API
+	s.rewrite = t.Rewrite
+	s.inject = t.UsageInjection && api.Stream && !api.IncludeUsage && api.Op != llmapi.OpTokenize
+	s.rewrite.ForceUsage = s.inject
+	var err error
+	if s.edits, err = api.AppendEdits(s.edits[:0], &s.rewrite); err != nil {
+		if e, ok := errors.AsType[*llmapi.Error](err); ok {
+			s.refusal = e
+		}
+		return false
+	}
+	s.head = s.fields.appendHead(s.head[:0], t, paths[api.Op], s.req.ID, llmapi.EditedLen(s.body, s.edits))
+	s.parts = append(s.parts[:0], s.head)
+	s.parts = llmapi.AppendParts(s.parts, s.body, s.edits)
+	return true
+}
+
+var paths = [...]string{
+	llmapi.OpChat:        "/v1/chat/completions",
+	llmapi.OpCompletions: "/v1/completions",
+	llmapi.OpTokenize:    "/tokenize",
+}
+
+// connect attaches a connection to the target, pooled unless fresh.
+func (s *stream) connect(t *Target, fresh bool, now time.Time) (*upConn, string) {
+	s.u = s.p.upstreams.get(t)
+	if !fresh {
+		if c := s.u.reuse(now); c != nil {
+			return s.attach(c), ErrClientGone
+		}
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), earlier(now.Add(s.timeouts.Connect), s.totalBy))
+	defer cancel()
+	if !s.dialing(cancel) {
+		return nil, ErrClientGone
+	}
+	c, err := s.u.dial(ctx)
+	s.dialing(nil)
+	if err == nil {
+		return s.attach(c), ErrClientGone
+	}
+	if isTimeout(err) || ctx.Err() != nil {
+		return nil, ErrConnectTimeout
+	}
+	return nil, ErrConnect
+}
+
+// headReader parses heads of answers.
+type headReader struct {
+	src bytes.Reader
+	buf *bufio.Reader
+}
+
+// maxInterim bounds the interim (1xx) answers before the real one.
+const maxInterim = 8
+
+var errInterim = errors.New("proxy: too many interim answers")
+
+// readHead reads the head of the answer into ctx.Response.
+func (s *stream) readHead(ctx *fasthttp.RequestCtx, c *upConn) error {
+	h := &ctx.Response.Header
+	s.interim = false
+	for range maxInterim {
+		head, err := c.head()
+		if err != nil {
+			return err
+		}
+		hop := answerFields(head)
+		if err := s.parse(h, head); err != nil {
+			return err
+		}
+		c.skip(len(head))
+		switch code := h.StatusCode(); {
+		case code == 101:
+			return errInterim // nobody asked for another protocol
+		case code < 200:
+			s.interim = true
+			continue
+		}
+		s.left = int64(h.ContentLength())
+		s.keep = s.keep && !h.ConnectionClose() && !hop.ambiguous
+		h.ResetConnectionClose()
+		if hop.any {
+			stripHop(h)
+		}
+		h.SetNoDefaultContentType(true)
+		s.sse = isEventStream(h.ContentType())
+		s.inject = s.inject && s.sse && h.StatusCode() == 200
+		return nil
+	}
+	return errInterim
+}
+
+func (s *stream) parse(h *fasthttp.ResponseHeader, head []byte) error {
+	r := headReaders.Get().(*headReader)
+	r.src.Reset(head)
+	r.buf.Reset(&r.src)
+	h.Reset()
+	err := h.Read(r.buf)
+	r.src.Reset(nil)
+	headReaders.Put(r)
+	if err == nil {
+		return nil
+	}
+	return errMalformedHead
+}
+
+var errMalformedHead = errors.New("proxy: malformed response head")
+
+// hopFields is what answerFields found.
+type hopFields struct {
+	any       bool // fields of this hop only
+	ambiguous bool // Content-Length together with Transfer-Encoding
+}
+
+// answerFields looks for fields that must not be passed on. Most heads have none.
+func answerFields(head []byte) (f hopFields) {
+	length, coding := false, false
+	for {
+		i := bytes.IndexByte(head, '\n')
+		if i < 0 {
+			f.ambiguous = length && coding
+			return f
+		}
+		if head = head[i+1:]; len(head) == 0 {
+			continue
+		}
+		switch head[0] | 0x20 {
+		case 'c', 'k', 'p', 't', 'u':
+		default:
+			continue
+		}
+		name, _, _ := bytes.Cut(head, colon)
+		switch {
+		case fold(name, "content-length"):
+			length = true
+		case fold(name, "transfer-encoding"):
+			coding = true
+		case fold(name, "connection"), fold(name, "keep-alive"), fold(name, "proxy-connection"),
+			fold(name, "te"), fold(name, "trailer"), fold(name, "upgrade"),
+			fold(name, "proxy-authenticate"):
+			f.any = true
+		}
+	}
+}
+
+var colon = []byte(":")
+
+// fold tells whether name is low, which is in lower case.
+func fold(name []byte, low string) bool {
+	if len(name) != len(low) {
+		return false
+	}
+	for i := range name {
+		c := name[i]
+		if c >= 'A' && c <= 'Z' {
+			c |= 0x20
+		}
+		if c != low[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// stripHop removes the fields of the engine's hop and those its Connection names.
+func stripHop(h *fasthttp.ResponseHeader) {
+	for _, list := range h.PeekAll("Connection") {
+		for name := range bytes.SplitSeq(append([]byte(nil), list...), []byte(",")) {
+			if name = trimSpace(name); len(name) > 0 && !fold(name, "content-length") && !fold(name, "transfer-encoding") {
+				h.DelBytes(name)
+			}
+		}
+	}
+	for _, k := range [...]string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Te",
+		"Trailer", "Upgrade"} {
+		h.Del(k)
+	}
+}
+
+func isEventStream(contentType []byte) bool {
+	const sse = "text/event-stream"
+	return len(contentType) >= len(sse) && fold(contentType[:len(sse)], sse)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

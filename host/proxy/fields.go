@@ -1,0 +1,328 @@
+package proxy
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/kvasir-router/kvasir/host/llmapi"
+)
+
+// maxFields bounds the header lines of a request.
+const maxFields = 100
+
+// kind says what becomes of a header field of a request.
+type kind uint8
+
+const (
+	kindPass       kind = iota // forwarded
+	kindDrop                   // never forwarded
+	kindConnection             // names fields of this hop
+	kindAuthorization
+	kindAPIKey
+	kindContentType
+	kindContentEncoding
+	kindContentLength
+	kindTransferEncoding
+	kindExpect
+	kindRequestID
+	kindSession
+	kindOrigin
+	numKinds
+)
+
+// read tells kinds of which at most one field may occur, since two parsers
+// could believe different ones.
+func (k kind) single() bool {
+	switch k {
+	case kindPass, kindDrop, kindConnection:
+		return false
+	}
+	return true
+}
+
+// field is one header field as the client wrote it. The slices are fasthttp's.
+type field struct {
+	name, value []byte
+	kind        kind
+}
+
+// fields are the header fields of one request.
+type fields struct {
+	all []field
+	one [numKinds][]byte // value of the only field of a kind, nil = none
+}
+
+func badHead(code, message string) *llmapi.Error {
+	return &llmapi.Error{Status: 400, Type: llmapi.TypeInvalidRequest, Code: code, Message: message}
+}
+
+var (
+	errHeadLine   = badHead("invalid_header", "Malformed header line.")
+	errHeadFold   = badHead("invalid_header", "Header lines may not be folded.")
+	errManyFields = &llmapi.Error{Status: 431, Type: llmapi.TypeInvalidRequest, Code: "too_many_headers",
+		Message: "More than 100 header fields."}
+	errFraming = badHead("ambiguous_framing", "Content-Length and Transfer-Encoding exclude each other.")
+	errHost    = badHead("invalid_header", "Malformed Host header.")
+)
+
+// read splits the head once more, strictly: fasthttp has parsed it, but accepts
+// some forms that other parsers read otherwise (bare line feeds, folded lines).
+// session is the lower-case name of the session header.
+func (f *fields) read(h *fasthttp.RequestHeader, session string) *llmapi.Error {
+	f.all = f.all[:0]
+	f.one = [numKinds][]byte{}
+	raw := h.RawHeaders()
+	for len(raw) > 0 {
+		i := bytes.IndexByte(raw, '\n')
+		if i < 1 || raw[i-1] != '\r' {
+			return errHeadLine
+		}
+		line := raw[:i-1]
+		if raw = raw[i+1:]; len(line) == 0 {
+			break
+		}
+		if len(f.all) == maxFields {
+			return errManyFields
+		}
+		if err := f.add(line, session); err != nil {
+			return err
+		}
+	}
+	if f.one[kindContentLength] != nil && f.one[kindTransferEncoding] != nil {
+		return errFraming
+	}
+	if !validHost(h.Host()) {
+		return errHost
+	}
+	return nil
+}
+
+func (f *fields) add(line []byte, session string) *llmapi.Error {
+	if line[0] == ' ' || line[0] == '\t' {
+		return errHeadFold
+	}
+	colon := bytes.IndexByte(line, ':')
+	if colon < 1 || !isToken(line[:colon]) || bytes.IndexByte(line, '\r') >= 0 {
+		return errHeadLine
+	}
+	v := field{name: line[:colon], value: trimSpace(line[colon+1:])}
+	v.kind = classify(v.name, session)
+	if v.kind.single() {
+		if f.one[v.kind] != nil {
+			return badHead("duplicate_header", "Header field "+strings.ToLower(string(v.name))+" occurs twice.")
+		}
+		f.one[v.kind] = v.value[:len(v.value):len(v.value)]
+	}
+	f.all = append(f.all, v)
+	return nil
+}
+
+// hop tells whether a Connection field names the field.
+func (f *fields) hop(name []byte) bool {
+	for i := range f.all {
+		if f.all[i].kind == kindConnection && listed(f.all[i].value, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// dropped are header fields that never reach an engine: of this hop only,
+// credentials, and what engines, their sidecars and other routers take for
+// instructions.
+var dropped = map[string]bool{
+	"accept-encoding": true, "host": true, "http2-settings": true, "keep-alive": true,
+	"proxy-connection": true, "te": true, "trailer": true, "upgrade": true,
+
+	"api-key": true, "cookie": true, "cookie2": true, "x-auth-token": true, "x-goog-api-key": true,
+	"ocp-apim-subscription-key": true, "x-amz-security-token": true,
+
+	"forwarded": true, "via": true, "x-real-ip": true,
+
+	"x-tenant-id": true, "x-cache-salt": true,
+}
+
+var droppedPrefixes = []string{
+	"proxy-", "x-gateway-", "x-kvasir-", "x-data-parallel-", "x-forwarded-", "x-envoy-",
+	"x-prefiller-", "x-encoder-", "x-decoder-", "x-llm-d-", "x-smg-", "x-sglang-", "x-vllm-",
+	"x-dynamo-", "x-worker-", "x-tenant-", "x-cache-salt-", "x-dp-rank",
+}
+
+// classify tells the kind of a field. Gateways in front of WSGI-like servers
+// read "_" as "-", so a name spelled with underscores is dropped wherever the
+// name with dashes would not simply pass.
+func classify(name []byte, session string) kind {
+	var buf [64]byte
+	n, under := min(len(name), len(buf)), false
+	for i := range n {
+		c := name[i]
+		switch {
+		case c >= 'A' && c <= 'Z':
+			c |= 0x20
+		case c == '_':
+			c, under = '-', true
+		}
+		buf[i] = c
+	}
+	k := kindOf(buf[:n], session)
+	if under && k != kindPass {
+		return kindDrop
+	}
+	return k
+}
+
+func kindOf(low []byte, session string) kind {
+	switch string(low) {
+	case "connection":
+		return kindConnection
+	case "authorization":
+		return kindAuthorization
+	case "x-api-key":
+		return kindAPIKey
+	case "content-type":
+		return kindContentType
+	case "content-encoding":
+		return kindContentEncoding
+	case "content-length":
+		return kindContentLength
+	case "transfer-encoding":
+		return kindTransferEncoding
+	case "expect":
+		return kindExpect
+	case "x-request-id":
+		return kindRequestID
+	case "origin":
+		return kindOrigin
+	case "accept", "user-agent", "traceparent", "tracestate":
+		return kindPass
+	}
+	if string(low) == session {
+		return kindSession
+	}
+	if dropped[string(low)] {
+		return kindDrop
+	}
+	if low[0] == 'x' || low[0] == 'p' {
+		for _, p := range droppedPrefixes {
+			if len(low) >= len(p) && string(low[:len(p)]) == p {
+				return kindDrop
+			}
+		}
+	}
+	return kindPass
+}
+
+// appendHead appends the head of the request to an engine. path is that of the
+// operation: a client's query, which may hold credentials, stays here.
+func (f *fields) appendHead(b []byte, t *Target, path, id string, length int) []byte {
+	b = append(b, "POST "...)
+	b = append(b, t.PathPrefix...)
+	b = append(b, path...)
+	b = append(b, " HTTP/1.1\r\nHost: "...)
+	if t.Host != "" {
+		b = append(b, t.Host...)
+	} else {
+		b = append(b, t.Addr...)
+	}
+	if t.Authorization != "" {
+		b = append(b, "\r\nAuthorization: "...)
+		b = append(b, t.Authorization...)
+	}
+	b = append(b, "\r\nX-Request-Id: "...)
+	b = append(b, id...)
+	b = append(b, "\r\nAccept-Encoding: identity\r\n"...)
+	for i := range f.all {
+		v := &f.all[i]
+		if v.kind != kindPass && v.kind != kindContentType || f.hop(v.name) {
+			continue
+		}
+		b = append(b, v.name...)
+		b = append(b, ": "...)
+		b = append(b, v.value...)
+		b = append(b, "\r\n"...)
+	}
+	b = append(b, "Content-Length: "...)
+	b = fasthttp.AppendUint(b, length)
+	return append(b, "\r\n\r\n"...)
+}
+
+// listed tells whether a comma-separated list holds name.
+func listed(list, name []byte) bool {
+	for len(list) > 0 {
+		t := list
+		if i := bytes.IndexByte(list, ','); i >= 0 {
+			t, list = list[:i], list[i+1:]
+		} else {
+			list = nil
+		}
+		if bytes.EqualFold(trimSpace(t), name) {
+			return true
+		}
+	}
+	return false
+}
+
+func trimSpace(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
+		b = b[1:]
+	}
+	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// tokenBytes are those of RFC 9110, section 5.6.2.
+var tokenBytes = func() (t [256]bool) {
+	for c := '0'; c <= '9'; c++ {
+		t[c] = true
+	}
+	for c := 'a'; c <= 'z'; c++ {
+		t[c], t[c-'a'+'A'] = true, true
+	}
+	for _, c := range "!#$%&'*+-.^_`|~" {
+		t[c] = true
+	}
+	return t
+}()
+
+func isToken(b []byte) bool {
+	for _, c := range b {
+		if !tokenBytes[c] {
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+// validHost accepts host, host:port, IPv4 and [IPv6] forms; userinfo, paths and
+// lists are refused.
+func validHost(h []byte) bool {
+	for _, c := range h {
+		switch {
+		case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
+		case c == '.' || c == '-' || c == '_' || c == ':' || c == '[' || c == ']' || c == '~' || c == '%':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// validID tells whether a client's request id may be passed on and logged.
+func validID(id []byte) bool {
+	if len(id) == 0 || len(id) > 128 {
+		return false
+	}
+	for _, c := range id {
+		switch {
+		case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
+		case c == '.' || c == '-' || c == '_' || c == ':' || c == '/' || c == '=' || c == '+':
+		default:
+			return false
+		}
+	}
+	return true
+}

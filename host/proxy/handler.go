@@ -1,0 +1,338 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/kvasir-router/kvasir/host/llmapi"
+)
+
+// handle serves one request. fasthttp calls it when the head was parsed.
+func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
+	s := newStream(p, ctx)
+	http10 := !ctx.Request.Header.IsHTTP11()
+	defer func() {
+		if http10 {
+			// Without chunks most answers end with the connection; see handOverRaw.
+			ctx.Response.Header.SetConnectionClose()
+		}
+		// A panic in a handler would end the process.
+		if r := recover(); r != nil {
+			p.log.Error("panic in handler", "request_id", s.req.ID, "err", r, "stack", string(debug.Stack()))
+			s.kind = ErrInternal
+			ctx.Response.Reset()
+			ctx.Response.Header.SetConnectionClose()
+			p.refuse(ctx, errCrash, errCrash)
+			s.status = 500
+			s.finish()
+		}
+	}()
+	op, answered := p.head(ctx, s)
+	if answered {
+		s.finish()
+		return
+	}
+	if err := p.admit(ctx, s); err != nil {
+		ctx.Response.Header.SetConnectionClose() // its body stays unread
+		p.refuse(ctx, err, errCrash)
+		s.finish()
+		return
+	}
+	if p.receive(ctx, s, op) && p.place(ctx, s) {
+		p.forward(ctx, s)
+		return
+	}
+	s.finish()
+}
+
+// expect is asked before 100 Continue is sent: who is refused need not send the
+// body.
+func (p *Proxy) expect(ctx *fasthttp.RequestCtx) int {
+	s := newStream(p, ctx)
+	_, answered := p.head(ctx, s)
+	if !answered {
+		if announced := ctx.Request.Header.ContentLength(); int64(announced) > p.cfg.MaxBodyBytes {
+			p.refuse(ctx, tooLarge(int(p.cfg.MaxBodyBytes)), errCrash)
+			answered = true
+		}
+	}
+	s.finish()
+	if answered {
+		return ctx.Response.StatusCode()
+	}
+	return fasthttp.StatusContinue
+}
+
+// badRequest answers what fasthttp could not parse.
+func (p *Proxy) badRequest(ctx *fasthttp.RequestCtx, err error) {
+	e := badHead("invalid_request", "Malformed HTTP request.")
+	switch {
+	case isType[*fasthttp.ErrSmallBuffer](err):
+		e = &llmapi.Error{Status: 431, Type: llmapi.TypeInvalidRequest, Code: "headers_too_large",
+			Message: "The request's head exceeds 16 KiB."}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		e = errSlowBody
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errClientGone), isBroken(err):
+		p.count.clientGone.Add(1)
+	}
+	ctx.Response.Reset()
+	h := &ctx.Response.Header
+	h.SetNoDefaultContentType(true)
+	h.SetCanonical(requestIDKey, appendID(nil))
+	p.refuse(ctx, e, e)
+}
+
+func isType[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+var requestIDKey = []byte("X-Request-Id")
+
+// head does all that needs no body: it names the request, routes it and finds out
+// who asks. answered means that ctx holds the answer.
+func (p *Proxy) head(ctx *fasthttp.RequestCtx, s *stream) (op llmapi.Operation, answered bool) {
+	h := &ctx.Request.Header
+	bad := s.fields.read(h, p.session)
+	s.name(ctx)
+	if bad == nil && !supported(h.Protocol()) {
+		bad = &llmapi.Error{Status: 505, Code: "http_version", Message: "HTTP/1.0 and HTTP/1.1 are spoken here."}
+	}
+	if bad != nil {
+		ctx.Response.Header.SetConnectionClose()
+		p.refuse(ctx, bad, errCrash)
+		return 0, true
+	}
+	f := &s.fields
+	if o := f.one[kindOrigin]; o != nil && len(p.cfg.CORSOrigins) > 0 {
+		p.cors(ctx, o)
+	}
+	target := path(h.RequestURI())
+	op, answered = p.route(ctx, target)
+	if answered {
+		return op, true
+	}
+	if e := refusedFields(f); e != nil {
+		ctx.Response.Header.SetConnectionClose()
+		p.refuse(ctx, e, errCrash)
+		return 0, true
+	}
+	s.cred.Authorization, s.cred.APIKey = f.one[kindAuthorization], f.one[kindAPIKey]
+	principal, err := p.router.Authenticate(&s.cred)
+	if err != nil {
+		p.refuse(ctx, err, errUnauthorized)
+		return 0, true
+	}
+	s.req.Principal = principal
+	if op == llmapi.OpModels {
+		p.models(ctx, principal, llmapi.ModelID(target))
+		return op, true
+	}
+	return op, false
+}
+
+func supported(protocol []byte) bool {
+	return string(protocol) == "HTTP/1.1" || string(protocol) == "HTTP/1.0"
+}
+
+// refusedFields refuses what the data path does not do.
+func refusedFields(f *fields) *llmapi.Error {
+	if v := f.one[kindContentEncoding]; len(v) > 0 && !bytes.EqualFold(v, []byte("identity")) {
+		return errEncoding
+	}
+	if v := f.one[kindExpect]; v != nil && !bytes.EqualFold(v, []byte("100-continue")) {
+		return errExpect
+	}
+	return nil
+}
+
+// route finds the operation, or answers what has none.
+func (p *Proxy) route(ctx *fasthttp.RequestCtx, target []byte) (op llmapi.Operation, answered bool) {
+	method := ctx.Method()
+	if ctx.IsHead() {
+		method = methodGet // answered without a body, by fasthttp
+	}
+	if string(target) == "/health" {
+		switch {
+		case string(method) == "GET":
+			p.health(ctx)
+		case ctx.IsOptions():
+			p.options(ctx, "GET, HEAD")
+		default:
+			p.disallow(ctx, "GET, HEAD")
+		}
+		return 0, true
+	}
+	op, known, allow := llmapi.Route(method, target)
+	if allow == "GET" {
+		allow = "GET, HEAD"
+	}
+	switch {
+	case known && op != llmapi.OpNone:
+		p.count.requests.Add(1)
+		return op, false
+	case ctx.IsOptions() && (known || string(target) == "*"):
+		if !known {
+			allow = "GET, HEAD, POST"
+		}
+		p.options(ctx, allow)
+	case known:
+		p.disallow(ctx, allow)
+	default:
+		p.refuse(ctx, errNotFound, errCrash)
+	}
+	return 0, true
+}
+
+var methodGet = []byte("GET")
+
+func (p *Proxy) disallow(ctx *fasthttp.RequestCtx, allow string) {
+	ctx.Response.Header.Set("Allow", "OPTIONS, "+allow)
+	p.refuse(ctx, wrongMethod(allow), errCrash)
+}
+
+// path returns the path and query of a request target in origin or absolute
+// form. Nothing is decoded or normalized: a path is served as it is written or
+// not at all.
+func path(target []byte) []byte {
+	if len(target) == 0 || target[0] == '/' {
+		return target
+	}
+	i := bytes.Index(target, []byte("://"))
+	if i < 0 {
+		return target
+	}
+	rest := target[i+3:]
+	if i = bytes.IndexByte(rest, '/'); i < 0 {
+		return nil
+	}
+	return rest[i:]
+}
+
+// name gives the request its id: the client's if it is well-formed. Every answer
+// carries it.
+func (s *stream) name(ctx *fasthttp.RequestCtx) {
+	s.idBuf = s.idBuf[:0]
+	if id := s.fields.one[kindRequestID]; validID(id) {
+		s.idBuf = append(s.idBuf, id...)
+	} else {
+		s.idBuf = appendID(s.idBuf)
+	}
+	ctx.Response.Header.SetCanonical(requestIDKey, s.idBuf)
+}
+
+// admit takes the request in or refuses it for overload.
+func (p *Proxy) admit(ctx *fasthttp.RequestCtx, s *stream) error {
+	s.counted = true
+	if p.count.inFlight.Add(1) > int64(p.cfg.MaxConcurrent) {
+		return errConcurrency
+	}
+	return nil
+}
+
+// receive reads and scans the body. False: ctx holds the answer.
+func (p *Proxy) receive(ctx *fasthttp.RequestCtx, s *stream, op llmapi.Operation) bool {
+	err := s.readBody(ctx)
+	now := time.Now()
+	p.count.stages[StageRead].add(now.Sub(s.req.Received))
+	if err != nil {
+		p.brokenBody(ctx, err)
+		return false
+	}
+	s.bytesIn = int64(len(s.body))
+	p.count.bytesIn.Add(uint64(s.bytesIn))
+	if s.wc != nil && !s.wc.begin(s) {
+		s.stop(stopGone)
+	}
+	if err := s.req.API.Scan(op, s.body); err != nil {
+		p.refuse(ctx, err, errBadBody)
+		return false
+	}
+	s.now = time.Now()
+	p.count.stages[StageScan].add(s.now.Sub(now))
+	return true
+}
+
+// brokenBody answers a body that did not arrive.
+func (p *Proxy) brokenBody(ctx *fasthttp.RequestCtx, err error) {
+	ctx.Response.Header.SetConnectionClose()
+	switch {
+	case isType[*llmapi.Error](err):
+		p.refuse(ctx, err, errBadBody)
+	case isTimeout(err):
+		p.refuse(ctx, errSlowBody, errSlowBody)
+	case errors.Is(err, io.ErrUnexpectedEOF), isBroken(err):
+		p.count.clientGone.Add(1)
+		writeError(ctx, errBadBody)
+	default:
+		p.refuse(ctx, errBadBody, errBadBody)
+	}
+}
+
+// place asks the router. False: ctx holds the answer.
+func (p *Proxy) place(ctx *fasthttp.RequestCtx, s *stream) bool {
+	s.req.ID = string(s.idBuf)
+	s.req.Session = ""
+	if v := s.fields.one[kindSession]; len(v) > 0 && len(v) <= 256 {
+		s.req.Session = string(v)
+	}
+	from := s.now
+	pl, err := p.router.Schedule(&s.req)
+	s.now = time.Now()
+	p.count.stages[StageSchedule].add(s.now.Sub(from))
+	switch {
+	case err == nil && pl != nil:
+		s.pl = pl
+		return true
+	case s.stopped():
+		p.count.clientGone.Add(1)
+		ctx.Response.Header.SetConnectionClose()
+		ctx.SetStatusCode(statusClientGone)
+	default:
+		s.status = p.refuse(ctx, err, errNoEndpoint)
+	}
+	return false
+}
+
+// statusClientGone is nginx's code for a client that left; nobody sees it.
+const statusClientGone = 499
+
+// forward sends the request and hands the answer over to fasthttp.
+func (p *Proxy) forward(ctx *fasthttp.RequestCtx, s *stream) {
+	p.budget.earn()
+	kind := s.exchange(ctx)
+	// The prompt is not needed any more: a long stream must not hold it.
+	s.freeBody()
+	if kind == "" {
+		s.handOver(ctx)
+		return
+	}
+	s.kind = kind
+	id := s.idBuf
+	ctx.Response.Reset()
+	h := &ctx.Response.Header
+	h.SetNoDefaultContentType(true)
+	h.SetCanonical(requestIDKey, id)
+	if o := s.fields.one[kindOrigin]; o != nil && len(p.cfg.CORSOrigins) > 0 {
+		p.cors(ctx, o)
+	}
+	switch {
+	case kind == ErrClientGone:
+		h.SetConnectionClose()
+		ctx.SetStatusCode(statusClientGone)
+		s.status = statusClientGone
+	case kind == ErrRewrite && s.refusal != nil:
+		s.status = p.refuse(ctx, s.refusal, errCrash)
+	default:
+		e := upstreamError(kind)
+		s.status = e.Status
+		writeError(ctx, e)
+	}
+	s.finish()
+}

@@ -1,0 +1,306 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+)
+
+// engine is an engine on net/http, which tells when its request was cancelled.
+type engine struct {
+	addr     string
+	srv      *http.Server
+	conns    atomic.Int64
+	begun    atomic.Int64   // requests whose body was read
+	arrived  chan struct{}  // one per request
+	canceled chan time.Time // one per request whose client left
+	lastBody atomic.Pointer[[]byte]
+}
+
+func newEngine(t *testing.T, h func(http.ResponseWriter, *http.Request, *engine), idle ...time.Duration) *engine {
+	t.Helper()
+	ln := listen(t)
+	e := &engine{addr: ln.Addr().String(), arrived: make(chan struct{}, 10000), canceled: make(chan time.Time, 10000)}
+	e.srv = &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			b, err := io.ReadAll(r.Body)
+			if err != nil {
+				return
+			}
+			e.lastBody.Store(&b)
+			e.begun.Add(1)
+			e.arrived <- struct{}{}
+			h(w, r, e)
+		}),
+		ConnState: func(c net.Conn, s http.ConnState) {
+			if s == http.StateNew {
+				e.conns.Add(1)
+			}
+		},
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}
+	if len(idle) > 0 {
+		e.srv.IdleTimeout = idle[0]
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); e.srv.Serve(ln) }()
+	t.Cleanup(func() { e.srv.Close(); <-done })
+	return e
+}
+
+// rawEngine answers each connection with f, which gets the parsed requests'
+// connection.
+func rawEngine(t *testing.T, f func(c net.Conn, br *bufio.Reader)) string {
+	t.Helper()
+	ln := listen(t)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer c.Close()
+				f(c, bufio.NewReader(c))
+			})
+		}
+	})
+	t.Cleanup(func() { ln.Close(); wg.Wait() })
+	return ln.Addr().String()
+}
+
+// request reads one request of a rawEngine, body included.
+func request(br *bufio.Reader) ([]byte, error) {
+	r, err := http.ReadRequest(br)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r.Body)
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
+// fakeRouter places every request on its targets in order.
+type fakeRouter struct {
+	targets  []Target
+	auth     func(c *identity.Credentials) (*identity.Principal, error)
+	schedule func(r *Request) error
+
+	mu       sync.Mutex
+	outcomes []Outcome
+	ended    chan Outcome
+	firsts   atomic.Int64
+	placed   atomic.Int64
+}
+
+func newRouter(addrs ...string) *fakeRouter {
+	r := &fakeRouter{ended: make(chan Outcome, 10000)}
+	for _, a := range addrs {
+		r.targets = append(r.targets, Target{Addr: a})
+	}
+	return r
+}
+
+func (r *fakeRouter) Authenticate(c *identity.Credentials) (*identity.Principal, error) {
+	if r.auth != nil {
+		return r.auth(c)
+	}
+	return &identity.Principal{Tenant: "acme"}, nil
+}
+
+func (r *fakeRouter) Schedule(q *Request) (Placement, error) {
+	if r.schedule != nil {
+		if err := r.schedule(q); err != nil {
+			return nil, err
+		}
+	}
+	r.placed.Add(1)
+	return &fakePlacement{r: r}, nil
+}
+
+func (r *fakeRouter) Models(*identity.Principal) []llmapi.Model {
+	return []llmapi.Model{{ID: "m"}, {ID: "org/big model", MaxModelLen: 4096}}
+}
+
+type fakePlacement struct {
+	r    *fakeRouter
+	at   int
+	done bool
+}
+
+func (p *fakePlacement) Target() *Target { return &p.r.targets[p.at] }
+
+func (p *fakePlacement) Next() bool {
+	if p.at+1 >= len(p.r.targets) {
+		return false
+	}
+	p.at++
+	return true
+}
+
+func (p *fakePlacement) FirstToken() { p.r.firsts.Add(1) }
+
+func (p *fakePlacement) Done(o *Outcome) {
+	if p.done {
+		panic("Done called twice")
+	}
+	p.done = true
+	select {
+	case p.r.ended <- *o:
+	default:
+	}
+}
+
+// outcome waits for the next request's end.
+func (r *fakeRouter) outcome(t *testing.T) Outcome {
+	t.Helper()
+	select {
+	case o := <-r.ended:
+		return o
+	case <-time.After(10 * time.Second):
+		t.Fatal("no outcome")
+	}
+	panic("unreachable")
+}
+
+type running struct {
+	*Proxy
+	addr string
+	r    *fakeRouter
+	stop context.CancelFunc
+	end  chan error
+}
+
+// start runs a proxy before the targets of r until the test ends.
+func start(t testing.TB, r *fakeRouter, mod ...func(*Config)) *running {
+	t.Helper()
+	cfg := Config{IdleTimeout: time.Minute, DrainTimeout: 50 * time.Millisecond,
+		Timeouts: Timeouts{FirstByte: 20 * time.Second, BetweenEvents: 10 * time.Second}}
+	for _, m := range mod {
+		m(&cfg)
+	}
+	p, err := New(cfg, r, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln := listen(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	x := &running{Proxy: p, addr: ln.Addr().String(), r: r, stop: cancel, end: make(chan error, 1)}
+	go func() { x.end <- p.Run(ctx, ln) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-x.end; err != nil {
+			t.Error(err)
+		}
+	})
+	return x
+}
+
+// settle waits until nothing is in progress and nothing is held.
+func (x *running) settle(t *testing.T) {
+	t.Helper()
+	waitFor(t, func() bool { return x.count.inFlight.Load() == 0 && bodyBytes.Load() == 0 }, func() string {
+		return fmt.Sprintf("left behind: in flight %d, body bytes %d", x.count.inFlight.Load(), bodyBytes.Load())
+	})
+}
+
+// waitFor polls for what no event tells.
+func waitFor(t *testing.T, ok func() bool, what func() string) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal(what())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func dial(t testing.TB, addr string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	return c, bufio.NewReader(c)
+}
+
+// post is a request on the wire; head lines are put before its body.
+func post(body string, head ...string) string {
+	return fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s",
+		strings.Join(head, ""), len(body), body)
+}
+
+const (
+	streamBody = `{"model":"m","stream":true,"messages":[]}`
+	plainBody  = `{"model":"m","messages":[]}`
+)
+
+// do sends raw bytes and reads one answer.
+func do(t testing.TB, addr, raw string) (*http.Response, string) {
+	t.Helper()
+	c, br := dial(t, addr)
+	defer c.Close()
+	io.WriteString(c, raw)
+	resp, err := http.ReadResponse(br, nil)
+	if err != nil {
+		t.Fatalf("no answer to %.80q: %v", raw, err)
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("answer to %.80q: %v after %q", raw, err, b)
+	}
+	return resp, string(b)
+}
+
+// silent waits in its prefill until the client leaves.
+func prefill(w http.ResponseWriter, r *http.Request, e *engine) {
+	<-r.Context().Done()
+	e.canceled <- time.Now()
+}
+
+// oneThenSilent sends a head and an event, then waits until the client leaves.
+func oneThenSilent(w http.ResponseWriter, r *http.Request, e *engine) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	io.WriteString(w, "data: {\"n\":0}\n\n")
+	w.(http.Flusher).Flush()
+	prefill(w, r, e)
+}
+
+func answerOK(w http.ResponseWriter, r *http.Request, e *engine) { io.WriteString(w, "ok") }
+
+// readUntil reads lines until one holds s.
+func readUntil(t testing.TB, br *bufio.Reader, s string) {
+	t.Helper()
+	for {
+		l, err := br.ReadString('\n')
+		if err != nil {
+			t.Fatalf("waiting for %q: %v", s, err)
+		}
+		if strings.Contains(l, s) {
+			return
+		}
+	}
+}

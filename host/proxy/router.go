@@ -1,0 +1,148 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"strconv"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+)
+
+// Router says who asks and where a request goes. Its methods are called by many
+// goroutines at once.
+//
+// An error that is a *Refusal or a *llmapi.Error is shown to the client as it is;
+// any other stays inside and the client gets a general text (401 from
+// Authenticate, 503 from Schedule).
+type Router interface {
+	// Authenticate turns what the client presented into a principal. It is called
+	// before the body is read. The credentials' slices are valid during the call.
+	Authenticate(c *identity.Credentials) (*identity.Principal, error)
+
+	// Schedule places a request and charges its work. It may wait (a queue); the
+	// client's departure is then seen on r.Gone. r, r.API and every byte and
+	// string reached from r.API belong to the proxy: they live until the response
+	// head came and are memory of other requests afterwards, so what must last
+	// longer is copied. r.ID, r.Session and r.Principal may be kept.
+	Schedule(r *Request) (Placement, error)
+
+	// Models lists what the principal may ask for.
+	Models(p *identity.Principal) []llmapi.Model
+}
+
+// Placement is one request that was placed. Its methods are called by one
+// goroutine; Done is called exactly once, and last.
+type Placement interface {
+	// Target is where the request goes. It and all it refers to stay unchanged
+	// until Next or Done.
+	Target() *Target
+	// Next moves the request to another endpoint, since Target failed before a
+	// byte of an answer came. False: there is none, Target is as it was.
+	Next() bool
+	// FirstToken tells that the first bytes of the answer's body came.
+	FirstToken()
+	// Done ends the request. o is valid during the call.
+	Done(o *Outcome)
+}
+
+// Request is what Schedule gets.
+type Request struct {
+	API       *llmapi.Request
+	Principal *identity.Principal
+	ID        string // as in the x-request-id of the answer
+	Session   string // the client's session hint, "" = none
+	Received  time.Time
+
+	s *stream
+}
+
+// Gone returns a channel that is closed when the client has left or the proxy
+// ends the request. It is made at the first call: for those who wait only.
+func (r *Request) Gone() <-chan struct{} { return r.s.goneChan() }
+
+// Target is one endpoint and how to speak to it.
+type Target struct {
+	Addr          string // host:port to dial
+	Host          string // Host header; "" = Addr
+	PathPrefix    string // before the operation's path, "" or "/prefix"
+	Authorization string // whole value of the Authorization header; "" = none
+	TLS           *tls.Config
+	Rewrite       llmapi.Rewrite // ForceUsage is set by the proxy
+	Timeouts      Timeouts
+	// UsageInjection says that the engine's dialect takes
+	// stream_options.include_usage, so that it may be asked for on behalf of a
+	// client who did not.
+	UsageInjection bool
+}
+
+// Timeouts are separate limits of one exchange with an engine. Zero means the
+// proxy's default ([Config]).
+type Timeouts struct {
+	Connect       time.Duration
+	Send          time.Duration // without progress while the request is written
+	FirstByte     time.Duration // from the request's end to the first byte of the body: queue and prefill
+	BetweenEvents time.Duration
+	Total         time.Duration // of the whole request, from when it was received
+}
+
+func (t Timeouts) or(d *Timeouts) Timeouts {
+	pick := func(v *time.Duration, d time.Duration) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	pick(&t.Connect, d.Connect)
+	pick(&t.Send, d.Send)
+	pick(&t.FirstByte, d.FirstByte)
+	pick(&t.BetweenEvents, d.BetweenEvents)
+	pick(&t.Total, d.Total)
+	return t
+}
+
+// What ended a request, for Outcome.Err.
+const (
+	ErrClientGone     = "client_gone"        // the client left
+	ErrShutdown       = "shutdown"           // cut at the end of the drain
+	ErrConnect        = "connect"            // no connection to the engine
+	ErrSend           = "send"               // the engine did not take the request
+	ErrNoAnswer       = "upstream_no_answer" // closed without one byte
+	ErrMalformed      = "upstream_malformed" // not HTTP
+	ErrDied           = "upstream_died"      // closed within its answer
+	ErrConnectTimeout = "timeout_connect"    //
+	ErrSendTimeout    = "timeout_send"       //
+	ErrFirstByte      = "timeout_first_byte" //
+	ErrBetweenEvents  = "timeout_between"    //
+	ErrTotalTimeout   = "timeout_total"      //
+	ErrRewrite        = "rewrite"            // the body cannot be what the target needs
+	ErrInternal       = "internal"           //
+)
+
+// Outcome is what happened to a request that was placed.
+type Outcome struct {
+	Status  int    // the client's HTTP status; 499 = it left before one
+	Err     string // one of the Err constants; "" = the answer was passed on whole
+	Retries int    // engines or connections tried in vain
+
+	TTFT time.Duration // from Received to the first bytes of the body; 0 = none came
+	E2E  time.Duration // from Received to the end
+
+	// What the engine reported; HasUsage and HasCached tell whether it did.
+	PromptTokens, OutputTokens, CachedTokens int
+	HasUsage, HasCached                      bool
+
+	BytesIn, BytesOut int64 // of the bodies, as received from client and engine
+}
+
+// Refusal is an error of a Router that the client may see.
+type Refusal struct {
+	Status     int // HTTP status
+	Code       string
+	Message    string
+	RetryAfter time.Duration // 0 = not told
+}
+
+// Error implements error.
+func (r *Refusal) Error() string {
+	return "proxy: refused with " + strconv.Itoa(r.Status) + ": " + r.Message
+}

@@ -1,0 +1,511 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+)
+
+// Why a stream was stopped from outside.
+const (
+	stopGone uint32 = iota + 1 // the client left
+	stopCut                    // the drain is over
+)
+
+// stream is one request and its answer. fasthttp's goroutine of the client
+// connection drives it; only stop comes from elsewhere. Streams are pooled.
+type stream struct {
+	p  *Proxy
+	cc net.Conn    // the client
+	wc *clientConn // the same, watched; nil if it is none of ours
+
+	fields  fields
+	cred    identity.Credentials
+	req     Request
+	idBuf   []byte
+	counted bool // in inFlight
+	body    []byte
+	bodyBuf *[]byte
+	bytesIn int64
+
+	pl       Placement
+	timeouts Timeouts
+	totalBy  time.Time
+	rewrite  llmapi.Rewrite
+	edits    []llmapi.Edit
+	parts    [][]byte
+	head     []byte
+	refusal  *llmapi.Error
+	retries  int
+	u        *upstream
+
+	why    atomic.Uint32 // a stop constant, 0 = runs
+	mu     sync.Mutex    // guards what stop reaches; taken after exchangeSlot.mu
+	up     *upConn       // written by the driving goroutine only, which reads it without mu
+	cancel context.CancelFunc
+	gone   chan struct{} // made on demand, closed by stop
+
+	// The answer.
+	status  int
+	interim bool // an interim answer came
+	left    int64
+	dec     chunkDecoder
+	sse     bool
+	inject  bool // its usage event is ours and must go
+	clean   bool // the body ended where its framing says
+	keep    bool // the engine allows reuse
+	started bool // bytes of the body came
+	done    bool // [DONE] came
+	usage   usageScanner
+	filter  usageFilter
+	tail    streamTail
+	w       io.Writer // fasthttp's
+	direct  io.Writer // the client connection, once fasthttp's writer is empty
+	werr    error
+	uerr    error
+	sent    int64 // bytes of the body passed on
+	got     int64 // bytes of the body received
+	kind    string
+	now     time.Time
+	ttft    time.Duration
+}
+
+var (
+	streamPool  = sync.Pool{New: func() any { return &stream{req: Request{API: new(llmapi.Request)}} }}
+	headReaders = sync.Pool{New: func() any { return &headReader{buf: bufio.NewReaderSize(nil, bufSize)} }}
+)
+
+func newStream(p *Proxy, ctx *fasthttp.RequestCtx) *stream {
+	s := streamPool.Get().(*stream)
+	s.p, s.cc = p, ctx.Conn()
+	s.wc = watched(s.cc)
+	s.req.Received = time.Now()
+	s.req.s = s
+	return s
+}
+
+// recycle gives s back with its scratch memory.
+func (s *stream) recycle() {
+	clear(s.fields.all)
+	clear(s.edits)
+	clear(s.parts)
+	s.usage.reset()
+	s.filter.reset()
+	*s = stream{
+		fields: fields{all: s.fields.all[:0]}, req: Request{API: s.req.API}, idBuf: s.idBuf[:0],
+		edits: s.edits[:0], parts: s.parts[:0], head: s.head[:0], usage: s.usage, filter: s.filter,
+	}
+	streamPool.Put(s)
+}
+
+// stop ends every wait of the stream. It runs on other goroutines, while the
+// stream is tied to its client connection, and sets deadlines instead of closing:
+// Close waits for whoever is inside a Read or Write. Who sets a deadline on the
+// engine's connection looks at stopped after it.
+func (s *stream) stop(why uint32) {
+	s.why.CompareAndSwap(0, why)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.up != nil {
+		s.up.c.SetDeadline(past)
+	}
+	if s.cancel != nil {
+		s.cancel()
+	}
+	if s.gone != nil {
+		select {
+		case <-s.gone:
+		default:
+			close(s.gone)
+		}
+	}
+}
+
+func (s *stream) stopped() bool { return s.why.Load() != 0 }
+
+// stopKind is the outcome that a stop means, "" while none came.
+func (s *stream) stopKind() string {
+	switch s.why.Load() {
+	case stopGone:
+		return ErrClientGone
+	case stopCut:
+		return ErrShutdown
+	}
+	return ""
+}
+
+func (s *stream) goneChan() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone == nil {
+		s.gone = make(chan struct{})
+		if s.stopped() {
+			close(s.gone)
+		}
+	}
+	return s.gone
+}
+
+// attach puts c within reach of stop; nil if that has come.
+func (s *stream) attach(c *upConn) *upConn {
+	c.s = s
+	s.mu.Lock()
+	s.up = c
+	s.mu.Unlock()
+	if s.stopped() {
+		return nil
+	}
+	return c
+}
+
+// dialing puts the cancelling of a dial within reach of stop (nil: out of it);
+// false if that has come.
+func (s *stream) dialing(cancel context.CancelFunc) bool {
+	s.mu.Lock()
+	s.cancel = cancel
+	s.mu.Unlock()
+	return !s.stopped()
+}
+
+// detach ends stop's reach: afterwards the connection is the caller's alone.
+func (s *stream) detach() *upConn {
+	s.mu.Lock()
+	c := s.up
+	s.up = nil
+	s.mu.Unlock()
+	return c
+}
+
+// release closes the connection of an attempt that failed.
+func (s *stream) release() {
+	if c := s.detach(); c != nil {
+		c.close()
+	}
+}
+
+// handOver makes the answer ctx's. From here on fasthttp calls WriteTo and Close,
+// or Close alone.
+func (s *stream) handOver(ctx *fasthttp.RequestCtx) {
+	h := &ctx.Response.Header
+	s.status = h.StatusCode()
+	h.SetCanonical(requestIDKey, s.idBuf)
+	if s.sse && len(h.Peek("X-Accel-Buffering")) == 0 {
+		h.Set("X-Accel-Buffering", "no") // nginx in front would collect events
+	}
+	if o := s.fields.one[kindOrigin]; o != nil && len(s.p.cfg.CORSOrigins) > 0 {
+		s.p.cors(ctx, o)
+	}
+	size := int(s.left)
+	if size < 0 || s.inject {
+		size = -1
+	}
+	if size == 0 || s.status == 204 || s.status == 304 {
+		s.clean = true
+		s.finish()
+		return
+	}
+	if size < 0 && !ctx.Request.Header.IsHTTP11() {
+		s.handOverRaw(ctx)
+		return
+	}
+	if size < 0 {
+		s.direct, _ = s.cc.(io.Writer)
+		if s.wc == nil || s.cc != net.Conn(s.wc) {
+			s.direct = nil // behind TLS, or no connection of ours
+		}
+	}
+	ctx.Response.ImmediateHeaderFlush = s.sse && len(s.up.data()) == 0
+	ctx.Response.SetBodyStream(s, size)
+}
+
+// handOverRaw answers an HTTP/1.0 client, which knows no chunks, with a body that
+// ends with the connection: fasthttp has no such framing for streams.
+func (s *stream) handOverRaw(ctx *fasthttp.RequestCtx) {
+	h := &ctx.Response.Header
+	h.SetContentLength(-2)
+	h.Del("Transfer-Encoding")
+	head := h.AppendBytes(nil)
+	ctx.HijackSetNoResponse(true)
+	ctx.Hijack(func(c net.Conn) {
+		if _, err := c.Write(head); err == nil {
+			s.WriteTo(c)
+		}
+		s.Close()
+	})
+}
+
+// touch moves the deadline of the next read.
+func (s *stream) touch() {
+	u := s.up
+	if s.started {
+		now := s.now
+		if now.IsZero() {
+			now = time.Now()
+		}
+		s.now = time.Time{}
+		wait := s.timeouts.BetweenEvents
+		if s.done {
+			wait = min(wait, afterDone)
+		}
+		u.by = earlier(now.Add(wait), s.totalBy)
+	}
+	u.arm()
+}
+
+// afterDone is how long an engine may take to end a stream after its [DONE].
+const afterDone = time.Second
+
+// SupportsBodyWriteTo lets fasthttp call WriteTo instead of Read.
+func (s *stream) SupportsBodyWriteTo() bool { return true }
+
+// Read implements io.Reader; it is never called.
+func (s *stream) Read([]byte) (int, error) { panic("BUG: proxy: Read of a stream") }
+
+// WriteTo moves the answer's body to w, of which fasthttp sends each Write as a
+// chunk, at once. An error makes fasthttp close the client's connection without
+// the last chunk.
+func (s *stream) WriteTo(w io.Writer) (int64, error) {
+	u := s.up
+	s.w = w
+	var err error
+	if len(u.data()) == 0 || !s.flush() {
+		s.touch()
+		if err = errClientGone; !s.stopped() {
+			err = u.tr.pump()
+		}
+	}
+	if err == nil {
+		err = s.uerr
+	}
+	s.conclude(err)
+	s.w, s.direct = nil, nil
+	if s.clean {
+		return s.sent, nil
+	}
+	return s.sent, errBroken
+}
+
+var errBroken = errors.New("proxy: answer is not whole")
+
+// conclude decides how the body ended.
+func (s *stream) conclude(err error) {
+	switch {
+	case s.clean || s.werr != nil:
+	case s.stopped() && !s.done:
+		s.kind = s.stopKind()
+	case s.left == -2 && errors.Is(err, io.EOF):
+		s.clean, s.keep = true, false
+	case s.done && (s.stopped() || isBroken(err) || errors.Is(err, errTimeout)):
+		// All was said; only the framing's end is missing.
+		s.clean, s.keep = true, false
+	case errors.Is(err, errTimeout):
+		switch {
+		case !time.Now().Before(s.totalBy):
+			s.kind = ErrTotalTimeout
+		case !s.started:
+			s.kind = ErrFirstByte
+		default:
+			s.kind = ErrBetweenEvents
+		}
+	case errors.Is(err, errChunk):
+		s.kind = ErrMalformed
+	default:
+		s.kind = ErrDied
+	}
+	if s.clean && s.inject {
+		if rest := s.filter.finish(); len(rest) > 0 {
+			s.put(rest)
+		}
+	}
+	if s.werr != nil {
+		s.clean, s.kind = false, ErrClientGone
+		if errors.Is(s.werr, os.ErrDeadlineExceeded) && s.why.Load() == stopCut {
+			s.kind = ErrShutdown
+		}
+	}
+	if s.kind != "" && s.kind != ErrClientGone && s.sse {
+		s.tell()
+	}
+}
+
+// tell sends the error event. SDKs raise it; the missing last chunk tells
+// everybody else.
+func (s *stream) tell() {
+	e := upstreamError(s.kind)
+	b := make([]byte, 0, 256)
+	if s.midEvent() {
+		b = append(b, "\n\n"...)
+	}
+	b = append(b, "data: "...)
+	b = e.AppendJSON(b)
+	s.w.Write(append(b, "\n\n"...))
+}
+
+// midEvent tells whether the client has a part of an event.
+func (s *stream) midEvent() bool {
+	if s.inject {
+		return s.filter.inEvent && s.filter.passing
+	}
+	return s.sent > 0 && !s.tail.ended()
+}
+
+// flush passes on what is in the buffer; true means that the body is over, one
+// way or the other.
+func (s *stream) flush() bool {
+	u := s.up
+	d := u.data()
+	if len(d) == 0 {
+		return false
+	}
+	payload, n := d, len(d)
+	switch {
+	case s.left == -1:
+		var err error
+		if payload, n, err = s.dec.decode(d); err != nil {
+			s.uerr = err
+			return true
+		}
+	case s.left >= 0:
+		n = int(min(int64(n), s.left))
+		payload = d[:n]
+		s.left -= int64(n)
+	}
+	if len(payload) > 0 && !s.pass(payload) {
+		return true
+	}
+	if u.r += n; u.r == u.w {
+		u.r, u.w = headRoom, headRoom
+	}
+	s.clean = s.dec.done || s.left == 0
+	return s.clean
+}
+
+// pass looks at a piece of the body, which lies in the buffer at u.r, and sends
+// it; false if the client does not take it.
+func (s *stream) pass(payload []byte) bool {
+	s.now = time.Now()
+	if !s.started && !(s.sse && payload[0] == ':') { // a comment is no token
+		s.started = true
+		s.ttft = s.now.Sub(s.req.Received)
+		s.pl.FirstToken()
+	}
+	s.got += int64(len(payload))
+	s.usage.feed(payload)
+	if s.sse {
+		s.done = s.tail.add(payload)
+	}
+	if s.inject {
+		var before []byte
+		before, payload = s.filter.filter(payload)
+		if len(before) > 0 && !s.put(before) {
+			return false
+		}
+		if len(payload) == 0 {
+			return true
+		}
+	}
+	if s.sent == 0 || s.direct == nil {
+		return s.put(payload)
+	}
+	return s.putDirect(payload)
+}
+
+// put hands a piece to fasthttp, which sends the response head with the first
+// one.
+func (s *stream) put(b []byte) bool {
+	n, err := s.w.Write(b)
+	s.sent += int64(n)
+	s.werr = err
+	return err == nil
+}
+
+// putDirect frames a chunk where it lies, at u.r, and sends it without a copy.
+func (s *stream) putDirect(payload []byte) bool {
+	const hex = "0123456789abcdef"
+	u := s.up
+	b, i := *u.buf, u.r-1
+	b[i], b[i-1] = '\n', '\r'
+	i -= 2
+	for n := len(payload); ; i-- {
+		b[i] = hex[n&15]
+		if n >>= 4; n == 0 {
+			break
+		}
+	}
+	end := u.r + len(payload)
+	// The bytes after the payload may be the engine's next ones.
+	a, z := b[end], b[end+1]
+	b[end], b[end+1] = '\r', '\n'
+	_, err := s.direct.Write(b[i : end+2])
+	b[end], b[end+1] = a, z
+	if s.werr = err; err == nil {
+		s.sent += int64(len(payload))
+	}
+	return err == nil
+}
+
+// Close is called once when the answer was sent or failed.
+func (s *stream) Close() error {
+	if !s.clean && s.kind == "" {
+		s.kind = ErrClientGone // not even the head went out
+	}
+	s.finish()
+	return nil
+}
+
+// finish ends the request: the connection goes back or is closed, the router is
+// told, s is given back.
+func (s *stream) finish() {
+	p := s.p
+	if s.wc != nil {
+		s.wc.end()
+	}
+	if c := s.detach(); c != nil {
+		if s.clean && s.keep && !s.stopped() && len(c.data()) == 0 {
+			s.u.put(c)
+		} else {
+			c.close()
+		}
+	}
+	s.freeBody()
+	if pl := s.pl; pl != nil {
+		s.pl = nil
+		s.report(pl)
+	}
+	if s.counted {
+		s.counted = false
+		p.count.inFlight.Add(-1)
+	}
+	s.recycle()
+}
+
+// report counts the outcome and tells the router.
+func (s *stream) report(pl Placement) {
+	c := &s.p.count
+	switch s.kind {
+	case "":
+		c.completed.Add(1)
+	case ErrClientGone:
+		c.clientGone.Add(1)
+	default:
+		c.failed.add(s.kind)
+	}
+	c.bytesOut.Add(uint64(s.got))
+	c.usageRemoved.Add(uint64(s.filter.removed))
+	u := &s.usage.usage
+	o := Outcome{Status: s.status, Err: s.kind, Retries: s.retries, TTFT: s.ttft, E2E: time.Since(s.req.Received),
+		PromptTokens: u.PromptTokens, OutputTokens: u.CompletionTokens, CachedTokens: u.CachedTokens,
+		HasUsage: s.usage.found, HasCached: u.HasCached, BytesIn: s.bytesIn, BytesOut: s.got}
+	pl.Done(&o)
+}

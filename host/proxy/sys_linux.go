@@ -1,0 +1,50 @@
+//go:build linux && !portable && (amd64 || arm64 || loong64 || ppc64le || riscv64)
+
+package proxy
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// The functions of this file do not tell the scheduler of the call: every
+// descriptor they get is nonblocking. An announced system call wakes sysmon, and
+// one that takes 20 µs lets it hand the processor to another thread; both cost
+// more than the call itself for a paced stream of small events.
+
+// iovMax is the kernel's limit of parts per writev (UIO_MAXIOV).
+const iovMax = 1024
+
+func sysRead(fd uintptr, b []byte) (int, syscall.Errno) {
+	n, _, e := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	if e != 0 {
+		return 0, e
+	}
+	return int(n), 0
+}
+
+func sysWrite(fd uintptr, b []byte) (int, syscall.Errno) {
+	n, _, e := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	if e != 0 {
+		return 0, e
+	}
+	return int(n), 0
+}
+
+// sysWritev writes at most the first iovMax parts.
+func sysWritev(fd uintptr, v []syscall.Iovec) (int, syscall.Errno) {
+	n, _, e := syscall.RawSyscall(syscall.SYS_WRITEV, fd, uintptr(unsafe.Pointer(unsafe.SliceData(v))), uintptr(min(len(v), iovMax)))
+	if e != 0 {
+		return 0, e
+	}
+	return int(n), 0
+}
+
+// sysPeek tells what a read would say, without reading: EAGAIN is a healthy idle
+// connection, 0 means bytes or a close.
+func sysPeek(fd uintptr) syscall.Errno {
+	var b [1]byte
+	_, _, e := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), 1,
+		syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
+	return e
+}

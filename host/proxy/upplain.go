@@ -1,0 +1,124 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+// plainTransport uses a connection's ordinary Read and Write: for TLS, and for
+// systems other than Linux.
+type plainTransport struct {
+	u     *upConn
+	probe [1]byte
+	guard chan error // of the goroutine that reads an idle connection
+}
+
+func newPlain(u *upConn) *plainTransport { return &plainTransport{u: u} }
+
+func (t *plainTransport) release() {
+	if t.guard != nil {
+		t.u.c.SetReadDeadline(past)
+		<-t.guard
+		t.guard = nil
+	}
+}
+
+func (t *plainTransport) send(parts [][]byte, within time.Duration) error {
+	return writeRest(t.u, parts, 0, within)
+}
+
+// writeRest writes parts from byte n on, the ordinary way.
+func writeRest(u *upConn, parts [][]byte, n int, within time.Duration) error {
+	u.c.SetWriteDeadline(time.Now().Add(within))
+	if u.s.stopped() { // after setting: see stream.stop
+		return errClientGone
+	}
+	rest := net.Buffers(parts)
+	for len(rest) > 0 && n >= len(rest[0]) {
+		n -= len(rest[0])
+		rest = rest[1:]
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	rest[0] = rest[0][n:]
+	_, err := rest.WriteTo(u.c)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		if u.s.stopped() {
+			return errClientGone
+		}
+		return errSendTimeout
+	}
+	return err
+}
+
+// read reads once into the buffer.
+func (t *plainTransport) read() error {
+	for {
+		n, err := t.u.c.Read(t.u.room())
+		t.u.w += n
+		if n > 0 {
+			return nil // an error comes again
+		}
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		if err := t.u.expired(); err != nil {
+			return err
+		}
+	}
+}
+
+func (t *plainTransport) fill() error {
+	if err := t.u.take(); err != nil {
+		return err
+	}
+	return t.read()
+}
+
+func (t *plainTransport) pump() error {
+	u, s := t.u, t.u.s
+	for {
+		if err := u.take(); err != nil {
+			return err
+		}
+		s.touch()
+		if s.stopped() {
+			return errClientGone
+		}
+		if err := t.read(); err != nil {
+			return err
+		}
+		if s.flush() {
+			return nil
+		}
+	}
+}
+
+// idle starts a read that ends when the engine closes the connection or sends
+// what nobody asked for; alive ends it.
+func (t *plainTransport) idle() {
+	t.u.setRead(time.Time{})
+	t.guard = make(chan error, 1)
+	go func(c net.Conn, guard chan<- error) {
+		n, err := c.Read(t.probe[:])
+		if n > 0 || err == nil {
+			err = io.ErrNoProgress
+		}
+		guard <- err
+	}(t.u.c, t.guard)
+}
+
+func (t *plainTransport) alive() bool {
+	t.u.setRead(past)
+	err := <-t.guard
+	t.guard = nil
+	t.u.setRead(time.Time{})
+	return errors.Is(err, os.ErrDeadlineExceeded)
+}

@@ -1,0 +1,6 @@
+//go:build !linux || portable || !(amd64 || arm64 || loong64 || ppc64le || riscv64)
+
+package proxy
+
+// newTransport returns the transport of a connection.
+func newTransport(u *upConn, _ *watcher) (transport, error) { return newPlain(u), nil }

@@ -1,0 +1,144 @@
+package proxy
+
+import (
+	"bytes"
+
+	"github.com/kvasir-router/kvasir/host/llmapi"
+)
+
+// maxUsage bounds a usage object that is read: real ones have a few hundred
+// bytes.
+const maxUsage = 4 << 10
+
+var usageKey = []byte(`"usage"`)
+
+// usageScanner finds the usage objects in the body of an answer as it passes, be
+// it JSON or a stream of events, wherever its pieces are cut. A quote inside a
+// JSON string is escaped, so `"usage"` followed by a colon is a key, not text of
+// the model. The last object counts: some engines report running totals with each
+// event. It costs one byte search per piece without the key. The zero value is
+// ready.
+type usageScanner struct {
+	state   uint8
+	matched uint8 // bytes of usageKey that the last piece ended with
+	depth   int
+	quoted  bool
+	escaped bool
+	object  []byte // `{"usage":` and what came of the object
+
+	found bool
+	usage llmapi.Usage
+}
+
+const (
+	usSearch uint8 = iota
+	usColon        // the key was seen
+	usValue        // and its colon
+	usObject       // inside the object
+)
+
+var usagePrefix = []byte(`{"usage":`)
+
+func (u *usageScanner) reset() {
+	*u = usageScanner{object: u.object[:0]}
+}
+
+// feed takes the next piece.
+func (u *usageScanner) feed(p []byte) {
+	for len(p) > 0 {
+		switch u.state {
+		case usSearch:
+			p = u.search(p)
+		case usObject:
+			p = u.take(p)
+		default:
+			p = u.between(p)
+		}
+	}
+}
+
+// search returns what follows the key.
+func (u *usageScanner) search(p []byte) []byte {
+	for u.matched > 0 && len(p) > 0 {
+		switch {
+		case p[0] == usageKey[u.matched]:
+			u.matched++
+			p = p[1:]
+		case p[0] == '"':
+			u.matched, p = 1, p[1:]
+		default:
+			u.matched = 0
+		}
+		if int(u.matched) == len(usageKey) {
+			u.matched, u.state = 0, usColon
+			return p
+		}
+	}
+	if i := bytes.Index(p, usageKey); i >= 0 {
+		u.state = usColon
+		return p[i+len(usageKey):]
+	}
+	if u.matched == 0 {
+		tail := p[max(0, len(p)-len(usageKey)+1):]
+		if i := bytes.LastIndexByte(tail, '"'); i >= 0 && bytes.HasPrefix(usageKey, tail[i:]) {
+			u.matched = uint8(len(tail) - i)
+		}
+	}
+	return nil
+}
+
+func (u *usageScanner) between(p []byte) []byte {
+	switch c := p[0]; {
+	case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+		return p[1:]
+	case c == ':' && u.state == usColon:
+		u.state = usValue
+		return p[1:]
+	case c == '{' && u.state == usValue:
+		u.state, u.depth, u.quoted, u.escaped = usObject, 0, false, false
+		u.object = append(u.object[:0], usagePrefix...)
+		return p
+	}
+	u.state = usSearch
+	return p
+}
+
+// take copies the object up to its last brace.
+func (u *usageScanner) take(p []byte) []byte {
+	for i, c := range p {
+		switch {
+		case u.escaped:
+			u.escaped = false
+		case u.quoted:
+			u.escaped = c == '\\'
+			u.quoted = c != '"'
+		case c == '"':
+			u.quoted = true
+		case c == '{':
+			u.depth++
+		case c == '}':
+			if u.depth--; u.depth == 0 {
+				u.end(p[:i+1])
+				return p[i+1:]
+			}
+		}
+	}
+	if len(u.object)+len(p) > maxUsage {
+		u.state = usSearch
+		return nil
+	}
+	u.object = append(u.object, p...)
+	return nil
+}
+
+func (u *usageScanner) end(p []byte) {
+	u.state = usSearch
+	if len(u.object)+len(p) > maxUsage {
+		return
+	}
+	u.object = append(append(u.object, p...), '}')
+	var v llmapi.Usage
+	if llmapi.ParseUsage(u.object, &v) {
+		u.found, u.usage = true, v
+	}
+}
