@@ -307,7 +307,36 @@ func FuzzScan(f *testing.F) {
 		if want := expected(&r, decodeAny(t, body), &rw); !reflect.DeepEqual(got, want) {
 			t.Fatalf("got  %v\nwant %v", got, want)
 		}
+		onlyAllowed(t, &r)
 	})
+}
+
+// onlyAllowed checks that with unknown_fields: drop nothing outside of the
+// allow-list is left and nothing inside of it is changed.
+func onlyAllowed(t *testing.T, r *Request) {
+	t.Helper()
+	for _, dialect := range []string{"vllm", "llamacpp", "openai"} {
+		edits, err := r.AppendEdits(nil, &Rewrite{Dialect: dialect, UnknownFields: "drop"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, before := decodeAny(t, []byte(apply(t, r.Body, edits))), decodeAny(t, r.Body)
+		for name, v := range before {
+			i, known := fieldByName[name]
+			stays := known && fields[i].class != ClassInternal && fields[i].ops&opC != 0 && fields[i].dialects&dialectSet(dialect) != 0
+			w, there := got[name]
+			if there != stays {
+				t.Fatalf("%s: %q there: %v, want %v", dialect, name, there, stays)
+			}
+			if stays && name != "stream_options" && name != "chat_template_kwargs" && !reflect.DeepEqual(v, w) {
+				t.Fatalf("%s: %q became %v", dialect, name, w)
+			}
+			delete(got, name)
+		}
+		if len(got) != 0 {
+			t.Fatalf("%s: appeared: %v", dialect, got)
+		}
+	}
 }
 
 // FuzzParseUsage compares with encoding/json on answers it takes.

@@ -127,13 +127,36 @@ func (e *Emitter) Counter(name, help string, value float64, labels ...string) {
 	e.sample(prometheus.CounterValue, name, help, value, labels)
 }
 
-func (e *Emitter) sample(kind prometheus.ValueType, name, help string, value float64, labels []string) {
-	d := e.c.desc(name, help, labels)
+// Histogram emits one distribution that another package counted: count values
+// of the given sum, buckets[i] of them in (bounds[i-1], bounds[i]] (not
+// cumulative, bounds rising; a last bucket beyond all bounds may be missing from
+// bounds). See Gauge for labels.
+func (e *Emitter) Histogram(name, help string, count uint64, sum float64, bounds []float64, buckets []uint64, labels ...string) {
+	d, values := e.c.desc(name, help, labels), labelValues(labels)
+	cumulative := make(map[float64]uint64, len(bounds))
+	n := uint64(0)
+	for i := range min(len(bounds), len(buckets)) {
+		n += buckets[i]
+		cumulative[bounds[i]] = n
+	}
+	m, err := prometheus.NewConstHistogram(d, max(count, n), sum, cumulative, values...)
+	if err != nil {
+		m = prometheus.NewInvalidMetric(d, err)
+	}
+	e.ch <- m
+}
+
+func labelValues(labels []string) []string {
 	values := make([]string, 0, len(labels)/2)
 	for i := 1; i < len(labels); i += 2 {
 		values = append(values, labels[i])
 	}
-	m, err := prometheus.NewConstMetric(d, kind, value, values...)
+	return values
+}
+
+func (e *Emitter) sample(kind prometheus.ValueType, name, help string, value float64, labels []string) {
+	d := e.c.desc(name, help, labels)
+	m, err := prometheus.NewConstMetric(d, kind, value, labelValues(labels)...)
 	if err != nil {
 		m = prometheus.NewInvalidMetric(d, err)
 	}

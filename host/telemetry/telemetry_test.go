@@ -171,6 +171,11 @@ func TestRegistry_functions(t *testing.T) {
 	r.Collect(func(e *Emitter) { e.Gauge("kvasir_second", "Second collector.", 1) })
 	expect(t, scrape(t, r), `kvasir_index_bytes 42`, `kvasir_x_total{a="b"} 7`, `kvasir_endpoint_running{endpoint="two",pool="p"} 1`,
 		`kvasir_endpoint_errors_total{endpoint="one"} 1`, `kvasir_second 1`)
+	r.Collect(func(e *Emitter) {
+		e.Histogram("kvasir_h_seconds", "H.", 6, 9, []float64{0.5, 1}, []uint64{1, 2, 3}, "s", "a")
+	})
+	expect(t, scrape(t, r), `kvasir_h_seconds_bucket{s="a",le="0.5"} 1`, `kvasir_h_seconds_bucket{s="a",le="1"} 3`, `kvasir_h_seconds_bucket{s="a",le="+Inf"} 6`,
+		`kvasir_h_seconds_sum{s="a"} 9`, `kvasir_h_seconds_count{s="a"} 6`)
 	endpoints = []string{"bad\xff", "two"}
 	if text := scrape(t, r); strings.Contains(text, `"one"`) || !strings.Contains(text, `kvasir_endpoint_running{endpoint="two",pool="p"} 1`) {
 		t.Errorf("got %s", text)
