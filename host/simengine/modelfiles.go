@@ -1,0 +1,186 @@
+package simengine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/tokenizer/bpe"
+	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
+)
+
+// ModelFiles is the [Prompter] and [Vocabulary] of a model's folder. It renders
+// the whole template and encodes the whole prompt at every request, so that it
+// agrees with a router's shortcuts only if those are right. Safe for concurrent
+// use.
+type ModelFiles struct {
+	*bpe.Tokenizer
+	template *jinja.Template // nil: no chat
+	specials map[string]jinja.Value
+	eos      uint32
+	now      func() time.Time // what templates tell as the date
+}
+
+// LoadModel reads tokenizer.json, tokenizer_config.json and, if it is there,
+// chat_template.jinja, which goes before the config's template. An
+// *bpe.UnsupportedError or *jinja.UnsupportedError says what is not known.
+func LoadModel(files fs.FS) (*ModelFiles, error) {
+	tokenizer, err := fs.ReadFile(files, "tokenizer.json")
+	if err != nil {
+		return nil, fmt.Errorf("simengine: %w", err)
+	}
+	config, err := fs.ReadFile(files, "tokenizer_config.json")
+	if err != nil {
+		return nil, fmt.Errorf("simengine: %w", err)
+	}
+	m := &ModelFiles{now: time.Now, specials: map[string]jinja.Value{}}
+	if m.Tokenizer, err = bpe.ParseFiles(tokenizer, config); err != nil {
+		return nil, fmt.Errorf("simengine: %w", err)
+	}
+	source, err := m.readConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	if file, err := fs.ReadFile(files, "chat_template.jinja"); err == nil {
+		source = string(file)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("simengine: %w", err)
+	}
+	if source == "" {
+		return m, nil
+	}
+	if m.template, err = jinja.Compile(source, jinja.Options{}); err != nil {
+		return nil, fmt.Errorf("simengine: %w", err)
+	}
+	return m, nil
+}
+
+// readConfig takes the special tokens from tokenizer_config.json and returns
+// the chat template, "" if there is none.
+func (m *ModelFiles) readConfig(raw []byte) (template string, err error) {
+	var config map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &config); err != nil {
+		return "", fmt.Errorf("simengine: tokenizer_config.json: %w", err)
+	}
+	for _, name := range []string{"bos_token", "eos_token", "pad_token", "unk_token"} {
+		text := tokenText(config[name])
+		if text == "" {
+			continue
+		}
+		m.specials[name] = jinja.Str(text)
+		if id, ok := m.ID(text); ok && name == "eos_token" {
+			m.eos = id
+		}
+	}
+	if json.Unmarshal(config["chat_template"], &template) == nil {
+		return template, nil
+	}
+	var named []struct{ Name, Template string }
+	if json.Unmarshal(config["chat_template"], &named) == nil {
+		for _, t := range named {
+			if t.Name == "default" {
+				return t.Template, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// tokenText returns the text of a token given as a string or as an object.
+func tokenText(raw json.RawMessage) string {
+	var text string
+	var token struct{ Content string }
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	if json.Unmarshal(raw, &token) == nil {
+		return token.Content
+	}
+	return ""
+}
+
+// EOS returns the id of the token that ends an answer, 0 if there is none.
+func (m *ModelFiles) EOS() uint32 { return m.eos }
+
+// TextTokens implements [Prompter].
+func (m *ModelFiles) TextTokens(text string) ([]uint32, error) {
+	prefix, suffix := m.Affixes()
+	ids, err := m.Encode(slices.Clone(prefix), []byte(text))
+	return append(ids, suffix...), err
+}
+
+var errNoTemplate = errors.New("the model has no chat template")
+
+// ChatTokens implements [Prompter].
+func (m *ModelFiles) ChatTokens(body []byte) ([]uint32, error) {
+	if m.template == nil {
+		return nil, errNoTemplate
+	}
+	root, err := jinja.DecodeJSON(body, nil)
+	if err != nil {
+		return nil, err
+	}
+	vars, err := m.variables(root.Dict())
+	if err != nil {
+		return nil, err
+	}
+	var out jinja.Output
+	if err := m.template.Render(vars, m.now(), &out); err != nil {
+		if raised, ok := errors.AsType[*jinja.RaisedError](err); ok {
+			return nil, errors.New(raised.Message)
+		}
+		return nil, err
+	}
+	return m.Encode(nil, out.Append(nil))
+}
+
+// variables is what vLLM 0.32 gives a chat template (build_chat_params and
+// merge_kwargs): the caller's chat_template_kwargs, then what requests have
+// members for.
+func (m *ModelFiles) variables(body *jinja.Dict) (map[string]jinja.Value, error) {
+	if body == nil {
+		return nil, errBadMessages
+	}
+	vars := map[string]jinja.Value{"tools": jinja.None, "documents": jinja.None}
+	for name, v := range m.specials {
+		vars[name] = v
+	}
+	kwargs := member(body, "chat_template_kwargs").Dict()
+	if kwargs != nil {
+		for i, k := range kwargs.Keys {
+			vars[k] = kwargs.Vals[i]
+		}
+	}
+	vars["add_generation_prompt"], vars["continue_final_message"] = jinja.Bool(true), jinja.Bool(false)
+	for _, name := range []string{"add_generation_prompt", "continue_final_message", "documents", "reasoning_effort"} {
+		if v := member(body, name); !v.IsNone() {
+			vars[name] = v
+		}
+	}
+	if effort := member(body, "reasoning_effort"); !effort.IsNone() {
+		if _, given := vars["enable_thinking"]; !given {
+			vars["enable_thinking"] = jinja.Bool(effort.Text() != "none")
+		}
+	}
+	tools, err := normalTools(member(body, "tools"))
+	if err != nil {
+		return nil, err
+	}
+	messages, err := normalMessages(member(body, "messages"), m.template.LoopsOverContent())
+	vars["tools"], vars["messages"] = tools, messages
+	return vars, err
+}
+
+// member returns a member of an object, None if it is not there.
+func member(d *jinja.Dict, name string) jinja.Value {
+	if d == nil {
+		return jinja.None
+	}
+	if v, ok := d.Get(name); ok {
+		return v
+	}
+	return jinja.None
+}
