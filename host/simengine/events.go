@@ -58,7 +58,11 @@ func (e *eventEncoder) open(members int, tag string) {
 }
 
 func (e *eventEncoder) store(s *stored) {
-	e.open(11, "BlockStored")
+	members := 11
+	if e.arrays {
+		members = 12 // maps leave out a member without a value, arrays cannot
+	}
+	e.open(members, "BlockStored")
 	e.key("block_hashes")
 	e.body = appendArray(e.body, len(s.hashes))
 	for _, h := range s.hashes {
@@ -92,6 +96,9 @@ func (e *eventEncoder) store(s *stored) {
 	e.body = appendUint(e.body, 0)
 	e.key("kv_cache_spec_kind")
 	e.body = appendString(e.body, "full_attention")
+	if e.arrays {
+		e.body = appendNil(e.body) // kv_cache_spec_sliding_window
+	}
 }
 
 // extraKeys writes per block what was mixed into its hash, untagged: the
