@@ -342,7 +342,7 @@ func (s *stream) conclude(err error) {
 // tell sends the error event. SDKs raise it; the missing last chunk tells
 // everybody else.
 func (s *stream) tell() {
-	e := upstreamError(s.kind)
+	e := brokenStream(s.kind)
 	b := make([]byte, 0, 256)
 	if s.midEvent() {
 		b = append(b, "\n\n"...)
@@ -371,17 +371,13 @@ func (s *stream) flush() bool {
 	payload, n := d, len(d)
 	switch {
 	case s.left == -1:
-		var err error
-		if payload, n, err = s.dec.decode(d); err != nil {
-			s.uerr = err
-			return true
-		}
+		payload, n, s.uerr = s.dec.decode(d)
 	case s.left >= 0:
 		n = int(min(int64(n), s.left))
 		payload = d[:n]
 		s.left -= int64(n)
 	}
-	if len(payload) > 0 && !s.pass(payload) {
+	if len(payload) > 0 && !s.pass(payload) || s.uerr != nil {
 		return true
 	}
 	if u.r += n; u.r == u.w {
