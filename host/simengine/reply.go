@@ -1,7 +1,6 @@
 package simengine
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -34,11 +33,7 @@ func (e *apiError) json() []byte {
 	if e.param != "" {
 		body.Error.Param = &e.param
 	}
-	b, err := json.Marshal(body)
-	if err != nil {
-		panic("BUG: simengine: " + err.Error())
-	}
-	return b
+	return appendJSON(nil, body)
 }
 
 // httpError is how vLLM answers what its web framework refuses.
@@ -111,11 +106,7 @@ func (w *reply) error(e *apiError) { w.json(e.status, e.json()) }
 
 // value answers 200 with v as JSON.
 func (w *reply) value(v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic("BUG: simengine: " + err.Error())
-	}
-	w.json(http.StatusOK, b)
+	w.json(http.StatusOK, appendJSON(nil, v))
 }
 
 // half writes the head of a complete answer and only the first half of its

@@ -1,7 +1,6 @@
 package simengine
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"sync"
@@ -108,11 +107,7 @@ func (e *Engine) serveRequests(w *reply, r *request) {
 		if r.query.Get("body") == "0" {
 			rec.Body = nil
 		}
-		line, err := json.Marshal(rec)
-		if err != nil {
-			panic("BUG: simengine: " + err.Error())
-		}
-		out = append(append(out, line...), '\n')
+		out = append(appendJSON(out, rec), '\n')
 	}
 	w.whole(http.StatusOK, "application/jsonl", out)
 }
