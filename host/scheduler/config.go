@@ -113,6 +113,9 @@ func (e Envelope) withDefaults() Envelope {
 	return e
 }
 
+// maxPools bounds the pools of one model.
+const maxPools = 255
+
 // Validate reports all faults of c.
 func (c *Config) Validate() error {
 	var errs []error
@@ -159,8 +162,10 @@ func (m *Model) validate(pools, names map[string]bool, bad func(string, ...any))
 		}
 		names[n] = true
 	}
-	if len(m.Pools) == 0 {
+	if n := len(m.Pools); n == 0 {
 		bad("model %q: no pool", m.Name)
+	} else if n > maxPools {
+		bad("model %q: %d pools, at most %d", m.Name, n, maxPools)
 	}
 	seen := map[string]bool{}
 	for _, r := range m.Pools {

@@ -71,7 +71,7 @@ type decision struct {
 	total   []float32 // [N] cost the pick went by
 	lines   []float32 // [N] lines of the request's group begun there
 	allLine []float32 // [N] lines of the model begun there
-	over    []passed  // [N]
+	over    []reason  // [N] why the envelope passes it over, reasonNone = it does not
 	joins   []bool    // [N] wanted as a further holder of a shared prefix
 	allowed endpoint.Set
 	label   endpoint.Set
@@ -80,6 +80,7 @@ type decision struct {
 	spare   []uint32 // [holders]
 	holders []uint64
 
+	deep      int // column with the longest match, -1 = nobody has one
 	line      lineRef
 	kind      Kind
 	chosen    int32 // index in cands, -1 = none
@@ -87,21 +88,51 @@ type decision struct {
 	placement *Placement
 }
 
-// cand is one endpoint of the model's pools in one decision.
+// cand is one endpoint of the model's pools in one decision. It is kept small:
+// a decision writes one for each endpoint.
 type cand struct {
-	id    endpoint.ID
-	class int8 // index of its block size in the query, -1 = no chain
-	state candState
-	info  *endpoint.Info
-	load  *endpoint.Load
-	pool  *poolUse
-
-	reason   string // why filtered or passed over
+	load     *endpoint.Load
+	id       endpoint.ID
+	col      int32  // column in the batch, -1 = filtered
+	matched  uint32 // tokens in any tier, as the engine would reuse them
 	tiers    [MaxTiers]uint32
-	matched  uint32  // tokens in any tier, as the engine would reuse them
 	uncached float32 // weighted by tier and trust
-	trust    float32
-	col      int32 // column in the batch, -1 = filtered
+	class    int8    // index of its block size in the query, -1 = no chain
+	state    candState
+	why      reason
+	pool     uint8 // index in model.pools
+}
+
+// info returns who the candidate is.
+func (d *decision) info(c *cand) *endpoint.Info { return d.snap.Infos[c.id] }
+
+// reason is why a candidate was filtered or passed over.
+type reason uint8
+
+const (
+	reasonNone reason = iota
+	reasonConstraint
+	reasonSalt
+	reasonModel
+	reasonReady // the snapshot has the words
+	reasonContext
+	reasonBreaker
+	reasonCap
+	reasonLoad
+	reasonShare
+	reasonRamp
+	reasonProbe
+)
+
+var reasonWords = [...]string{"", "policy constraint", "no cache isolation", "model not served", "not ready", "context too long", "breaker open",
+	"at its cap of requests", "load above the envelope", "one tenant holds most of its work", "slow start", "probe under way"}
+
+// words returns the reason of a candidate for explain.
+func (d *decision) words(c *cand) string {
+	if c.why == reasonReady {
+		return d.snap.Reasons[c.id]
+	}
+	return reasonWords[c.why]
 }
 
 type candState uint8
@@ -179,9 +210,13 @@ func (d *decision) run() *DeniedError {
 	if err := d.readPrompt(); err != nil {
 		return err
 	}
-	d.lap(stagePrompt)
+	if d.exact {
+		d.lap(stagePrompt)
+	}
 	d.lookup()
-	d.lap(stageLookup)
+	if d.exact {
+		d.lap(stageLookup)
+	}
 	return d.place()
 }
 

@@ -209,7 +209,7 @@ func (g *lineGroup) counts(d *decision, dst []float32) {
 	for i, at := range d.order {
 		c := &d.cands[at]
 		dst[i] = -1
-		if int(c.id) < len(g.slots) && g.slots[c.id].gen == c.info.Generation {
+		if int(c.id) < len(g.slots) && g.slots[c.id].gen == d.info(c).Generation {
 			dst[i] = g.slots[c.id].n
 			sum += dst[i]
 			known++
@@ -225,7 +225,7 @@ func (g *lineGroup) counts(d *decision, dst []float32) {
 		}
 		dst[i] = behind
 		if c := &d.cands[at]; behind > 0 {
-			g.add(c.id, c.info.Generation, 0)
+			g.add(c.id, d.info(c).Generation, 0)
 			g.slots[c.id].n = behind
 		}
 	}

@@ -1,21 +1,5 @@
 package scheduler
 
-// passed says why the envelope passes an endpoint over.
-type passed uint8
-
-const (
-	passedNot passed = iota
-	passedLoad
-	passedShare
-	passedRamp
-	passedProbe
-)
-
-// String returns the reason told by explain.
-func (p passed) String() string {
-	return [...]string{"", "load above the envelope", "one tenant holds most of its work", "slow start", "probe under way"}[p]
-}
-
 // envelope marks the candidates that are passed over however warm they are.
 // If that would be all of them, none is.
 func (d *decision) envelope() {
@@ -33,14 +17,14 @@ func (d *decision) envelope() {
 	}
 	left := n
 	for i := range n {
-		d.over[i] = passedNot
+		d.over[i] = reasonNone
 		switch out := d.b.Outstanding[i]; {
 		case e.MaxLoadRatio > 0 && out > limit:
-			d.over[i] = passedLoad
+			d.over[i] = reasonLoad
 		case e.MaxShare > 0 && out > max(0, e.SlackTokens) && d.crowds(i, tenant):
-			d.over[i] = passedShare
+			d.over[i] = reasonShare
 		case d.ramps(i, requests/float32(n)):
-			d.over[i] = passedRamp
+			d.over[i] = reasonRamp
 		default:
 			continue
 		}
@@ -110,7 +94,7 @@ func (d *decision) lessTie(i, j int) bool {
 func (d *decision) argmin() int {
 	best := -1
 	for i := range d.b.N {
-		if d.over[i] == passedNot && (best < 0 || d.less(i, best)) {
+		if d.over[i] == reasonNone && (best < 0 || d.less(i, best)) {
 			best = i
 		}
 	}
@@ -129,7 +113,7 @@ func (d *decision) pick() int {
 	if d.holdout || !native || !hasPrompt(d.r.API.Op) {
 		return d.argmin()
 	}
-	deepest := d.deepest()
+	deepest := d.deep
 	if deepest < 0 {
 		d.line = d.s.st.lines.find(d.model.key, 0)
 		best := d.argmin()
@@ -173,7 +157,7 @@ func (d *decision) hold(matched float32) int {
 	best := d.argmin()
 	home := -1
 	for i := range d.b.N {
-		if d.over[i] == passedNot && d.b.Matched[i] == matched && d.b.Uncached[i] < float32(d.tokens) && (home < 0 || d.less(i, home)) {
+		if d.over[i] == reasonNone && d.b.Matched[i] == matched && d.b.Uncached[i] < float32(d.tokens) && (home < 0 || d.less(i, home)) {
 			home = i
 		}
 	}
@@ -212,7 +196,7 @@ func (d *decision) join(matched uint32) {
 	for ; have < l.wanted(n); have++ {
 		next := -1
 		for i := range n {
-			if !d.joins[i] && d.over[i] == passedNot && (next < 0 || d.fewer(i, next)) {
+			if !d.joins[i] && d.over[i] == reasonNone && (next < 0 || d.fewer(i, next)) {
 				next = i
 			}
 		}
@@ -239,7 +223,7 @@ func (d *decision) spread(best int, own float32) int {
 	limit := d.total[best] + d.b.Speed[best]*min(own, d.prof.Envelope.NearTokens)
 	pick := best
 	for i := range d.b.N {
-		if d.over[i] != passedNot || d.total[i] > limit || l.group != l.root && !d.joins[i] {
+		if d.over[i] != reasonNone || d.total[i] > limit || l.group != l.root && !d.joins[i] {
 			continue
 		}
 		if d.fewer(i, pick) {
