@@ -147,26 +147,6 @@ func benchRig(tb testing.TB, n int) (*rig, *Request) {
 	return r, r.request(words(1, 200))
 }
 
-func TestSchedule_allocs(t *testing.T) {
-	r, req := benchRig(t, 64)
-	run := func() { end(r.place(req)) }
-	for range 2000 {
-		run() // fills pools and the trace
-	}
-	if n := testing.AllocsPerRun(500, run); n > 0 {
-		t.Errorf("got %v allocs per placement without a prompt, want 0", n)
-	}
-}
-
-func TestScore_allocs(t *testing.T) {
-	b := &Batch{}
-	b.resize(64)
-	l := NewLeastWork(Blend)
-	if n := testing.AllocsPerRun(100, func() { b.resize(64); l.Score(b); b.resize(10) }); n != 0 {
-		t.Errorf("got %v allocs per score, want 0", n)
-	}
-}
-
 func BenchmarkSchedule(b *testing.B) {
 	for _, n := range []int{4, 64, 512} {
 		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {

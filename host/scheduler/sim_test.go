@@ -171,7 +171,7 @@ func (s *sim) result() simResult {
 		hit: float64(s.hit) / float64(s.ideal), per: s.per, moved: s.again - s.same}
 }
 
-const simSeeds = 3
+const simSeeds = 2
 
 // TestSimulation_conversations: with prediction alone, conversations stay on
 // their engine and fill the engines evenly, also where all of them begin with
