@@ -132,7 +132,7 @@ func (a *answer) finished() bool {
 func (a *answer) stream() error {
 	w := a.x.w
 	sent := make([]int, len(a.jobs))
-	w.begin()
+	w.begin(a.x.e.faults.get().LateHead)
 	for begun := false; !a.allSent(sent); {
 		if err := a.x.wait(a.jobs); err != nil {
 			return err

@@ -176,7 +176,7 @@ func (a *answer) usage(generated int) *usage {
 	}
 	u.TotalTokens = u.PromptTokens + generated
 	cached := a.x.e.cached(a.jobs)
-	if !a.x.e.faults.noCachedTokens() {
+	if !a.x.e.faults.get().NoCachedTokens {
 		u.Details = &promptDetails{cached}
 	}
 	a.x.e.log.tokens(a.x.rec, u.PromptTokens, cached)

@@ -412,7 +412,8 @@ func TestEvents_scrambled(t *testing.T) {
 // and hinders no one.
 func TestPublisher_slow(t *testing.T) {
 	p := &publisher{topic: []byte("kv"), hwm: 3, steps: 100, subs: map[*subscriber]struct{}{}}
-	s := &subscriber{queue: make(chan []byte, p.hwm), topics: [][]byte{nil}}
+	s := newSubscriber()
+	s.topics = [][]byte{nil}
 	p.subs[s] = struct{}{}
 	for range 10 {
 		p.publish([]byte("batch"), true, true)
@@ -420,7 +421,11 @@ func TestPublisher_slow(t *testing.T) {
 	if len(s.queue) != 3 || p.dropped != 7 || len(p.kept) != 10 {
 		t.Fatalf("%d queued, %d dropped", len(s.queue), p.dropped)
 	}
-	f, _, err := readMessage(bufio.NewReader(bytes.NewReader(<-s.queue)))
+	queued := p.take(s, nil)
+	if len(s.queue) != 0 {
+		t.Fatal("taken twice")
+	}
+	f, _, err := readMessage(bufio.NewReader(bytes.NewReader(queued[0])))
 	if err != nil || binary.BigEndian.Uint64(f[1]) != 0 {
 		t.Fatal("the oldest was dropped")
 	}

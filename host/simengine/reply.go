@@ -58,7 +58,7 @@ func clientError(err error) *apiError {
 type reply struct {
 	conn    net.Conn
 	now     func() time.Time
-	started func() // called once, before the first byte
+	started func() // called once, before the first byte of the body
 	begun   bool
 	close   bool // end the connection afterwards
 	err     error
@@ -73,6 +73,10 @@ func (w *reply) write(b []byte) {
 		w.begun = true
 		w.started()
 	}
+	w.send(b)
+}
+
+func (w *reply) send(b []byte) {
 	if _, err := w.conn.Write(b); err != nil {
 		w.err, w.close = err, true
 	}
@@ -118,10 +122,15 @@ func (w *reply) half(contentType string, body []byte) {
 	w.write(append(b, body[:len(body)/2]...))
 }
 
-// begin starts a chunked event stream; nothing is written before flush.
-func (w *reply) begin() {
+// begin starts a chunked event stream. Its head goes out at once, as uvicorn's
+// does, or late, with the first event.
+func (w *reply) begin(late bool) {
 	w.buf = w.appendHead(w.buf[:0], http.StatusOK, "text/event-stream; charset=utf-8")
 	w.buf = append(w.buf, "transfer-encoding: chunked\r\n\r\n"...)
+	if !late {
+		w.send(w.buf)
+		w.buf = w.buf[:0]
+	}
 }
 
 // chunk appends one chunk to what flush will write.
@@ -133,7 +142,7 @@ func (w *reply) chunk(data []byte) {
 }
 
 func (w *reply) flush() {
-	if len(w.buf) > 0 {
+	if len(w.buf) > 0 && w.err == nil {
 		w.write(w.buf)
 		w.buf = w.buf[:0]
 	}

@@ -10,7 +10,8 @@ import (
 func uitoa(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // record is one line of GET /sim/requests. Times are milliseconds of the Unix
-// epoch, null if it has not happened.
+// epoch, null if it has not happened; the first byte is that of the answer's
+// body.
 type record struct {
 	ID           string   `json:"id"`
 	Path         string   `json:"path"`
