@@ -16,8 +16,8 @@ type Fleet struct {
 
 	mu      sync.Mutex // guards the rest
 	members map[endpoint.ID]*member
-	start   func(*member)     // nil unless Run runs; called with mu held
-	claimed map[string]string // event address → URL of the engine it belongs to
+	start   func(*member)    // nil unless Run runs; called with mu held
+	claimed map[string]claim // by event address
 	wg      sync.WaitGroup
 }
 
@@ -27,10 +27,17 @@ type member struct {
 	done   chan struct{}
 }
 
+// claim says which engine an event address belongs to. Two endpoints may be one
+// engine, in two pools.
+type claim struct {
+	url string
+	n   int // endpoints that follow it
+}
+
 // NewFleet makes an empty fleet. assumed may be nil.
 func NewFleet(index Index, assumed Assumed, endpoints Endpoints) *Fleet {
 	return &Fleet{index: index, assumed: assumed, endpoints: endpoints, members: map[endpoint.ID]*member{},
-		claimed: map[string]string{}}
+		claimed: map[string]claim{}}
 }
 
 // Add makes a watcher for an endpoint that has been added to the store and starts
@@ -41,9 +48,13 @@ func (f *Fleet) Add(cfg Config) (*Watcher, error) {
 		return nil, err
 	}
 	w.claim, w.release = f.claim, f.release
-	f.Remove(cfg.ID)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for f.members[cfg.ID] != nil {
+		f.mu.Unlock()
+		f.Remove(cfg.ID)
+		f.mu.Lock()
+	}
 	m := &member{w: w, done: make(chan struct{})}
 	f.members[cfg.ID] = m
 	if f.start != nil {
@@ -58,17 +69,23 @@ func (f *Fleet) Add(cfg Config) (*Watcher, error) {
 func (f *Fleet) claim(address, url string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if owner, ok := f.claimed[address]; ok && owner != url {
+	c := f.claimed[address]
+	if c.n > 0 && c.url != url {
 		return false
 	}
-	f.claimed[address] = url
+	f.claimed[address] = claim{url, c.n + 1}
 	return true
 }
 
 func (f *Fleet) release(address string) {
 	f.mu.Lock()
-	delete(f.claimed, address)
-	f.mu.Unlock()
+	defer f.mu.Unlock()
+	c := f.claimed[address]
+	if c.n--; c.n <= 0 {
+		delete(f.claimed, address)
+		return
+	}
+	f.claimed[address] = c
 }
 
 // Remove ends an endpoint's watcher and waits for it. When Remove returns, the

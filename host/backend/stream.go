@@ -65,6 +65,9 @@ func (w *Watcher) follow(ctx context.Context, caps *Capabilities) {
 	sub, err := kvevents.New(kvevents.Config{Endpoint: src.Publisher, Listen: w.cfg.Events.Listen, Replay: src.Replay,
 		Topic: src.Topic, Log: w.cfg.Log})
 	if err != nil {
+		if src.Publisher != "" {
+			w.release(src.Publisher)
+		}
 		w.note(func(s *Status) { s.EventsReason = err.Error() })
 		return
 	}
