@@ -121,6 +121,22 @@ func TestChat_stream(t *testing.T) {
 	}
 }
 
+// TestStream_continuousUsage puts the account so far into every event.
+func TestStream_continuousUsage(t *testing.T) {
+	r := run(t, nil)
+	_, out := r.post("/v1/chat/completions", with(hello, `"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`))
+	events := sse(t, strings.NewReader(out))
+	for i, raw := range events[1 : len(events)-2] {
+		var c completion
+		if err := json.Unmarshal([]byte(raw), &c); err != nil {
+			t.Fatal(err)
+		}
+		if c.Usage == nil || c.Usage.CompletionTokens != i+1 {
+			t.Fatalf("event %d: %s", i, raw)
+		}
+	}
+}
+
 func TestCompletions(t *testing.T) {
 	r := run(t, nil)
 	text := r.mustPost("/v1/completions", `{"prompt":"once upon a time","max_tokens":5}`)

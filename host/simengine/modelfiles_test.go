@@ -2,6 +2,8 @@ package simengine
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -151,6 +153,67 @@ func TestDemo_answers(t *testing.T) {
 	whole, _ := m.TextTokens("Once upon a time" + *text.Choices[0].Text)
 	if want, _ := l.answer(slices.Clone(p), p, true, answerLimits{mean: 64, maximum: 20, noEnding: true}); !slices.Equal(whole, want) {
 		t.Error("a continued text has other tokens")
+	}
+}
+
+// TestFamilies: with real tokenizers, too, an answer has as a text the tokens it
+// was made of, after any prompt.
+func TestFamilies(t *testing.T) {
+	cache := os.Getenv("KVASIR_CACHE")
+	if cache == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cache = filepath.Join(home, ".cache", "kvasir")
+	}
+	for _, family := range []string{"qwen3", "llama3_1"} {
+		m, err := LoadModel(os.DirFS(filepath.Join(cache, "tokenizers", family)))
+		if err != nil {
+			t.Fatalf("run make deps (%v)", err)
+		}
+		l, err := newLexicon(m, m.EOS())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(l.spaced) != lexiconWords || m.EOS() == 0 {
+			t.Errorf("%s: %d words, end token %d", family, len(l.spaced), m.EOS())
+		}
+		for i, prompt := range []string{"Once upon", "Once ", "one\n", "x = 12", "日本", "!", "tab\t", "don'"} {
+			ids, err := m.TextTokens(prompt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, _ := l.answer(slices.Clone(ids), ids, true, answerLimits{mean: 64, maximum: 50 + i, noEnding: true})
+			text := []byte(prompt)
+			for _, id := range all[len(ids):] {
+				text = append(text, m.Token(id)...)
+			}
+			if again, err := m.TextTokens(string(text)); err != nil || !slices.Equal(again, all) {
+				t.Errorf("%s: %q has other tokens than were generated", family, text)
+			}
+		}
+		body := `{"messages":[{"role":"system","content":"be brief"},{"role":"user","content":"hi"}]}`
+		prompt, err := m.ChatTokens([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, _ := l.answer(slices.Clone(prompt), prompt, false, answerLimits{mean: 64, maximum: 80})
+		var answer []byte
+		for _, id := range all[len(prompt):] {
+			if id != l.eos {
+				answer = append(answer, m.Token(id)...)
+			}
+		}
+		next := strings.Replace(body, `]}`, fmt.Sprintf(`,{"role":"assistant","content":%q},{"role":"user","content":"go on"}]}`, answer), 1)
+		again, err := m.ChatTokens([]byte(next))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Qwen3's template drops nothing of this conversation; both repeat it.
+		if n := len(all) - 1; len(again) < n || !slices.Equal(again[:n], all[:n]) {
+			t.Errorf("%s: the next turn does not begin with this one", family)
+		}
 	}
 }
 
