@@ -24,7 +24,7 @@ func demoModel(t *testing.T) *ModelFiles {
 // text is the prompt of a body, from its tokens.
 func (m *ModelFiles) text(t *testing.T, body string) string {
 	t.Helper()
-	ids, err := m.ChatTokens([]byte(body))
+	ids, err := m.ChatTokens([]byte(body), chatPath)
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
@@ -46,8 +46,8 @@ func TestChatTokens(t *testing.T) {
 	}
 	const ask = "<|im_start|>assistant\n"
 	f(`{"role":"user","content":"hi"}`, "<|im_start|>user\nhi<|im_end|>\n"+ask)
-	f(`{"role":"user","content":[{"type":"text","text":"a"},{"text":"b"},"c"]}`, "<|im_start|>user\na\nb\nc<|im_end|>\n"+ask)
-	f(`{"role":"user","content":null}`, "<|im_start|>user\n<|im_end|>\n"+ask)
+	f(`{"role":"user","content":[{"type":"text","text":"a"},{"type":"refusal","refusal":"b"},"c"]}`, "<|im_start|>user\na\nb\nc<|im_end|>\n"+ask)
+	f(`{"role":"assistant","content":null}`, ask+"<|im_end|>\n"+ask)
 	f(`{"role":"user"}`, "<|im_start|>user\n<|im_end|>\n"+ask)
 	f(`{"role":"system","content":"x-anthropic-billing-header: 1\nrules"},{"role":"user","content":"hi"}`,
 		"<|im_start|>system\nrules<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n"+ask)
@@ -60,7 +60,6 @@ func TestChatTokens(t *testing.T) {
 	call(`,"arguments":"{\"a\":"`, `{}`)
 	call(`,"arguments":"[1]"`, `{}`)
 	call(`,"arguments":""`, `{}`)
-	call(``, `{}`)
 	f(`{"role":"user","content":"hi"},{"role":"assistant","content":"yo","tool_calls":[]},{"role":"user","content":"x"}`,
 		"<|im_start|>user\nhi<|im_end|>\n"+ask+"yo<|im_end|>\n<|im_start|>user\nx<|im_end|>\n"+ask)
 	if got := m.text(t, `{"messages":[{"role":"user","content":"hi"}],"add_generation_prompt":false}`); strings.HasSuffix(got, ask) {
@@ -76,11 +75,11 @@ func TestChatTokens_refused(t *testing.T) {
 	m := demoModel(t)
 	for _, body := range []string{`[]`, `{`, `{"messages":1}`, `{"messages":[1]}`, `{"messages":[{"content":"x"}]}`,
 		`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]}]}`,
-		`{"messages":[{"role":"user","content":1}]}`,
+		`{"messages":[{"role":"user","content":1}]}`, `{"messages":[{"role":"user","content":null}]}`,
 		`{"messages":[{"role":"assistant","tool_calls":[{"type":"function","function":{"name":"f","arguments":{}}}]}]}`,
 		`{"messages":[{"role":"assistant","tool_calls":[{"type":"custom","function":{"name":"f"}}]}]}`,
 		`{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function"}]}`} {
-		if ids, err := m.ChatTokens([]byte(body)); err == nil {
+		if ids, err := m.ChatTokens([]byte(body), chatPath); err == nil {
 			t.Errorf("%s: %d tokens", body, len(ids))
 		}
 	}
@@ -126,7 +125,7 @@ func TestDemo_answers(t *testing.T) {
 		var seen []uint32 // prompt and answer of the turn before
 		for turn := range 5 {
 			body := mustJSON(map[string]any{"messages": messages})
-			prompt, err := m.ChatTokens(body)
+			prompt, err := m.ChatTokens(body, chatPath)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,7 +193,7 @@ func TestFamilies(t *testing.T) {
 			}
 		}
 		body := `{"messages":[{"role":"system","content":"be brief"},{"role":"user","content":"hi"}]}`
-		prompt, err := m.ChatTokens([]byte(body))
+		prompt, err := m.ChatTokens([]byte(body), chatPath)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +205,7 @@ func TestFamilies(t *testing.T) {
 			}
 		}
 		next := strings.Replace(body, `]}`, fmt.Sprintf(`,{"role":"assistant","content":%q},{"role":"user","content":"go on"}]}`, answer), 1)
-		again, err := m.ChatTokens([]byte(next))
+		again, err := m.ChatTokens([]byte(next), chatPath)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +224,7 @@ func BenchmarkRequest(b *testing.B) {
 	body := mustJSON(map[string]any{"messages": []map[string]string{{"role": "user", "content": strings.Repeat("the quick brown fox. ", 4000)}}})
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
-		if _, err := m.ChatTokens(body); err != nil {
+		if _, err := m.ChatTokens(body, chatPath); err != nil {
 			b.Fatal(err)
 		}
 	}
