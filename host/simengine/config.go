@@ -54,13 +54,13 @@ type Config struct {
 	EventsURL   string // what /kv_event_sources tells; default tcp://ADDRESS of the listener
 	ReplayURL   string
 
-	MaxBodyBytes int64  // default 64 MiB
-	KeepRequests int    // requests kept for GET /sim/requests; default 4096
-	KeepBytes    int64  // bytes of heads and bodies kept; default 64 MiB
-	Faults       Faults // in force from the start
-	Seed         uint64 // of random faults
-	Clock        Clock  // default: the machine's
-	Log          *slog.Logger
+	MaxBodyBytes int64        // default 64 MiB
+	KeepRequests int          // requests kept for GET /sim/requests; default 4096
+	KeepBytes    int64        // bytes of heads and bodies kept; default 64 MiB
+	Faults       Faults       // in force from the start
+	Seed         uint64       // of random faults
+	Clock        Clock        // default: the machine's
+	Log          *slog.Logger // starts and restarts; default: none
 }
 
 func (c Config) withDefaults() (Config, error) {

@@ -365,7 +365,7 @@ func TestPublisher_burst(t *testing.T) {
 	r := run(t, nil)
 	sub := r.subscribe("kv")
 	until(t, "subscribed", func() bool { return r.Engine.pub.subscribers() == 1 })
-	const n = 30_000
+	const n = 12_000
 	payload := bytes.Repeat([]byte("x"), 400)
 	for range n {
 		r.Engine.pub.publish(payload, true, true)
