@@ -56,7 +56,7 @@ func (r *run) title(s string) string {
 		} else {
 			b.WriteRune(unicode.ToLower(c))
 		}
-		begin = isSpace(c) || strings.ContainsRune("-({[<", c)
+		begin = IsSpace(c) || strings.ContainsRune("-({[<", c)
 	}
 	return b.String()
 }
