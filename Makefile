@@ -22,7 +22,7 @@ deps-hf: ## libtokenizers for the build tag hf (needs cargo and a C compiler)
 	@bash host/tokenizer/scripts/deps-hf.sh
 
 deps-engine: ## a real vLLM and a real llama.cpp, kept in the cache folder
-	@bash .ci/deps-engine.sh
+	@bash conformance/engine/scripts/deps-engine.sh
 
 test: deps ## all tests, with the race detector, and a bounded fuzz of every parser
 	$(GO) vet ./...

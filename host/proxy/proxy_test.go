@@ -151,7 +151,7 @@ type fakePlacement struct {
 
 func (p *fakePlacement) Target() *Target { return &p.r.targets[p.at] }
 
-func (p *fakePlacement) Next() bool {
+func (p *fakePlacement) Next(int) bool {
 	if p.at+1 >= len(p.r.targets) {
 		return false
 	}

@@ -68,6 +68,9 @@ type Profile struct {
 	Objective Objective // "" = Blend
 	Scorer    Scorer    // nil = LeastWork with the weights of Objective
 	Envelope  Envelope
+	// Distrust gives no credit for what the index says: requests are placed by
+	// load alone, and what is known is still looked up and told.
+	Distrust bool
 	// Holdout is the share of requests placed by least work without locality:
 	// the control arm every gain is measured against. 0 = none. 0.01 is usual:
 	// at 10 requests/s it gives 8,640 samples a day and costs under 1 % of

@@ -99,7 +99,11 @@ func (d *decision) take(class, size int) {
 			have = tokens
 		}
 		c.matched = have
-		c.uncached = newTokens(float32(d.tokens), worth, d.snap.Trust[c.id])
+		trust := d.snap.Trust[c.id]
+		if d.prof.Distrust {
+			trust = 0
+		}
+		c.uncached = newTokens(float32(d.tokens), worth, trust)
 	}
 }
 
