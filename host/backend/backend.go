@@ -33,13 +33,14 @@ type Index interface {
 	// chain. engine and own are [blocks] and not kept.
 	Store(holder int, parent uint64, hasParent bool, engine, own []uint64) error
 	Remove(holder int, engine []uint64)
-	// Own returns our name of the block the engine calls engine.
+	// Own returns our name of the block that the engine of holder calls engine, if
+	// any tier of the endpoint holds it.
 	Own(holder int, engine uint64) (own uint64, ok bool)
 	RemoveHolder(holder int)
 }
 
-// Holding is an Index that can also tell whether a holder holds a block. With it
-// a block of which the engine has several copies is held until the last one goes.
+// Holding is an Index that can also tell whether a holder itself holds a block.
+// With it, copies of a block are counted for engines with several tiers too.
 type Holding interface {
 	Holds(holder int, engine uint64) bool
 }

@@ -68,7 +68,8 @@ type Feed struct {
 	st FeedStats
 
 	// The rest belongs to the goroutine that feeds.
-	block   int // tokens per block that is indexed, 0 unknown
+	block   int   // tokens per block that is indexed, 0 unknown
+	used    uint8 // bit per tier that was stored into since the last clear
 	seeds   map[string]uint64
 	copies  map[copyKey]uint8 // further copies of blocks that are held more than once
 	domains []uint64          // of engines whose hashes know no salt
@@ -142,6 +143,7 @@ func (f *Feed) clear() {
 		f.index.RemoveHolder(holder(f.id, t))
 	}
 	clear(f.copies)
+	f.used = 0
 	f.drop(f.park.clear())
 }
 
@@ -294,11 +296,9 @@ func mix(a, b uint64) uint64 {
 // several copies of a block that requests side by side have computed, and tell
 // of each that goes (vllm#55092).
 func (f *Feed) countCopies(h int, r *blockRun) (n int) {
-	if f.holds == nil {
-		return 0
-	}
+	f.used |= 1 << r.tier
 	for _, e := range r.engine {
-		if !f.holds.Holds(h, e) {
+		if !f.held(h, r.tier, e) {
 			continue
 		}
 		n++
@@ -308,6 +308,20 @@ func (f *Feed) countCopies(h int, r *blockRun) (n int) {
 		}
 	}
 	return n
+}
+
+// held reports whether the tier holds a block. Own answers for all tiers of an
+// endpoint, so that without a Holding it can only be asked while there is one;
+// with more, a block counts as gone with its first copy.
+func (f *Feed) held(h, tier int, engine uint64) bool {
+	if f.holds != nil {
+		return f.holds.Holds(h, engine)
+	}
+	if f.used != 1<<tier {
+		return false
+	}
+	_, ok := f.index.Own(h, engine)
+	return ok
 }
 
 // removed takes blocks out, but for those of which the engine has another copy.

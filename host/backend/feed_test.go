@@ -199,7 +199,14 @@ func TestFeed_copies(t *testing.T) {
 	}
 	plain := newFeeder(t, func(x *mapIndex) Index { return plainIndex{x} })
 	plain.feed(s.Map(), s.Map(), fakepub.Removed("GPU", 11))
-	plain.want(0, chain("", "", 2, 1, 2)) // without Holding: too little, never too much
+	plain.want(0, chain("", "", 2, 1, 2, 3, 4)) // one tier: as good as with Holding
+	cpu := s
+	cpu.Medium = "CPU"
+	plain.feed(cpu.Map(), cpu.Map(), fakepub.Removed("CPU", 11)) // two: too little, never too much
+	plain.want(1, chain("", "", 2, 1, 2))
+	f.feed(s.Map(), cpu.Map(), cpu.Map(), fakepub.Removed("CPU", 11), fakepub.Removed("GPU", 11))
+	f.want(0, chain("", "", 2, 1, 2))
+	f.want(1, chain("", "", 2, 1, 2, 3, 4))
 }
 
 func TestFeed_orphans(t *testing.T) {
@@ -286,9 +293,12 @@ func TestFeed_saltOutsideTheHash(t *testing.T) {
 // adapters, copies and evictions, and compares what the index holds with what
 // the engine holds, both by own names.
 func TestFeed_random(t *testing.T) {
-	for seed := range uint64(20) {
+	kv := kvindex.New(kvindex.Config{Holders: 8, BudgetBytes: 64 << 20})
+	kinds := []func(*mapIndex) Index{holding, func(x *mapIndex) Index { return plainIndex{x} }, func(x *mapIndex) Index { return tee{plainIndex{x}, kv} }}
+	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		f := newFeeder(t, holding)
+		f := newFeeder(t, kinds[seed%3])
+		kv.RemoveHolder(0)
 		copies := map[uint64]int{}      // engine's copies per own name
 		own := map[uint64]bool{}        // what is held
 		engineOf := map[uint64]uint64{} // own → engine's name
@@ -349,6 +359,9 @@ func TestFeed_random(t *testing.T) {
 			}
 			if got := f.x.own(0, 0); !maps.Equal(got, own) {
 				t.Fatalf("seed %d: %d blocks held, engine has %d", seed, len(got), len(own))
+			}
+			if n := kv.Held(0); seed%3 == 2 && n != int64(len(own)) {
+				t.Fatalf("seed %d: kvindex holds %d blocks, engine has %d", seed, n, len(own))
 			}
 		}
 	}

@@ -5,26 +5,27 @@ import (
 	"sync"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/kvindex"
 )
 
-// mapIndex is an Index of plain maps: per holder engine name → own name.
+// mapIndex is an Index of plain maps, per holder engine name → own name. It can
+// tell who holds what; plainIndex cannot.
 type mapIndex struct {
-	mu    sync.Mutex
-	held  map[int]map[uint64]uint64
-	names map[uint64]uint64 // of all holders, as an index that shares its name table
+	mu   sync.Mutex
+	held map[int]map[uint64]uint64
 }
 
 var errOrphan = errors.New("orphan")
 
 func newMapIndex() *mapIndex {
-	return &mapIndex{held: map[int]map[uint64]uint64{}, names: map[uint64]uint64{}}
+	return &mapIndex{held: map[int]map[uint64]uint64{}}
 }
 
 func (x *mapIndex) Store(h int, parent uint64, hasParent bool, engine, own []uint64) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if hasParent {
-		if _, ok := x.names[parent]; !ok {
+		if _, ok := x.ownLocked(h, parent); !ok {
 			return errOrphan
 		}
 	}
@@ -32,7 +33,7 @@ func (x *mapIndex) Store(h int, parent uint64, hasParent bool, engine, own []uin
 		x.held[h] = map[uint64]uint64{}
 	}
 	for i, e := range engine {
-		x.held[h][e], x.names[e] = own[i], own[i]
+		x.held[h][e] = own[i]
 	}
 	return nil
 }
@@ -42,25 +43,26 @@ func (x *mapIndex) Remove(h int, engine []uint64) {
 	defer x.mu.Unlock()
 	for _, e := range engine {
 		delete(x.held[h], e)
-		x.dropLocked(e)
 	}
 }
 
-// dropLocked forgets a name that nobody holds.
-func (x *mapIndex) dropLocked(e uint64) {
-	for _, m := range x.held {
-		if _, ok := m[e]; ok {
-			return
-		}
-	}
-	delete(x.names, e)
-}
-
-func (x *mapIndex) Own(_ int, e uint64) (uint64, bool) {
+func (x *mapIndex) Own(h int, e uint64) (uint64, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	own, ok := x.names[e]
-	return own, ok
+	return x.ownLocked(h, e)
+}
+
+// ownLocked looks through all tiers of h's endpoint, its own first.
+func (x *mapIndex) ownLocked(h int, e uint64) (uint64, bool) {
+	if own, ok := x.held[h][e]; ok {
+		return own, true
+	}
+	for t := h - h%kvindex.Tiers; t < h-h%kvindex.Tiers+kvindex.Tiers; t++ {
+		if own, ok := x.held[t][e]; ok {
+			return own, true
+		}
+	}
+	return 0, false
 }
 
 func (x *mapIndex) Holds(h int, e uint64) bool {
@@ -73,11 +75,7 @@ func (x *mapIndex) Holds(h int, e uint64) bool {
 func (x *mapIndex) RemoveHolder(h int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	gone := x.held[h]
 	delete(x.held, h)
-	for e := range gone {
-		x.dropLocked(e)
-	}
 }
 
 // own returns the set of own names that a tier of endpoint 0 holds.
@@ -100,3 +98,35 @@ func (p plainIndex) Store(h int, parent uint64, has bool, e, o []uint64) error {
 func (p plainIndex) Remove(h int, e []uint64)           { p.x.Remove(h, e) }
 func (p plainIndex) Own(h int, e uint64) (uint64, bool) { return p.x.Own(h, e) }
 func (p plainIndex) RemoveHolder(h int)                 { p.x.RemoveHolder(h) }
+
+// tee is a plainIndex that tells a kvindex.Index the same, and must agree with it.
+type tee struct {
+	plainIndex
+	kv *kvindex.Index
+}
+
+func (t tee) Store(h int, parent uint64, has bool, e, o []uint64) error {
+	err, kverr := t.plainIndex.Store(h, parent, has, e, o), t.kv.Store(h, parent, has, e, o)
+	if (err == nil) != (kverr == nil) {
+		panic("kvindex disagrees about an orphan")
+	}
+	return err
+}
+
+func (t tee) Remove(h int, e []uint64) {
+	t.plainIndex.Remove(h, e)
+	t.kv.Remove(h, e)
+}
+
+func (t tee) Own(h int, e uint64) (uint64, bool) {
+	own, ok := t.plainIndex.Own(h, e)
+	if got, kvok := t.kv.Own(h, e); got != own || kvok != ok {
+		panic("kvindex disagrees about a name")
+	}
+	return own, ok
+}
+
+func (t tee) RemoveHolder(h int) {
+	t.plainIndex.RemoveHolder(h)
+	t.kv.RemoveHolder(h)
+}

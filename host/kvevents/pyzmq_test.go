@@ -150,10 +150,10 @@ func TestSubscriber_pyzmq(t *testing.T) {
 	l.whole(t, "gap", o)
 	o.do(`{"cmd":"publish","n":7,"drop":true}`)
 	l.whole(t, "lost tail", o)
-	o.do(`{"cmd":"burst","n":30000}`)
+	o.do(`{"cmd":"burst","n":8000}`)
 	l.whole(t, "burst", o)
 	clear(o.want)
-	o.do(`{"cmd":"restart","n":100,"burst":31000}`) // more than the first life had
+	o.do(`{"cmd":"restart","n":100,"burst":9000}`) // more than the first life had
 	o.do(`{"cmd":"publish","n":50}`)
 	l.wait(t, "the restart to be seen", func(w []string) bool { return slices.Contains(w, "!"+ReasonRestart) })
 	l.whole(t, "second life", o)
