@@ -136,7 +136,7 @@ func (h *Host) openStores() error {
 	holders := kvindex.HolderOf(config.MaxEndpoints, 0)
 	h.store = endpoint.NewStore()
 	h.index = kvindex.New(kvindex.Config{Holders: holders, BudgetBytes: int64(l.Index) * indexShare / 16})
-	h.predictor = kvindex.NewPredictor(holders, int64(l.Index)*predictorShare/16)
+	h.predictor = kvindex.NewPredictor(kvindex.Config{Holders: holders, BudgetBytes: int64(l.Index) * predictorShare / 16})
 	h.assumed = kvindex.NewAssumed(holders, int64(l.Index)*assumedShare/16)
 	h.registry = telemetry.New()
 	h.metrics = telemetry.NewMetrics(h.registry)

@@ -71,8 +71,11 @@ func (h *Host) collectIndex(e *telemetry.Emitter) {
 	st := h.index.Stats()
 	e.Gauge("kvasir_index_bytes", "Memory of the block index.", float64(st.Bytes))
 	e.Gauge("kvasir_index_blocks", "Distinct blocks in the index.", float64(st.Blocks))
-	e.Gauge("kvasir_index_pairs", "Pairs of block and endpoint in the index.", float64(st.Memberships))
+	e.Gauge("kvasir_index_pairs", "Pairs of block and endpoint in the index.", float64(st.Pairs))
 	e.Gauge("kvasir_index_runs", "Runs of blocks in the index.", float64(st.Runs))
+	e.Counter("kvasir_index_orphans_total", "Blocks of events whose parent was not known.", float64(st.Orphans))
+	e.Gauge("kvasir_index_assumed_bytes", "Memory of the models of endpoints without events.", float64(h.assumed.Bytes()))
+	e.Gauge("kvasir_index_predicted_bytes", "Memory of predictions.", float64(h.predictor.Bytes()))
 	e.Counter("kvasir_index_evicted_total", "Blocks evicted to keep the byte budget.", float64(st.Evicted))
 }
 
