@@ -67,19 +67,25 @@ func rawEngine(t *testing.T, f func(c net.Conn, br *bufio.Reader)) string {
 	t.Helper()
 	ln := listen(t)
 	var wg sync.WaitGroup
+	var open sync.Map // net.Conn
 	wg.Go(func() {
 		for {
 			c, err := ln.Accept()
 			if err != nil {
 				return
 			}
+			open.Store(c, nil)
 			wg.Go(func() {
 				defer c.Close()
 				f(c, bufio.NewReader(c))
 			})
 		}
 	})
-	t.Cleanup(func() { ln.Close(); wg.Wait() })
+	t.Cleanup(func() {
+		ln.Close()
+		open.Range(func(c, _ any) bool { c.(net.Conn).Close(); return true })
+		wg.Wait()
+	})
 	return ln.Addr().String()
 }
 

@@ -397,13 +397,13 @@ func (s *stream) pass(payload []byte) bool {
 		s.pl.FirstToken()
 	}
 	s.got += int64(len(payload))
-	s.usage.feed(payload)
+	keyed := s.usage.feed(payload)
 	if s.sse {
 		s.done = s.tail.add(payload)
 	}
 	if s.inject {
 		var before []byte
-		before, payload = s.filter.filter(payload)
+		before, payload = s.filter.filter(payload, keyed)
 		if len(before) > 0 && !s.put(before) {
 			return false
 		}
