@@ -167,7 +167,7 @@ func (r *run) find(s string, a []Value, last bool) Value {
 // all tells whether s is not empty and all its characters are of a class.
 // isdigit is known for ASCII only.
 func (r *run) all(s, name string) bool {
-	r.charge(len(s))
+	r.charge(walkCost * len(s))
 	for _, c := range s {
 		ok := false
 		switch {
