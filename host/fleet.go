@@ -119,7 +119,7 @@ func (f *fleet) key(g *generation, p *config.Pool, u string) (memberKey, error) 
 	}
 	for _, s := range p.Events.Sources {
 		if s.Endpoint == u {
-			k.events.Publisher, k.events.Replay = s.Events, s.Replay
+			k.events.Publisher, k.events.Replay, k.events.Listen = s.Events, s.Replay, s.Listen
 		}
 	}
 	return k, nil

@@ -31,7 +31,7 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (*gene
 	}
 	sc := scheduler.Config{State: h.state, Policy: engine, Generation: number}
 	for i := range cfg.Pools {
-		p, err := poolRules(&cfg.Pools[i])
+		p, err := poolRules(&cfg.Pools[i], cfg.Identity.APIKeysFile == "")
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +58,9 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (*gene
 	return g, nil
 }
 
-func poolRules(p *config.Pool) (scheduler.Pool, error) {
+// poolRules turns a pool of the file into one of the scheduler. oneTenant says
+// that nobody but the anonymous tenant can ask.
+func poolRules(p *config.Pool, oneTenant bool) (scheduler.Pool, error) {
 	auth, err := bearer(p.Credentials.BearerFile)
 	if err != nil {
 		return scheduler.Pool{}, fmt.Errorf("pool %s: %w", p.Name, err)
@@ -70,7 +72,7 @@ func poolRules(p *config.Pool) (scheduler.Pool, error) {
 			Connect: time.Duration(t.Connect), Send: time.Duration(t.Send), FirstByte: time.Duration(t.FirstByte),
 			BetweenEvents: time.Duration(t.BetweenEvents), Total: time.Duration(t.Total),
 		},
-		UsageInjection: true,
+		UsageInjection: true, NoSalt: p.Dialect == "openai", Dedicated: oneTenant,
 	}, nil
 }
 

@@ -137,7 +137,7 @@ func (h *Host) openStores() error {
 	h.store = endpoint.NewStore()
 	h.index = kvindex.New(kvindex.Config{Holders: holders, BudgetBytes: int64(l.Index) * indexShare / 16})
 	h.predictor = kvindex.NewPredictor(kvindex.Config{Holders: holders, BudgetBytes: int64(l.Index) * predictorShare / 16})
-	h.assumed = kvindex.NewAssumed(holders, int64(l.Index)*assumedShare/16)
+	h.assumed = kvindex.NewAssumed(kvindex.AssumedConfig{Holders: holders, BudgetBytes: int64(l.Index) * assumedShare / 16})
 	h.registry = telemetry.New()
 	h.metrics = telemetry.NewMetrics(h.registry)
 	h.fleet = newFleet(h)

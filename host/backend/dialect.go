@@ -45,6 +45,9 @@ type Capabilities struct {
 	Models      []Model // what it serves
 	MaxModelLen int     // prompt and output tokens it takes; 0 unknown
 
+	// AnyName: the engine takes requests for names it does not list, as llama.cpp
+	// does with its one model. What it serves is then what the configuration says.
+	AnyName bool
 	// HonoursSalt: requests with different cache salts share no cache. Without it
 	// only requests of the public namespace may be placed here.
 	HonoursSalt bool
@@ -72,8 +75,12 @@ type Model struct {
 type EventSource struct {
 	Rank      int
 	Publisher string // tcp://host:port
-	Replay    string // "" if there is none
-	Topic     string
+	// Dials: the address has no wildcard. vLLM binds only where there is one (*
+	// or ::) and connects to any other address, where somebody must listen; other
+	// publishers bind it all the same, so it takes a look to know.
+	Dials  bool
+	Replay string // "" if there is none
+	Topic  string
 }
 
 // Client asks one engine. Safe for concurrent use.
@@ -200,7 +207,7 @@ func (OpenAI) MetricsPath() string { return "" }
 // Discover lists the models.
 func (OpenAI) Discover(ctx context.Context, c *Client) (Capabilities, error) {
 	models, maxLen, err := c.models(ctx)
-	return Capabilities{Models: models, MaxModelLen: maxLen, InjectUsage: true, EventsKnown: true}, err
+	return Capabilities{Models: models, AnyName: true, MaxModelLen: maxLen, InjectUsage: true, EventsKnown: true}, err
 }
 
 // ParseMetrics returns nothing.

@@ -62,8 +62,11 @@ func (w *Watcher) follow(ctx context.Context, caps *Capabilities) {
 	if !wanted {
 		return
 	}
-	sub, err := kvevents.New(kvevents.Config{Endpoint: src.Publisher, Listen: w.cfg.Events.Listen, Replay: src.Replay,
-		Topic: src.Topic, Log: w.cfg.Log})
+	publisher, listen := src.Publisher, w.cfg.Events.Listen
+	if src.Dials && dialsUs(ctx, src.Publisher) {
+		publisher, listen = "", src.Publisher
+	}
+	sub, err := kvevents.New(kvevents.Config{Endpoint: publisher, Listen: listen, Replay: src.Replay, Topic: src.Topic, Log: w.cfg.Log})
 	if err != nil {
 		if src.Publisher != "" {
 			w.release(src.Publisher)
@@ -199,6 +202,9 @@ func (w *Watcher) publish(now time.Time) {
 		reason = ""
 	}
 	models, adapters := names(st.Capabilities.Models)
+	if st.Capabilities.AnyName {
+		models = nil
+	}
 	m := &st.Metrics
 	w.endpoints.Update(w.cfg.ID, func(e *endpoint.State) {
 		e.Ready, e.Reason, e.Sleeping = ready, reason, m.Sleeping

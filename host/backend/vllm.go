@@ -123,6 +123,7 @@ func parseSources(body []byte, host string) ([]EventSource, error) {
 		if e.Publisher, err = reachable(s.Endpoint, host); err != nil {
 			return nil, err
 		}
+		e.Dials = !strings.Contains(s.Endpoint, "*") && !strings.Contains(s.Endpoint, "::")
 		if s.Replay != nil && *s.Replay != "" {
 			if e.Replay, err = reachable(*s.Replay, host); err != nil {
 				return nil, err

@@ -416,7 +416,7 @@ func TestWatcher_openAI(t *testing.T) {
 	e.set(func() { e.models = `{"data":[{"id":"x","meta":{"n_ctx":4096}},{"id":""}]}` })
 	o := watch(t, e, func(c *Config) { c.Dialect = OpenAI{} })
 	s := o.until("ready", ready)
-	if s.MaxModelLen != 4096 || fmt.Sprint(s.Models) != "[x]" || s.Events != endpoint.EventsPredicted || !s.ScrapedAt.IsZero() {
+	if s.MaxModelLen != 4096 || s.Models != nil || s.Events != endpoint.EventsPredicted || !s.ScrapedAt.IsZero() {
 		t.Errorf("%+v", s)
 	}
 	if c := o.w.Status().Capabilities; c.HonoursSalt || !c.InjectUsage {

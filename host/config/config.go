@@ -77,6 +77,7 @@ type Source struct {
 	Endpoint string `yaml:"endpoint" doc:"base URL as in endpoints"`
 	Events   string `yaml:"events" doc:"tcp://host:port"`
 	Replay   string `yaml:"replay" doc:"tcp://host:port"`
+	Listen   string `yaml:"listen" doc:"tcp://host:port to wait on for an engine that dials us, instead of events"`
 }
 
 // Credentials is what an engine is shown.

@@ -50,7 +50,8 @@ type Pool struct {
 	MaxInflight    int    // requests an endpoint may have in flight, 0 = no cap
 	Timeouts       Timeouts
 	UsageInjection bool // the dialect takes stream_options.include_usage
-	NoSalt         bool // the engines ignore cache salts: only public requests may go there
+	NoSalt         bool // the engines ignore cache salts: only public requests may go there, unless Dedicated
+	Dedicated      bool // one tenant's requests are all that ever come here: its cache needs no salt
 }
 
 // Timeouts of one request, each measured separately; 0 = the proxy's default.
@@ -83,9 +84,9 @@ type Profile struct {
 // off.
 type Envelope struct {
 	// MaxLoadRatio × mean outstanding + SlackTokens is what an endpoint may
-	// have outstanding and still be chosen. Default 1.5: at 1.2 the noise of
-	// a few long prompts passes warm endpoints over, at 2 the last of the
-	// candidates waits twice the mean.
+	// have outstanding and still be chosen against the built-in cost. Default
+	// 1.5: at 1.2 the noise of a few long prompts passes warm endpoints over,
+	// at 2 the last of the candidates waits twice the mean.
 	MaxLoadRatio float32
 	// SlackTokens keeps the ratio from breaking affinity at low load, where
 	// one request is many times the mean. Default 16,384: half a second of
@@ -95,10 +96,11 @@ type Envelope struct {
 	// others wait too and more than SlackTokens are outstanding. Default 0.5.
 	MaxShare float32
 	// NearTokens is the cost difference within which a line of requests stays
-	// on its endpoint and a line that begins goes to where the fewest have
-	// begun (RATIONALE.md). Default 4,096: 0.12 s of prefill of an 8B model on
-	// one H100. At 1,024 the ups and downs of eight short chats on four
-	// endpoints still move lines; above 16,384 it would outbid the envelope.
+	// on its endpoint; within a quarter of it a line that begins goes to where
+	// the fewest have begun (RATIONALE.md). Default 4,096: 0.12 s of prefill
+	// of an 8B model on one H100. At 1,024 the ups and downs of eight short
+	// chats on four endpoints still move lines; at 16,384 beginnings would
+	// cost more in replayed goodput than they gain in balance.
 	NearTokens float32
 }
 

@@ -17,7 +17,7 @@ func (d *decision) narrow() *DeniedError {
 	for i := range d.model.pools {
 		use := &d.model.pools[i]
 		serving, unknown := d.snap.Models(use.served)
-		noSalt := use.NoSalt && d.dec.Salt != ""
+		noSalt := use.NoSalt && !use.Dedicated && d.dec.Salt != ""
 		for w, word := range d.snap.Pool(use.Name) {
 			for ; word != 0; word &= word - 1 {
 				id := endpoint.ID(w<<6 | bits.TrailingZeros64(word))

@@ -1,7 +1,9 @@
 package scheduler
 
-// envelope marks the candidates that are passed over however warm they are.
-// If that would be all of them, none is.
+import "math"
+
+// envelope marks the candidates that are passed over however warm the scorer
+// finds them. If that would be all of them, none is.
 func (d *decision) envelope() {
 	e := &d.prof.Envelope
 	n := d.b.N
@@ -30,9 +32,43 @@ func (d *decision) envelope() {
 		}
 		left--
 	}
+	if left < n {
+		left += d.pardon()
+	}
 	if left == 0 {
 		clear(d.over[:n])
 	}
+}
+
+// pardon takes back the verdict on endpoints above the load limit that are the
+// cheapest all the same by the built-in cost, in which that load is counted:
+// to pass them over would make everybody wait longer (RATIONALE.md).
+func (d *decision) pardon() (pardoned int) {
+	least, over := float32(math.MaxFloat32), false
+	for i := range d.b.N {
+		switch d.over[i] {
+		case reasonNone:
+			least = min(least, d.native(i))
+		case reasonLoad:
+			over = true
+		}
+	}
+	if !over {
+		return 0
+	}
+	for i := range d.b.N {
+		if d.over[i] == reasonLoad && d.native(i) <= least {
+			d.over[i] = reasonNone
+			pardoned++
+		}
+	}
+	return pardoned
+}
+
+// native returns the built-in cost of a column.
+func (d *decision) native(i int) float32 {
+	b := &d.b
+	return d.prof.native.cost(b.Uncached[i], b.Outstanding[i], b.Inflight[i], b.KVActive[i], b.Speed[i])
 }
 
 // crowds reports whether a tenant holds more than its share of an endpoint's
@@ -210,7 +246,8 @@ func (d *decision) join(matched uint32) {
 
 // spread chooses among the near-ties of best the one where the fewest lines
 // began. own is the cost of the request's own tokens: what is small beside
-// that, or beside NearTokens, is noise.
+// that, or beside a quarter of NearTokens, is noise. A quarter, because a line
+// that begins elsewhere loses nothing by it, so less load is worth it.
 func (d *decision) spread(best int, own float32) int {
 	if best < 0 {
 		return best
@@ -220,7 +257,7 @@ func (d *decision) spread(best int, own float32) int {
 		l.root.counts(d, d.lines)
 		copy(d.allLine, d.lines)
 	}
-	limit := d.total[best] + d.b.Speed[best]*min(own, d.prof.Envelope.NearTokens)
+	limit := d.total[best] + d.b.Speed[best]*min(own, d.prof.Envelope.NearTokens/4)
 	pick := best
 	for i := range d.b.N {
 		if d.over[i] != reasonNone || d.total[i] > limit || l.group != l.root && !d.joins[i] {

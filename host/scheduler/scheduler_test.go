@@ -157,6 +157,15 @@ func TestSchedule_noSaltPools(t *testing.T) {
 	end(r.place(r.request("x")))
 }
 
+func TestSchedule_dedicatedPools(t *testing.T) {
+	r := newRig(t, 1, func(_ *StateConfig, c *Config) { c.Pools[0].NoSalt, c.Pools[0].Dedicated = true, true })
+	p := r.place(r.request("x"))
+	if rw := p.Target().Rewrite; rw.SetSalt {
+		t.Errorf("a salt is set for an engine that has no field for it: %+v", rw)
+	}
+	end(p)
+}
+
 func TestSchedule_followsTheMatch(t *testing.T) {
 	r := newRig(t, 4, nil)
 	text := words(1, 4000)
