@@ -62,6 +62,7 @@ type Capabilities struct {
 	// cannot tell whether it has any.
 	Events      []EventSource
 	EventsKnown bool
+	EventsFault string // why what the engine tells of them is of no use, or ""
 }
 
 // Model is one name an engine serves.

@@ -23,6 +23,8 @@ func (w *Watcher) source(caps *Capabilities) (src EventSource, why string) {
 		return EventSource{Rank: w.cfg.Rank, Replay: e.Replay, Topic: e.Topic}, ""
 	case e.Publisher != "":
 		return EventSource{Rank: w.cfg.Rank, Publisher: e.Publisher, Replay: e.Replay, Topic: e.Topic}, ""
+	case caps.EventsFault != "":
+		return src, caps.EventsFault
 	case caps.EventsKnown:
 		for _, s := range caps.Events {
 			if s.Rank == w.cfg.Rank {

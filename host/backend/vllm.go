@@ -44,20 +44,28 @@ func (VLLM) Discover(ctx context.Context, c *Client) (Capabilities, error) {
 		if json.Unmarshal(body, &v) == nil && len(v.Version) < 100 {
 			caps.Version = v.Version
 		}
-	} else if !errors.Is(err, ErrNotOffered) {
+	} else if !answered(err) {
 		return caps, err
 	}
 	caps.HonoursSalt = atLeast(caps.Version, 0, 11)
 	body, err := c.Get(ctx, "/kv_event_sources", maxAnswerBytes)
-	switch {
-	case errors.Is(err, ErrNotOffered):
-		return caps, nil
-	case err != nil:
+	if err != nil {
+		if answered(err) { // an older release, or a gateway that hides the path
+			err = nil
+		}
 		return caps, err
 	}
-	caps.Events, err = parseSources(body, c.host)
-	caps.EventsKnown = err == nil
-	return caps, err
+	caps.EventsKnown = true
+	if caps.Events, err = parseSources(body, c.host); err != nil {
+		caps.EventsFault = err.Error()
+	}
+	return caps, nil
+}
+
+// answered reports whether err is the engine's answer, and not for want of one.
+func answered(err error) bool {
+	var status statusError
+	return errors.Is(err, ErrNotOffered) || errors.As(err, &status)
 }
 
 // atLeast compares a version "major.minor…" with a release. Versions that cannot

@@ -170,8 +170,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 // for its cache's history must not be held back longer than said.
 func (w *Watcher) next() time.Duration {
 	d := jitter(w.cfg.Interval)
-	if !w.healthy.IsZero() && !w.isReady() {
-		d = min(d, max(0, time.Until(w.healthy.Add(w.cfg.JoinWait)))+time.Millisecond)
+	if left := time.Until(w.healthy.Add(w.cfg.JoinWait)); left > 0 && !w.isReady() {
+		d = min(d, left+time.Millisecond)
 	}
 	return d
 }

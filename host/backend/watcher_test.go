@@ -304,6 +304,7 @@ func TestWatcher_withoutEvents(t *testing.T) {
 	}{
 		{"engine has none", `{}`, "engine publishes no cache events", nil},
 		{"required", `[]`, "engine publishes no cache events although they are required", func(c *Config) { c.Events.Mode = EventsOn }},
+		{"of no use", `{"0":{"endpoint":"ipc:///tmp/x"}}`, `backend: event address "ipc:///tmp/x" is not tcp://`, nil},
 		{"other rank", `{"1":{"endpoint":"tcp://*:9"}}`, "engine publishes no cache events for rank 0", nil},
 		{"switched off", `{"0":{"endpoint":"tcp://*:9"}}`, "", func(c *Config) { c.Events.Mode = EventsOff }},
 	}
@@ -427,8 +428,12 @@ func TestWatcher_openAI(t *testing.T) {
 func TestWatcher_brokenAnswers(t *testing.T) {
 	e := newFakeEngine(t)
 	e.set(func() { e.models, e.noScrape = `{"data":`, true })
-	o := watch(t, e, nil)
+	o := watch(t, e, func(c *Config) { c.JoinWait = time.Nanosecond })
 	o.until("a reason", func(s endpoint.State) bool { return !s.Ready && s.Reason == "its models are not known yet" })
+	idle := &Watcher{cfg: Config{Interval: time.Second, JoinWait: time.Second}.withDefaults(), healthy: time.Now().Add(-time.Hour)}
+	if idle.next() < time.Second/2 {
+		t.Error("an endpoint that is not ready is looked at without pause")
+	}
 	e.set(func() { e.models = `{"data":[{"id":"m"}]}`; e.sources = `{}` })
 	o.until("ready", ready)
 	o.until("failed scrapes", func(endpoint.State) bool { return o.w.Status().ScrapeFails > 0 })
