@@ -261,6 +261,16 @@ func TestEnvelope(t *testing.T) {
 			t.Errorf("got %s (%s), want enveloped by load", c.State, c.Reason)
 		}
 	})
+	t.Run("pardoned", func(t *testing.T) {
+		r, l := setup(t)
+		long := words(2, 40_000)
+		r.index.Add(0, chainOf(long, "s", 16))
+		l[0].Charge("acme", 27_000, 0)
+		c := r.sched.DryRun(r.request(long)).Candidates[0]
+		if c.State != "kept" {
+			t.Errorf("got %s (%s), want kept: to wait for 27,000 tokens is cheaper than to compute 40,000", c.State, c.Reason)
+		}
+	})
 	t.Run("share", func(t *testing.T) {
 		r, l := setup(t)
 		l[0].Charge("acme", 11_000, 0)
