@@ -201,6 +201,13 @@ type running struct {
 // start runs a proxy before the targets of r until the test ends.
 func start(t testing.TB, r *fakeRouter, mod ...func(*Config)) *running {
 	t.Helper()
+	x := startRouter(t, r, mod...)
+	x.r = r
+	return x
+}
+
+func startRouter(t testing.TB, r Router, mod ...func(*Config)) *running {
+	t.Helper()
 	cfg := Config{IdleTimeout: time.Minute, DrainTimeout: 50 * time.Millisecond,
 		Timeouts: Timeouts{FirstByte: 20 * time.Second, BetweenEvents: 10 * time.Second}}
 	for _, m := range mod {
@@ -212,7 +219,7 @@ func start(t testing.TB, r *fakeRouter, mod ...func(*Config)) *running {
 	}
 	ln := listen(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	x := &running{Proxy: p, addr: ln.Addr().String(), r: r, stop: cancel, end: make(chan error, 1)}
+	x := &running{Proxy: p, addr: ln.Addr().String(), stop: cancel, end: make(chan error, 1)}
 	go func() { x.end <- p.Run(ctx, ln) }()
 	t.Cleanup(func() {
 		cancel()

@@ -79,6 +79,7 @@ type stream struct {
 	kind    string
 	now     time.Time
 	ttft    time.Duration
+	outcome Outcome // here, since what an interface gets would be allocated
 }
 
 var (
@@ -500,8 +501,8 @@ func (s *stream) report(pl Placement) {
 	c.bytesOut.Add(uint64(s.got))
 	c.usageRemoved.Add(uint64(s.filter.removed))
 	u := &s.usage.usage
-	o := Outcome{Status: s.status, Err: s.kind, Retries: s.retries, TTFT: s.ttft, E2E: time.Since(s.req.Received),
+	s.outcome = Outcome{Status: s.status, Err: s.kind, Retries: s.retries, TTFT: s.ttft, E2E: time.Since(s.req.Received),
 		PromptTokens: u.PromptTokens, OutputTokens: u.CompletionTokens, CachedTokens: u.CachedTokens,
 		HasUsage: s.usage.found, HasCached: u.HasCached, BytesIn: s.bytesIn, BytesOut: s.got}
-	pl.Done(&o)
+	pl.Done(&s.outcome)
 }
