@@ -30,6 +30,10 @@ func (x *Index) makeRoom(n int) {
 	if x.budget < 0 {
 		return
 	}
+	x.names.left = x.tablesLeft()
+	for x.named && x.st.Blocks*64 > x.names.slots*51 && x.st.Runs > fewRuns { // 0.8
+		x.evict()
+	}
 	for x.tight() && len(x.runs.free) < spareRuns && x.st.Runs > fewRuns {
 		x.evict()
 	}
@@ -57,7 +61,7 @@ func (x *Index) tight() bool {
 func (x *Index) makeAliasRoom(n int) {
 	for try := 0; x.aliases.nfree < n && x.st.Runs > fewRuns && try < aliasTries; try++ {
 		switch {
-		case x.aliases.grow(x.aliasLeft()):
+		case x.aliases.grow(x.tablesLeft()):
 			try--
 		case x.blocks.live > 1 && x.aliases.bytes < x.budget/2:
 			x.releaseSegment()

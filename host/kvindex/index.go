@@ -3,6 +3,7 @@ package kvindex
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -67,9 +68,11 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// bytesPerBlock is the measured size of a distinct block, all tables together;
-// it sizes the name table of an index with a budget.
-const bytesPerBlock = 27
+// bytesPerBlock is what a distinct block takes when the budget is used up, all
+// tables together; it sizes the name table of an index with a budget, which
+// together with the arena fills it (16.3 bytes in the arena, 6.3 in the table,
+// a twentieth of the budget for the other tables).
+const bytesPerBlock = 25
 
 // Index is the index of what endpoints report. See the package documentation
 // for its structure and for who may call what.
@@ -113,6 +116,7 @@ func newIndex(cfg Config, named bool) *Index {
 	x.heads.init()
 	if named {
 		x.names.init(&x.blocks, max(cfg.BudgetBytes, 0)/bytesPerBlock, rand.Uint64())
+		x.names.left = math.MaxInt64
 		x.aliases.init(cfg.Holders, rand.Uint64())
 	}
 	return x

@@ -24,6 +24,10 @@ package kvindex
 // block. One bit a block (tags.odd) keeps all of this off the common path.
 // Writers only.
 
+// warmBlocks is how many names are looked up ahead: more than a core has misses
+// under way, and few enough to stay in its first cache.
+const warmBlocks = 16
+
 // block returns the block that holder h calls engine, the latest if several.
 func (x *Index) block(h int, engine uint64) (id uint32, ok bool) {
 	aliased := x.aliases.has(h)
@@ -94,7 +98,7 @@ func (x *Index) name(h int, id uint32, engine uint64) bool {
 		}
 	}
 	if !canonical {
-		if !x.aliases.put(h, engine, id, x.aliasLeft()) {
+		if !x.aliases.put(h, engine, id, x.tablesLeft()) {
 			return false
 		}
 		x.blocks.setOdd(id)
@@ -113,6 +117,9 @@ func (x *Index) nameNew(h int, id uint32, engine []uint64) (k uint32, full bool)
 	t, o := x.blocks.tag(id)
 	aliased := x.aliases.has(h)
 	for j, e := range engine {
+		if j%warmBlocks == 0 {
+			x.names.warm(engine[j:min(j+warmBlocks, len(engine))])
+		}
 		b := o + uint32(j)
 		t.clearOdd(b)
 		t.eng[b] = e
@@ -142,6 +149,9 @@ func (x *Index) unname(id, n uint32) {
 	}
 	t, o := x.blocks.tag(id)
 	for j := range n {
+		if j%warmBlocks == 0 {
+			x.names.warm(t.eng[o+j : o+min(j+warmBlocks, n)])
+		}
 		x.names.remove(t.eng[o+j], id+j)
 	}
 }
@@ -166,6 +176,9 @@ func (x *Index) rename(id, to, n, set uint32) {
 	u, p := x.blocks.tag(to)
 	copy(u.eng[p:p+n], t.eng[o:o+n])
 	for j := range n {
+		if j%warmBlocks == 0 {
+			x.names.warm(t.eng[o+j : o+min(j+warmBlocks, n)])
+		}
 		x.names.move(t.eng[o+j], id+j, to+j)
 		if !t.isOdd(o + j) {
 			u.clearOdd(p + j)
@@ -178,9 +191,9 @@ func (x *Index) rename(id, to, n, set uint32) {
 	}
 }
 
-// aliasLeft is how many bytes the alias table may still take. Unlike the arena
-// it may take the share of the budget that is kept for tables that grow.
-func (x *Index) aliasLeft() int64 {
+// tablesLeft is how many bytes names and aliases may still take. Unlike the
+// arena they may take the share of the budget that is kept for tables that grow.
+func (x *Index) tablesLeft() int64 {
 	if x.budget < 0 {
 		return 1 << 62
 	}
