@@ -78,7 +78,6 @@ type Status struct {
 // stream is a running subscriber.
 type stream struct {
 	source EventSource
-	listen string
 	sub    *kvevents.Subscriber
 	cancel context.CancelFunc
 	done   chan struct{}
