@@ -113,11 +113,17 @@ type fakeRouter struct {
 	auth     func(c *identity.Credentials) (*identity.Principal, error)
 	schedule func(r *Request) error
 
-	mu       sync.Mutex
-	outcomes []Outcome
-	ended    chan Outcome
-	firsts   atomic.Int64
-	placed   atomic.Int64
+	mu     sync.Mutex // guards what a test changes while the proxy runs
+	ended  chan Outcome
+	firsts atomic.Int64
+}
+
+// set changes r between requests. The race detector does not know that an
+// answer comes after its request.
+func (r *fakeRouter) set(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
 }
 
 func newRouter(addrs ...string) *fakeRouter {
@@ -136,13 +142,15 @@ func (r *fakeRouter) Authenticate(c *identity.Credentials) (*identity.Principal,
 }
 
 func (r *fakeRouter) Schedule(q *Request) (Placement, error) {
-	if r.schedule != nil {
-		if err := r.schedule(q); err != nil {
+	r.mu.Lock()
+	f, targets := r.schedule, r.targets
+	r.mu.Unlock()
+	if f != nil {
+		if err := f(q); err != nil {
 			return nil, err
 		}
 	}
-	r.placed.Add(1)
-	return &fakePlacement{r: r}, nil
+	return &fakePlacement{r: r, targets: targets}, nil
 }
 
 func (r *fakeRouter) Models(*identity.Principal) []llmapi.Model {
@@ -150,15 +158,16 @@ func (r *fakeRouter) Models(*identity.Principal) []llmapi.Model {
 }
 
 type fakePlacement struct {
-	r    *fakeRouter
-	at   int
-	done bool
+	r       *fakeRouter
+	targets []Target
+	at      int
+	done    bool
 }
 
-func (p *fakePlacement) Target() *Target { return &p.r.targets[p.at] }
+func (p *fakePlacement) Target() *Target { return &p.targets[p.at] }
 
 func (p *fakePlacement) Next(int) bool {
-	if p.at+1 >= len(p.r.targets) {
+	if p.at+1 >= len(p.targets) {
 		return false
 	}
 	p.at++

@@ -210,7 +210,7 @@ func TestScheduleErrors(t *testing.T) {
 		{&Refusal{Status: 429, Code: "rate_limit", Message: "slow down", RetryAfter: 2500 * time.Millisecond}, 429, "rate_limit", "3"},
 		{fmt.Errorf("wrapped: %w", &Refusal{Status: 403, Code: "model_denied", Message: "no"}), 403, "model_denied", ""},
 	} {
-		r.schedule = func(*Request) error { return tc.err }
+		r.set(func() { r.schedule = func(*Request) error { return tc.err } })
 		resp, body := do(t, x.addr, post(plainBody))
 		if resp.StatusCode != tc.status || errorOf(t, body) != tc.code || resp.Header.Get("Retry-After") != tc.after || strings.Contains(body, "inner") {
 			t.Errorf("%v: %d %q %v", tc.err, resp.StatusCode, body, resp.Header)
@@ -222,9 +222,9 @@ func TestScheduleErrors(t *testing.T) {
 func TestPanicsAreContained(t *testing.T) {
 	e := newEngine(t, answerOK)
 	r := newRouter(e.addr)
-	boom := true
+	var calm atomic.Bool
 	r.schedule = func(*Request) error {
-		if boom {
+		if !calm.Load() {
 			panic("router bug")
 		}
 		return nil
@@ -233,7 +233,7 @@ func TestPanicsAreContained(t *testing.T) {
 	if resp, body := do(t, x.addr, post(plainBody)); resp.StatusCode != 500 || errorOf(t, body) != "internal_error" {
 		t.Error(resp.StatusCode, body)
 	}
-	boom = false
+	calm.Store(true)
 	if resp, _ := do(t, x.addr, post(plainBody)); resp.StatusCode != 200 {
 		t.Error(resp.StatusCode)
 	}

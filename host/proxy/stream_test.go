@@ -426,9 +426,9 @@ func TestPipelined(t *testing.T) {
 }
 
 func TestHTTP10(t *testing.T) {
-	stream := true
+	var plain atomic.Bool
 	e := newEngine(t, func(w http.ResponseWriter, r *http.Request, e *engine) {
-		if stream {
+		if !plain.Load() {
 			w.Header().Set("Content-Type", "text/event-stream")
 			for i := range 5 {
 				fmt.Fprintf(w, "data: %d\n\n", i)
@@ -439,7 +439,8 @@ func TestHTTP10(t *testing.T) {
 		io.WriteString(w, `{"a":1}`)
 	})
 	x := start(t, newRouter(e.addr))
-	for _, stream = range []bool{true, false} {
+	for _, stream := range []bool{true, false} {
+		plain.Store(!stream)
 		c, br := dial(t, x.addr)
 		io.WriteString(c, strings.Replace(post(streamBody), "HTTP/1.1", "HTTP/1.0", 1))
 		b, err := io.ReadAll(br)

@@ -223,9 +223,10 @@ func TestUsage_asked(t *testing.T) {
 	}
 	// An answer that is no stream reports usage too.
 	answer := usageBodies[7]
-	r.targets[0] = Target{UsageInjection: true, Addr: scripted(t, func() []string {
+	addr := scripted(t, func() []string {
 		return []string{fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(answer)), answer}
-	})}
+	})
+	r.set(func() { r.targets = []Target{{UsageInjection: true, Addr: addr}} })
 	if _, got := do(t, x.addr, post(plainBody)); got != answer {
 		t.Errorf("got %q", got)
 	}
