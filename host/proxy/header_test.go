@@ -233,4 +233,7 @@ func TestBytesBehindAnAnswer(t *testing.T) {
 			t.Fatalf("got %q want %q", b, want)
 		}
 	}
+	if st := x.Stats(); st.Reuses != 0 {
+		t.Errorf("a connection that says more than it was asked is used again: %+v", st)
+	}
 }
