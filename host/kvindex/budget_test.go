@@ -14,11 +14,11 @@ func TestBudget(t *testing.T) {
 		agree   bool
 	}{{"agree", 16, true}, {"disagree", 16, false}, {"wide", 4096, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			const budget = 6 << 20
+			const budget = 4 << 20
 			rng := rand.New(rand.NewPCG(5, 5))
 			w := newWorld(Config{Holders: c.holders, BudgetBytes: budget}, 3, rng.IntN)
 			w.agree = c.agree
-			for step := range 12000 {
+			for step := range 8000 / min(shorter, 2) {
 				h := rng.IntN(min(c.holders, 64))
 				p := path{}
 				p.own = chain(rng, mixHash(uint64(rng.IntN(3000)), 1), 20+rng.IntN(100), 3)

@@ -85,7 +85,7 @@ func TestChurn_tight(t *testing.T) {
 	const pairs = 1_500_000
 	x := New(Config{Holders: 64, BudgetBytes: 20 << 20})
 	var last churned
-	err := churn(x, pairs, 6_000_000, func(done int, c *churned) { last = *c })
+	err := churn(x, pairs, 6_000_000/min(shorter, 3), func(done int, c *churned) { last = *c })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func TestIndex_hammer(t *testing.T) {
 		}
 		return true
 	})
-	for step := 0; step < 30000 && !stopped.Load(); step++ {
+	for step := 0; step < 30000/shorter && !stopped.Load(); step++ {
 		h := 2 + rng.IntN(20)
 		names := e
 		if h%2 == 0 {
@@ -221,8 +221,8 @@ func TestRemoveHolder_hammer(t *testing.T) {
 	x := New(Config{Holders: 16, BudgetBytes: -1})
 	rng := rand.New(rand.NewPCG(2, 2))
 	var chains [][]uint64
-	for i := range 200 {
-		chains = append(chains, chain(rng, uint64(i), 300, 3))
+	for i := range 3 * sliceRuns { // several slices
+		chains = append(chains, chain(rng, uint64(i), 40, 3))
 	}
 	stopped, wait := readers(2, func(rng *rand.Rand) bool {
 		own := chains[rng.IntN(len(chains))]
@@ -235,7 +235,7 @@ func TestRemoveHolder_hammer(t *testing.T) {
 		}
 		return true
 	})
-	for round := 0; round < 40 && !stopped.Load(); round++ {
+	for round := 0; round < 25/min(shorter, 3) && !stopped.Load(); round++ {
 		for _, own := range chains {
 			x.Store(0, 0, false, engs(own), own)
 		}
@@ -243,6 +243,43 @@ func TestRemoveHolder_hammer(t *testing.T) {
 		if n := x.Held(0); n != 0 {
 			t.Errorf("%d blocks left", n)
 		}
+	}
+	wait()
+	if err := check(x); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHeads_hammer: a run is found at all times although others go from its
+// stripe of the table, which shifts it back.
+func TestHeads_hammer(t *testing.T) {
+	const steps, window = 200_000 / shorter, 8
+	x := New(Config{Holders: 1, BudgetBytes: -1})
+	rng := rand.New(rand.NewPCG(2, 2))
+	keys := make([]uint64, 0, steps+window)
+	for len(keys) < cap(keys) { // all in one stripe, and in one place of it
+		if k := 5<<56 | rng.Uint64()>>8; slotHome(k, 16) == 3 {
+			keys = append(keys, k)
+		}
+	}
+	var first atomic.Int64 // keys [first, first+window) are there
+	for _, k := range keys[:window] {
+		x.Store(0, 0, false, []uint64{k}, []uint64{k})
+	}
+	stopped, wait := readers(2, func(rng *rand.Rand) bool {
+		depth := []uint32{0}
+		i := first.Load() + int64(rng.IntN(window-1))
+		x.Match(keys[i:i+1], []uint64{1}, depth)
+		if depth[0] == 0 && first.Load() <= i {
+			t.Errorf("key %d not found", i)
+			return false
+		}
+		return true
+	})
+	for i := 0; i < steps && !stopped.Load(); i++ {
+		first.Store(int64(i + 1))
+		x.Remove(0, keys[i:i+1])
+		x.Store(0, 0, false, keys[i+window:][:1], keys[i+window:][:1])
 	}
 	wait()
 	if err := check(x); err != nil {

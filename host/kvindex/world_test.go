@@ -15,7 +15,8 @@ type world struct {
 	holders  int
 	fan      int // different contents that can follow a block
 	bounded  bool
-	agree    bool // all endpoints use the same names
+	agree    bool  // all endpoints use the same names
+	mode     []int // [holder] how its engine names blocks
 	paths    []path
 	at       map[uint64]place // own hash → where it is
 	last     []int            // [holder] path it stored last
@@ -33,7 +34,10 @@ type place struct{ path, index int }
 func newWorld(cfg Config, fan int, pick func(int) int) *world {
 	w := &world{
 		x: New(cfg), n: newNaive(cfg.Holders), pick: pick, holders: cfg.Holders, fan: fan,
-		bounded: cfg.BudgetBytes >= 0, at: map[uint64]place{}, last: make([]int, cfg.Holders),
+		bounded: cfg.BudgetBytes >= 0, at: map[uint64]place{}, last: make([]int, cfg.Holders), mode: make([]int, cfg.Holders),
+	}
+	for h := range w.mode {
+		w.mode[h], _ = EndpointOf(h)
 	}
 	w.depth = make([]uint32, cfg.Holders)
 	w.all = make([]uint64, w.x.Words())
@@ -43,10 +47,10 @@ func newWorld(cfg Config, fan int, pick func(int) int) *world {
 	return w
 }
 
-// names is what the endpoint of holder h calls blocks [a, b) of a path: two of
-// four endpoints agree, one has a seed of its own, one ignores the salt.
+// names is what holder h calls blocks [a, b) of a path: two of four endpoints
+// agree, one has a seed of its own, one ignores the salt.
 func (w *world) names(h int, p path, a, b int) []uint64 {
-	id, _ := EndpointOf(h)
+	id := w.mode[h]
 	if w.agree {
 		id = 0
 	}
@@ -221,6 +225,9 @@ func (w *world) step() error {
 		w.x.Maintain(time.Duration(w.pick(2)) * time.Millisecond)
 	case k == 17:
 		w.x.Tick()
+		if w.pick(20) == 0 { // its engine names blocks otherwise now
+			w.mode[h] = w.pick(8)
+		}
 	default:
 		return w.match()
 	}
