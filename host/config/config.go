@@ -134,7 +134,7 @@ type Profile struct {
 	Trust     string   `yaml:"trust" doc:"measured or off; default measured: off places by load alone"`
 	Envelope  Envelope `yaml:"envelope" doc:"how far load may follow locality"`
 	Sticky    Sticky   `yaml:"sticky" doc:"session affinity where prompts are unknown"`
-	Holdout   *float64 `yaml:"holdout" doc:"share of requests placed without locality, to measure what locality gains; default 0.01"`
+	Holdout   *float64 `yaml:"holdout" doc:"share of requests placed without locality, to measure what locality gains; default 0.005: 4,000 of 800,000 requests a day tell p95 well, and it costs at most 0.5 % of the hits"`
 }
 
 // Envelope bounds locality.

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -248,8 +249,24 @@ func (d *decision) decide() *DeniedError {
 	if d.prof = s.profiles[dec.Profile]; d.prof == nil {
 		return errPolicy()
 	}
-	d.holdout = d.prof.Holdout > 0 && float64(mix(d.seed^1)>>11)/(1<<53) < d.prof.Holdout
+	d.holdout = d.charge && d.s.st.holdout(d.prof.Holdout)
 	return nil
+}
+
+// holdout reports whether the next request belongs to the control arm. The
+// sample is stratified: of each 1/share requests one, at a random place, so that
+// no short stretch of traffic has many of them and what locality gains there is
+// not drowned.
+func (s *State) holdout(share float64) bool {
+	if share <= 0 {
+		return false
+	}
+	n := s.sampled.Add(1) - 1
+	period := uint64(math.Round(1 / share))
+	if period <= 1 {
+		return share >= 1 || float64(mix(s.cfg.Seed^n)>>11)/(1<<53) < share
+	}
+	return mix(s.cfg.Seed^(n/period))%period == n%period
 }
 
 // shorten bounds a client's text in an error.
@@ -286,9 +303,10 @@ func (d *decision) readPrompt() *DeniedError {
 		param = "prompt"
 	}
 	if limit := d.dec.MaxPromptTokens; limit > 0 && d.tokens > limit {
-		return errTooLong(d.tokens, 0, limit, param)
+		return errTooLong(d.tokens, limit, param)
 	}
-	return d.filterContext(param)
+	d.filterContext()
+	return nil
 }
 
 // render asks for the prompt in every block size of the candidates.

@@ -58,13 +58,13 @@ func TestLines_wantedFollowsShareAndWhatIsPaid(t *testing.T) {
 	for i, want := range map[int]int{2: 1, 50: 1, 100: 2, 300: 3, 900: 4} {
 		g := &lineGroup{key: 10, lines: float32(i)}
 		l := lineRef{root: &lineGroup{lines: 100 + float32(i)}, group: g}
-		if got := l.wanted(4); got != want {
+		if got := max(1, l.byShare(4)); got != want {
 			t.Errorf("%d lines beside 100 others: wanted on %d of 4, want %d", i, got, want)
 		}
 	}
 	for i, want := range map[int]int{1: 1, 4: 1, 5: 2, 8: 2, 9: 3, 13: 4, 1000: 4} {
 		l := lineRef{root: &lineGroup{lines: float32(i)}, group: &lineGroup{key: 10, lines: float32(i)}}
-		if got := l.wanted(4); got != want {
+		if got := min(l.byShare(4), l.paid(4)); got != want {
 			t.Errorf("%d lines, all there are: wanted on %d of 4, want %d: a copy is paid by four lines", i, got, want)
 		}
 	}

@@ -82,26 +82,29 @@ func (d *decision) constrain(cs []policy.Constraint) {
 	}
 }
 
-// filterContext drops the endpoints whose context the request does not fit.
-func (d *decision) filterContext(param string) *DeniedError {
+// filterContext drops the endpoints whose context the request does not fit, as
+// long as it fits somewhere. What fits nowhere goes on: an engine knows better
+// than we what it takes (it may truncate), and refuses the rest in its own words.
+func (d *decision) filterContext() {
 	need := d.tokens + max(1, d.maxTokens)
-	kept, longest := 0, 0
+	fits := func(c *cand) bool {
+		limit := int(d.snap.MaxModelLen[c.id])
+		return limit == 0 || need <= limit
+	}
+	kept := 0
 	for i := range d.cands {
-		c := &d.cands[i]
-		if c.state != candKept {
-			continue
+		if c := &d.cands[i]; c.state == candKept && fits(c) {
+			kept++
 		}
-		if limit := int(d.snap.MaxModelLen[c.id]); limit > 0 && need > limit {
-			longest = max(longest, limit)
-			c.state, c.why = candFiltered, reasonContext
-			continue
-		}
-		kept++
 	}
 	if kept == 0 {
-		return errTooLong(d.tokens, d.maxTokens, longest, param)
+		return
 	}
-	return nil
+	for i := range d.cands {
+		if c := &d.cands[i]; c.state == candKept && !fits(c) {
+			c.state, c.why = candFiltered, reasonContext
+		}
+	}
 }
 
 // gather fills the batch with the candidates that are not filtered, their

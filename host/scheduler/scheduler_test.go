@@ -82,12 +82,6 @@ func TestSchedule_refusals(t *testing.T) {
 			}
 		}, 503, CodeNoEndpoint, "", true},
 		{"policy's prompt limit", func(r *rig, q *Request) { r.policy.d.MaxPromptTokens = 4999; q.API.Body = []byte(long) }, 400, CodeTooLong, "messages", false},
-		{"context", func(r *rig, q *Request) {
-			for i := range 2 {
-				r.store.Update(endpoint.ID(i), func(s *endpoint.State) { s.MaxModelLen = 5000 })
-			}
-			q.API.Body = []byte(long)
-		}, 400, CodeTooLong, "messages", false},
 		{"capacity", func(r *rig, _ *Request) {
 			for range 2 {
 				r.place(r.request(words(2, 50)))
@@ -114,6 +108,16 @@ func TestSchedule_refusals(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSchedule_fitsNowhere: what no endpoint's context holds is left to an engine
+// to refuse.
+func TestSchedule_fitsNowhere(t *testing.T) {
+	r := newRig(t, 2, nil)
+	for i := range 2 {
+		r.store.Update(endpoint.ID(i), func(s *endpoint.State) { s.MaxModelLen = 5000 })
+	}
+	end(r.place(r.request(words(1, 6000))))
 }
 
 func TestSchedule_contextCountsTheAnswer(t *testing.T) {
@@ -430,7 +434,7 @@ func TestSchedule_builtInScoresWhereAPluginFails(t *testing.T) {
 }
 
 func TestDeniedError_text(t *testing.T) {
-	e := errTooLong(5000, 10, 4096, "prompt")
+	e := errTooLong(5000, 4096, "prompt")
 	if e.Status != http.StatusBadRequest || !strings.Contains(e.Error(), "5000 prompt tokens") || !strings.Contains(e.Error(), "4096") {
 		t.Errorf("got %v", e)
 	}
