@@ -144,12 +144,21 @@ func (h *Host) openStores() error {
 	h.state = scheduler.NewState(scheduler.StateConfig{
 		Store: h.store, Observer: h, TraceBytes: int(l.Decisions),
 		Locality: scheduler.Locality{
-			Index: h.index, Predictor: h.predictor, Assumed: h.assumed, Holders: holders, Tiers: tierWeights,
+			Index: tieredIndex{h.index}, Predictor: h.predictor, Assumed: h.assumed, Holders: holders, Tiers: tierWeights,
 			HolderOf: func(id endpoint.ID, tier int) int { return kvindex.HolderOf(int(id), tier) },
 		},
 	})
 	h.collect()
 	return nil
+}
+
+// tieredIndex is the index as the scheduler sees it: what a tier holds is
+// counted from the end of the faster tiers.
+type tieredIndex struct{ x *kvindex.Index }
+
+// Match implements scheduler.Matcher.
+func (t tieredIndex) Match(hashes, candidates []uint64, depth []uint32) {
+	t.x.MatchTiers(hashes, candidates, depth)
 }
 
 // The index budget in sixteenths: predictions are two indexes that take turns,
@@ -343,4 +352,4 @@ func (h *Host) Observe(o *scheduler.Observation) {
 	h.fleet.observe(o)
 }
 
-var _ backend.Index = (*kvindex.Index)(nil)
+var _ backend.Holding = (*kvindex.Index)(nil)

@@ -24,7 +24,6 @@ type convResult struct {
 	turns, same int            // turns after the first; those on the endpoint of the turn before
 	per         map[string]int // requests by endpoint
 	cached      int            // tokens, as reported
-	ideal       int            // tokens of the prompt that some turn before had, in whole blocks
 }
 
 func (r *convResult) balance(endpoints int) float64 {

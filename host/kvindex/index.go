@@ -146,6 +146,14 @@ func (x *Index) Own(holder int, engine uint64) (own uint64, ok bool) {
 	return x.blocks.own(id).Load(), true
 }
 
+// Holds reports whether the holder holds a block that its endpoint calls engine.
+func (x *Index) Holds(holder int, engine uint64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, ok := x.block(holder, engine)
+	return ok
+}
+
 // Empty reports whether nothing was ever stored.
 func (x *Index) Empty() bool { return x.blocks.segs[0].Load() == nil }
 

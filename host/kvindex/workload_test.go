@@ -106,7 +106,6 @@ func (g *generator) step(emit func(event)) (ops int) {
 	case c.turns > 0:
 		if len(c.chain.own) > 0 && g.rng.IntN(10) == 0 {
 			h, ops = g.migrate(h, i, ops, emit)
-			E = &g.engines[h]
 		}
 		k := 30 + g.rng.IntN(221)
 		if g.ask != nil {

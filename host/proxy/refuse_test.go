@@ -282,13 +282,13 @@ func TestSlowSender(t *testing.T) {
 // A long upload that makes progress outlives the limit.
 func TestSlowSender_progress(t *testing.T) {
 	e := newEngine(t, answerOK)
-	x := start(t, newRouter(e.addr), func(c *Config) { c.BodyTimeout = 300 * time.Millisecond })
+	x := start(t, newRouter(e.addr), func(c *Config) { c.BodyTimeout = time.Second })
 	body := `{"model":"m","messages":[],"x":"` + strings.Repeat("y", 6<<20) + `"}`
 	c, br := dial(t, x.addr)
 	raw := post(body)
 	for i := 0; i < len(raw); i += 1 << 20 {
 		io.WriteString(c, raw[i:min(len(raw), i+1<<20)])
-		time.Sleep(100 * time.Millisecond) // the slowness is the point
+		time.Sleep(250 * time.Millisecond) // the slowness is the point
 	}
 	if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != 200 {
 		t.Fatal(resp, err)

@@ -96,7 +96,7 @@ type Envelope struct {
 	// others wait too and more than SlackTokens are outstanding. Default 0.5.
 	MaxShare float32
 	// NearTokens is the cost difference within which a line of requests stays
-	// on its endpoint; within a quarter of it a line that begins goes to where
+	// on its endpoint; within half of it a line that begins goes to where
 	// the fewest have begun (RATIONALE.md). Default 4,096: 0.12 s of prefill
 	// of an 8B model on one H100. At 1,024 the ups and downs of eight short
 	// chats on four endpoints still move lines; at 16,384 beginnings would

@@ -287,8 +287,9 @@ func (d *decision) join(matched uint32) {
 const skewShare = 0.1
 
 // spread chooses among the near-ties of best the one where the fewest lines
-// began. Half of NearTokens is near enough: a line that begins elsewhere loses
-// nothing by it, so less load is worth it than for one that moves.
+// began. own is the cost of the request's own tokens: what is small beside what
+// its line will cost, and beside half of NearTokens, is noise. Half, because a
+// line that begins elsewhere loses nothing by it, so less load outweighs it.
 func (d *decision) spread(best int) int {
 	if best < 0 {
 		return best

@@ -125,25 +125,3 @@ func BenchmarkBlocks(b *testing.B) {
 		})
 	}
 }
-
-// TestBlocks_allocs bounds the allocations of a request of which only the last
-// turn is new.
-func TestBlocks_allocs(t *testing.T) {
-	m := demoModel(t, nil)
-	q := &tokenizer.Query{Sizes: []int{16}}
-	var p tokenizer.Prompt
-	before, after := growing(2)
-	r0, r1 := scan(t, llmapi.OpChat, before), scan(t, llmapi.OpChat, after)
-	both := testing.AllocsPerRun(5, func() {
-		m.Drop()
-		m.Blocks(r0, q, &p)
-		m.Blocks(r1, q, &p)
-	})
-	first := testing.AllocsPerRun(5, func() {
-		m.Drop()
-		m.Blocks(r0, q, &p)
-	})
-	if got := both - first; got > 100 || !p.Exact {
-		t.Errorf("%v allocations for the last turn, want 100 at most", got)
-	}
-}
