@@ -316,11 +316,19 @@ func (h *Host) awaitReady(ctx context.Context) error {
 // within a step, 10 to 100 ms; a second also covers a slow event stream.
 const predictionTTL = 4 * time.Second
 
+// maintainEvery is how often the index may compact itself, for at most
+// maintainFor. More often would wake an idle process and gain little: a walk that
+// asks for compaction is as good a few milliseconds later.
+const (
+	maintainEvery = 20 * time.Millisecond
+	maintainFor   = 300 * time.Microsecond
+)
+
 // housekeep keeps the index in shape.
 func (h *Host) housekeep(ctx context.Context) error {
 	rotate := time.NewTicker(predictionTTL / 2)
 	defer rotate.Stop()
-	maintain := time.NewTicker(2 * time.Millisecond)
+	maintain := time.NewTicker(maintainEvery)
 	defer maintain.Stop()
 	epoch := time.NewTicker(time.Second)
 	defer epoch.Stop()
@@ -330,7 +338,7 @@ func (h *Host) housekeep(ctx context.Context) error {
 			h.predictor.Rotate()
 			h.state.Refresh()
 		case <-maintain.C:
-			h.index.Maintain(300 * time.Microsecond)
+			h.index.Maintain(maintainFor)
 		case <-epoch.C:
 			h.index.Tick()
 		case <-ctx.Done():
