@@ -6,11 +6,15 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 3s
 
-.PHONY: build run deps deps-hf deps-engine test test-engine test-long bench lint fuzz
+.PHONY: build build-hf run deps deps-hf deps-engine test test-engine test-long bench lint fuzz
 
 build: ## bin/kvasir
 	@mkdir -p bin
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/kvasir ./cmd/kvasir
+
+build-hf: deps-hf ## bin/kvasir with Hugging Face's tokenizers
+	@mkdir -p bin
+	CGO_ENABLED=1 CGO_LDFLAGS="-L$(CACHE)/libtokenizers" $(GO) build -trimpath -tags hf -ldflags '$(LDFLAGS)' -o bin/kvasir ./cmd/kvasir
 
 run: build ## four simulated engines, two tenants, the router; prints what to try
 	./bin/kvasir dev
@@ -26,8 +30,9 @@ deps-engine: ## a real vLLM and a real llama.cpp, kept in the cache folder
 
 test: deps ## all tests, with the race detector, and a bounded fuzz of every parser
 	$(GO) vet ./...
-	$(GO) test -race -timeout 10m ./...
+	$(GO) test -race -timeout 10m ./host/... ./cmd/...
 	$(GO) test -run 'allocs|Allocs' ./host/...
+	$(GO) test -count=1 -timeout 5m ./conformance/...
 	@FUZZTIME=$(FUZZTIME) bash .ci/fuzz.sh
 
 test-engine: deps-engine ## the router before real engines
