@@ -31,6 +31,7 @@ type engineFlags struct {
 	cfg    simengine.Config
 	dir    string // tokenizer directory, "" = the demo model
 	faults string
+	stepMS float64
 }
 
 func (f *engineFlags) add(c *cobra.Command, preset string) {
@@ -40,6 +41,7 @@ func (f *engineFlags) add(c *cobra.Command, preset string) {
 	c.Flags().IntVar(&f.cfg.CacheBlocks, "cache-blocks", 0, "KV blocks; default the preset's memory")
 	c.Flags().IntVar(&f.cfg.MaxModelLen, "max-model-len", 0, "prompt and answer tokens; default 32768")
 	c.Flags().IntVar(&f.cfg.MaxSeqs, "max-seqs", 256, "sequences in one step")
+	c.Flags().Float64Var(&f.stepMS, "step-ms", 0, "every step takes this long, whatever it computes, instead of the preset's timing")
 	c.Flags().StringVar(&f.faults, "faults", "", `misbehave on demand, as POST /sim/faults takes it: '{"die":-1,"die_after_events":5}'`)
 }
 
@@ -57,6 +59,9 @@ func (f *engineFlags) build(log *slog.Logger) (*simengine.Engine, error) {
 	}
 	if cfg.Model == "" {
 		cfg.Model = demoModel
+	}
+	if f.stepMS > 0 {
+		cfg.Timing = &simengine.Timing{C0: f.stepMS, Budget: 1 << 20}
 	}
 	cfg.Prompter, cfg.Vocabulary, cfg.EOS = m, m, m.EOS()
 	if f.faults != "" {

@@ -80,7 +80,7 @@ func converse(t *testing.T, router *harness.Router, model string, shared bool, c
 	for range clients {
 		wg.Go(func() {
 			for c := pick(); c != nil; c = pick() {
-				a, err := harness.Post(router.URL+"/v1/chat/completions", "", map[string]any{"model": model, "messages": c.messages, "max_tokens": 16})
+				a, err := harness.Post(router.URL+"/v1/chat/completions", "", map[string]any{"model": model, "messages": c.messages, "max_tokens": 1})
 				if err != nil || a.Status != 200 {
 					t.Errorf("%v %+v", err, a)
 					return
@@ -118,10 +118,13 @@ func converse(t *testing.T, router *harness.Router, model string, shared bool, c
 }
 
 // TestConversations: four engines without events, so that placement has its own
-// predictions only. Turns return to their engine, and one system prompt that all
+// predictions only, which take 30 ms for whatever they are asked, so that no
+// difference of load is worth moving for. They answer all that waits in one step,
+// so 100 clients come in waves, and while 30 requests wait at one engine and 5 at
+// another some turns move, as they should. Turns return to their engine, and one system prompt that all
 // conversations share pulls nobody to one engine.
 func TestConversations(t *testing.T) {
-	es := startEngines(t, 4, "--preset", "8b-h100")
+	es := startEngines(t, 4, "--step-ms", "30")
 	var urls []string
 	for _, e := range es {
 		urls = append(urls, strconv.Quote(e.URL))
@@ -129,7 +132,8 @@ func TestConversations(t *testing.T) {
 	for _, tc := range []struct {
 		shared         bool
 		count, clients int
-	}{{false, 40, 8}, {true, 40, 8}, {false, 200, 100}, {true, 200, 100}} {
+		same           float64 // share of turns that must return
+	}{{false, 40, 8, 0.98}, {true, 40, 8, 0.98}, {false, 200, 100, 0.95}, {true, 200, 100, 0.95}} {
 		t.Run(fmt.Sprintf("shared=%t/clients=%d", tc.shared, tc.clients), func(t *testing.T) {
 			r := harness.Serve(t, `
 listen: {LISTEN}
@@ -143,8 +147,8 @@ profiles: [{name: default, holdout: 0}]
 			res := converse(t, r, es[0].Model, tc.shared, tc.count, tc.clients)
 			same, balance := float64(res.same)/float64(res.turns), res.balance(len(es))
 			t.Logf("same engine %.3f, balance %.2f, requests %v", same, balance, res.per)
-			if same < 0.98 {
-				t.Errorf("%.3f of the turns returned to their engine, want 0.98", same)
+			if same < tc.same {
+				t.Errorf("%.3f of the turns returned to their engine, want %.2f", same, tc.same)
 			}
 			if balance > 1.25 {
 				t.Errorf("the fullest engine has %.2f of the mean, want 1.25", balance)

@@ -160,6 +160,10 @@ func (d *decision) pick() int {
 	if d.line.group == nil {
 		return d.hold(float32(c.matched))
 	}
+	if d.prof.own*float32(shared) < d.prof.Envelope.NearTokens/trifle {
+		d.line = d.s.st.lines.find(d.model.key, 0)
+		return d.spread(d.argmin())
+	}
 	d.join(shared)
 	best := d.argmin()
 	if best < 0 || !d.joins[best] {
@@ -167,6 +171,11 @@ func (d *decision) pick() int {
 	}
 	return d.spread(best)
 }
+
+// trifle divides NearTokens: a shared prefix that costs less than that to compute
+// (256 tokens, a short system prompt) is not worth a line's place. Its lines begin
+// as if they had nothing in common.
+const trifle = 8
 
 // branchBlocks is how far before the end of a match the end of a shared prefix
 // is looked for. A prefix ends within a block; the block after it also holds the
