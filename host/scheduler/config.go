@@ -95,12 +95,11 @@ type Envelope struct {
 	// MaxShare of one endpoint's outstanding work one tenant may hold where
 	// others wait too and more than SlackTokens are outstanding. Default 0.5.
 	MaxShare float32
-	// NearTokens is the cost difference within which a line of requests stays
-	// on its endpoint; within half of it a line that begins goes to where
-	// the fewest have begun (RATIONALE.md). Default 4,096: 0.12 s of prefill
-	// of an 8B model on one H100. At 1,024 the ups and downs of eight short
-	// chats on four endpoints still move lines; at 16,384 beginnings would
-	// cost more in replayed goodput than they gain in balance.
+	// NearTokens is the cost difference within which a line of requests stays on
+	// its endpoint; within a quarter of it a line that begins goes to where the
+	// fewest have begun (RATIONALE.md). Default 8,192, what sticky routers spill
+	// at: 0.25 s of prefill of an 8B model on one H100. At 4,096 eight short
+	// chats on four endpoints still move; at 16,384 it would outbid the envelope.
 	NearTokens float32
 }
 
@@ -113,7 +112,7 @@ func (e Envelope) withDefaults() Envelope {
 	def(&e.MaxLoadRatio, 1.5)
 	def(&e.SlackTokens, 16384)
 	def(&e.MaxShare, 0.5)
-	def(&e.NearTokens, 4096)
+	def(&e.NearTokens, 8192)
 	e.NearTokens = max(0, e.NearTokens)
 	return e
 }

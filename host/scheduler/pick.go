@@ -175,7 +175,7 @@ func (d *decision) pick() int {
 // trifle divides NearTokens: a shared prefix that costs less than that to compute
 // (256 tokens, a short system prompt) is not worth a line's place. Its lines begin
 // as if they had nothing in common.
-const trifle = 8
+const trifle = 16
 
 // branchBlocks is how far before the end of a match the end of a shared prefix
 // is looked for. A prefix ends within a block; the block after it also holds the
@@ -274,7 +274,7 @@ func (d *decision) join(matched uint32) {
 	if !busy {
 		return
 	}
-	skew := fewest - max(copyLines, skewShare*sum/float32(n))
+	skew := fewest - max(copyLines/2, skewShare*sum/float32(n))
 	for ; have < l.paid(n); have++ {
 		next := -1
 		for i := range n {
@@ -290,10 +290,9 @@ func (d *decision) join(matched uint32) {
 	}
 }
 
-// skewShare of the mean is how many more lines than others the holders of a
-// shared prefix may have before it is wanted elsewhere: a tenth is what the
-// counts of even traffic differ by.
-const skewShare = 0.1
+// skewShare of the mean, and half of copyLines, is how many more lines than others
+// the holders of a shared prefix may have before it is wanted elsewhere.
+const skewShare = 0.05
 
 // spread chooses among the near-ties of best the one where the fewest lines
 // began. own is the cost of the request's own tokens: what is small beside what
@@ -308,7 +307,7 @@ func (d *decision) spread(best int) int {
 		l.root.counts(d, d.lines)
 		copy(d.allLine, d.lines)
 	}
-	limit := d.total[best] + d.b.Speed[best]*d.prof.Envelope.NearTokens/2
+	limit := d.total[best] + d.b.Speed[best]*d.prof.Envelope.NearTokens/4
 	pick := best
 	for i := range d.b.N {
 		if d.over[i] != reasonNone || d.total[i] > limit || l.group != l.root && !d.joins[i] {
