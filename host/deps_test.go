@@ -54,7 +54,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host": {ours: "host/admin host/backend host/config host/endpoint host/identity host/internal/snapshot host/kvindex host/llmapi" +
 		" host/policy host/proxy host/scheduler host/telemetry host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
-	"cmd/kvasir": {ours: "host host/config host/identity host/simengine host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},
+	"cmd/kvasir": {ours: "host host/config host/identity host/simengine host/telemetry host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},
 
 	"conformance/harness": {},
 	"conformance/fleet":   {},

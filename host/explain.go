@@ -67,13 +67,9 @@ func (s status) Status(context.Context) (any, error) {
 	defer l.Release()
 	return map[string]any{
 		"version": s.h.opt.Version, "started": s.h.started, "generation": l.Value().number, "rules_since": l.Value().built,
-		"scheduler": finite(s.h.state.Stats()), "proxy": s.h.proxy.Stats(), "index": s.h.index.Stats(),
+		"scheduler": s.h.state.Stats(), "proxy": s.h.proxy.Stats(), "index": s.h.index.Stats(),
 	}, nil
 }
-
-// finite is the scheduler's counts; the share of exact predictions is given as
-// counts, since JSON has no NaN.
-func finite(st scheduler.Stats) scheduler.Stats { return st }
 
 // endpointStatus is one endpoint as operators see it.
 type endpointStatus struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host"
 	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/telemetry"
 )
 
 func serveCommand() *cobra.Command {
@@ -62,12 +63,12 @@ func reloads(ctx context.Context, hup <-chan os.Signal) <-chan struct{} {
 	return c
 }
 
-var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
-
+// logger returns the process's logger. The configuration has been checked, so
+// that its words are known.
 func logger(t *config.Telemetry) *slog.Logger {
-	opt := &slog.HandlerOptions{Level: levels[t.LogLevel]}
-	if t.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, opt))
+	handler, _, err := telemetry.NewLogHandler(os.Stderr, telemetry.LogConfig{Format: t.LogFormat, Level: t.LogLevel})
+	if err != nil {
+		handler = slog.NewTextHandler(os.Stderr, nil)
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, opt))
+	return slog.New(handler)
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
+	"net/netip"
 	"os"
 	"runtime/debug"
 	"time"
@@ -124,6 +126,7 @@ func (p *Proxy) head(ctx *fasthttp.RequestCtx, s *stream) (op llmapi.Operation, 
 		return 0, true
 	}
 	s.cred.Authorization, s.cred.APIKey = f.one[kindAuthorization], f.one[kindAPIKey]
+	s.cred.Remote = remote(s.cc)
 	principal, err := p.router.Authenticate(&s.cred)
 	if err != nil {
 		p.refuse(ctx, err, errUnauthorized)
@@ -335,4 +338,12 @@ func (p *Proxy) forward(ctx *fasthttp.RequestCtx, s *stream) {
 		writeError(ctx, e)
 	}
 	s.finish()
+}
+
+// remote returns the address of a client, the zero Addr if it has none.
+func remote(c net.Conn) netip.Addr {
+	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		return a.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
 }
