@@ -59,7 +59,7 @@ const (
 	BatchSlot         = 80 // u32 place to fill: 0 serve or decode, 1 prefill
 	BatchNSlots       = 84 // u32 places to fill; observe: rows of the endpoint table
 	BatchK            = 88 // u32 wanted length of an order; observe: elements from one published column to the next
-	BatchOutSize      = 92 // u32 bytes of the result
+	BatchOutSize      = 92 // u32 bytes of the result; filter and score: stride*4
 	BatchHeaderSize   = 96 // size of the header of this minor version
 )
 
@@ -103,11 +103,11 @@ const (
 
 // What host calls and memory cost in units of fuel.
 const (
-	FuelHostCall  = 50   // one call of an imported function
-	FuelHostBytes = 16   // bytes read or written by an imported function for one unit
-	FuelCall      = 8    // entry of a function, beside its instructions
-	FuelPage      = 4096 // one page of memory.grow
-	FuelBulkBytes = 16   // bytes of memory.copy, fill or init for one unit
+	FuelHostCall  = 50    // one call of an imported function
+	FuelHostBytes = 16    // bytes read or written by an imported function for one unit
+	FuelCall      = 16    // entry of a function, beside its instructions
+	FuelPage      = 16384 // one page of memory.grow
+	FuelBulkBytes = 16    // bytes of memory.copy, fill or init for one unit
 )
 
 // Names of exports.

@@ -50,7 +50,7 @@
 #define KVASIR_BATCH_SLOT 80u /* u32 place to fill: 0 serve or decode, 1 prefill */
 #define KVASIR_BATCH_N_SLOTS 84u /* u32 places to fill; observe: rows of the endpoint table */
 #define KVASIR_BATCH_K 88u /* u32 wanted length of an order; observe: elements from one published column to the next */
-#define KVASIR_BATCH_OUT_SIZE 92u /* u32 bytes of the result */
+#define KVASIR_BATCH_OUT_SIZE 92u /* u32 bytes of the result; filter and score: stride*4 */
 #define KVASIR_BATCH_HEADER_SIZE 96u /* size of the header of this minor version */
 
 /* Argument of kvasir_configure: byte offsets from its base. */
@@ -84,8 +84,8 @@
 /* What host calls and memory cost in units of fuel. */
 #define KVASIR_FUEL_HOST_CALL 50u /* one call of an imported function */
 #define KVASIR_FUEL_HOST_BYTES 16u /* bytes read or written by an imported function for one unit */
-#define KVASIR_FUEL_CALL 8u /* entry of a function, beside its instructions */
-#define KVASIR_FUEL_PAGE 4096u /* one page of memory.grow */
+#define KVASIR_FUEL_CALL 16u /* entry of a function, beside its instructions */
+#define KVASIR_FUEL_PAGE 16384u /* one page of memory.grow */
 #define KVASIR_FUEL_BULK_BYTES 16u /* bytes of memory.copy, fill or init for one unit */
 
 /* Modules a plugin may import. */
