@@ -3,7 +3,6 @@ package plugins_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -192,30 +191,5 @@ func TestCode_current(t *testing.T) {
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s.wasm is not what its source gives (%v)", name, err)
 		}
-	}
-}
-
-func BenchmarkLeastWork(b *testing.B) {
-	p := load(b, "leastwork", wasm.Options{})
-	builtin := scheduler.NewLeastWork(scheduler.Blend)
-	for _, n := range []int{8, 64, 512, 4096} {
-		bb := newBatches(n, rand.New(rand.NewPCG(1, 2)))
-		scores := make([]float32, n)
-		b.Run(fmt.Sprintf("native/n=%d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := builtin.Score(&bb.native); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-		b.Run(fmt.Sprintf("wasm/n=%d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := p.Score(&bb.guest, scores, nil); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

@@ -86,8 +86,6 @@ func (p *Plugin) Stats() Stats {
 		s.Faults[r] = n
 	}
 	c.mu.Unlock()
-	p.pool.mu.Lock()
-	s.Instances = len(p.pool.free)
-	p.pool.mu.Unlock()
+	s.Instances = p.pool.idle()
 	return s
 }
