@@ -31,16 +31,10 @@ func twelve(c *[12][]float32, w *[11]float32, out []float32) {
 	c0, c1, c2, c3, c4, c5 := c[0][:n], c[1][:n], c[2][:n], c[3][:n], c[4][:n], c[5][:n]
 	c6, c7, c8, c9, c10, c11 := c[6][:n], c[7][:n], c[8][:n], c[9][:n], c[10][:n], c[11][:n]
 	for i := range out {
-		s := float32(float32(c0[i]*w[0]) + float32(c1[i]*w[1]))
-		s = float32(s + float32(c2[i]*w[2]))
-		s = float32(s + float32(c3[i]*w[3]))
-		s = float32(s + float32(c4[i]*w[4]))
-		s = float32(s + float32(c5[i]*w[5]))
-		s = float32(s + float32(c6[i]*w[6]))
-		s = float32(s - float32(c7[i]/float32(c7[i]+w[7])))
-		s = float32(s + float32(c8[i]*w[8]))
-		s = float32(s + float32(c9[i]*w[9]))
-		s = float32(s + float32(c10[i]*w[10]))
+		a := float32(float32(float32(c0[i]*w[0])+float32(c1[i]*w[1])) + float32(float32(c2[i]*w[2])+float32(c3[i]*w[3])))
+		d := float32(float32(float32(c4[i]*w[4])+float32(c5[i]*w[5])) + float32(float32(c6[i]*w[6])-float32(c7[i]/float32(c7[i]+w[7]))))
+		e := float32(float32(float32(c8[i]*w[8])+float32(c9[i]*w[9])) + float32(c10[i]*w[10]))
+		s := float32(float32(a+d) + e)
 		out[i] = float32(s * c11[i])
 	}
 }

@@ -22,8 +22,11 @@ KVASIR_SCORE(b) {
 	float w0 = w[0], w1 = w[1], w2 = w[2], w3 = w[3], w4 = w[4], w5 = w[5], w6 = w[6], w7 = w[7], w8 = w[8], w9 = w[9], w10 = w[10];
 	float *restrict out = kvasir_scores(b);
 	for (uint32_t i = 0, n = b->n; i < n; i++) {
-		float s = c0[i] * w0 + c1[i] * w1 + c2[i] * w2 + c3[i] * w3 + c4[i] * w4 + c5[i] * w5 + c6[i] * w6;
-		s = s - c7[i] / (c7[i] + w7) + c8[i] * w8 + c9[i] * w9 + c10[i] * w10;
+		/* Summed as a tree: a chain of twelve additions is bound by latency. */
+		float a = (c0[i] * w0 + c1[i] * w1) + (c2[i] * w2 + c3[i] * w3);
+		float d = (c4[i] * w4 + c5[i] * w5) + (c6[i] * w6 - c7[i] / (c7[i] + w7));
+		float e = (c8[i] * w8 + c9[i] * w9) + c10[i] * w10;
+		float s = (a + d) + e;
 		out[i] = s * c11[i];
 	}
 	return KVASIR_STATUS_OK;
