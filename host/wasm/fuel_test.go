@@ -3,6 +3,7 @@ package wasm
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,7 +54,22 @@ func (e *engine) open(code []byte, f form) (api.Module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
-	return e.rt.InstantiateModule(ctx, cm, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	mod, err := e.rt.InstantiateModule(ctx, cm, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	if err != nil {
+		_ = cm.Close(ctx)
+		return nil, err
+	}
+	return closing{mod, cm}, nil
+}
+
+// closing closes the code with its only instance.
+type closing struct {
+	api.Module
+	code wazero.CompiledModule
+}
+
+func (c closing) Close(ctx context.Context) error {
+	return errors.Join(c.Module.Close(ctx), c.code.Close(ctx))
 }
 
 // used returns the units a metered module has spent of 1<<50.
