@@ -35,6 +35,9 @@ func (p *Plugin) begin(r Role, n int) (*instance, *spec, error) {
 // call runs the role with the arena as written and meters it.
 func (p *Plugin) call(in *instance, r Role, n int) error {
 	budget := p.budgets[r].of(n)
+	if in.trace != nil {
+		return p.traced(in, r, n, budget)
+	}
 	if in.uses%sampleEvery != 0 {
 		return in.run(r, budget)
 	}
@@ -108,6 +111,9 @@ func (p *Plugin) score(in *instance, s *spec, b *Batch, scores, terms []float32)
 // write sizes the arena and writes header, columns and request slots; first is
 // the place of the manifest's first column.
 func (p *Plugin) write(in *instance, b *Batch, s *spec, l *layout, flags, first uint32) ([]byte, error) {
+	if in.trace != nil {
+		in.trace.l = *l
+	}
 	in.setClock(b.NowMS, b.Seed)
 	if err := in.ensure(l.total, startBudget); err != nil {
 		return nil, err

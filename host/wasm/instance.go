@@ -42,7 +42,8 @@ type instance struct {
 	base     uint32 // arena
 	size     uint32 // bytes of the arena
 	uses     uint64
-	lastText []byte // last bytes written to a descriptor: a Go guest's panic
+	trace    *tracing // set during a Tracer's call
+	lastText []byte   // last bytes written to a descriptor: a Go guest's panic
 	stack    [4]uint64
 }
 
