@@ -18,6 +18,9 @@ var errExit = errors.New("proc_exit")
 // above the lowest number that none wraps around.
 const stopped = ^uint64(1<<40 - 1)
 
+// maxLastText bounds what is kept of a guest's output.
+const maxLastText = 256
+
 // instance is one instance of a plugin's module. One caller at a time.
 type instance struct {
 	plugin string
@@ -79,6 +82,11 @@ func (in *instance) violate(r Reason, detail string) {
 	}
 }
 
+// keepText remembers what a guest wrote, for the detail of a fault.
+func (in *instance) keepText(text []byte) {
+	in.lastText = append(in.lastText, text[:min(len(text), maxLastText-len(in.lastText))]...)
+}
+
 // setFuel begins a call with a budget.
 func (in *instance) setFuel(budget int64) {
 	in.budget = budget
@@ -126,8 +134,7 @@ func (in *instance) faultOf(err error) *Fault {
 	text, _, _ = strings.Cut(text, "\n")
 	f.Detail = strings.TrimPrefix(text, "wasm error: ")
 	if len(in.lastText) > 0 {
-		t := in.lastText[:min(len(in.lastText), 256)]
-		f.Detail += ": " + strings.ToValidUTF8(strings.TrimSpace(string(t)), "?")
+		f.Detail += ": " + strings.ToValidUTF8(strings.TrimSpace(string(in.lastText)), "?")
 	}
 	return f
 }
@@ -180,6 +187,7 @@ func (in *instance) setClock(nowMS float64, seed uint64) {
 func (in *instance) run(role Role, budget int64) error {
 	in.role = role
 	in.uses++
+	in.lastText = in.lastText[:0]
 	in.setFuel(budget)
 	in.stack[0] = uint64(in.base)
 	if err := in.invoke(in.roles[role]); err != nil {

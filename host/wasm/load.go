@@ -146,10 +146,9 @@ func (p *Plugin) begun(ctx context.Context, m *module, sliced bool) (*variant, *
 	return nil, nil, err
 }
 
-// finishLoad compiles the form the roles off the request path need and makes
-// all instances.
+// finishLoad compiles the form observe needs and makes all instances.
 func (p *Plugin) finishLoad(ctx context.Context, m *module, first *variant) error {
-	if p.Has(Observe) || p.Has(Idle) {
+	if p.Has(Observe) {
 		p.cold = first
 		if !first.sliced {
 			var err error

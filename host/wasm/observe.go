@@ -28,21 +28,52 @@ func (p *Plugin) Observe(o *Outcomes) error {
 	return p.offPath(Observe, func(in *instance, s *spec) error { return p.observe(in, s, o) })
 }
 
-// Idle gives the pinned instance time for maintenance. Errors: as Score.
+// Idle gives every instance time for maintenance, one after the other, so
+// that the others stay free. Instances that are with a caller are left out. It
+// belongs off the request path. Errors: ErrNoRole, ErrQuarantined, ErrClosed
+// and *Fault, of which the last is returned.
 func (p *Plugin) Idle(now time.Time) error {
-	return p.offPath(Idle, func(in *instance, _ *spec) error {
-		in.setClock(float64(now.UnixMilli()), 0)
-		if err := in.ensure(abi.IdleHeaderSize, startSliced); err != nil {
-			return err
-		}
-		v, err := in.view(abi.IdleHeaderSize)
+	if !p.Has(Idle) {
+		return ErrNoRole
+	}
+	var last error
+	if p.cold != nil {
+		last = p.offPath(Idle, func(in *instance, _ *spec) error { return in.idle(now, coldBudget) })
+	}
+	if p.hot == nil {
+		return last
+	}
+	if !p.breaker.allow() {
+		return ErrQuarantined
+	}
+	budget := p.hot.start()
+	for range p.pool.want {
+		in, err := p.pool.get()
 		if err != nil {
-			return err
+			break // all are out, or closed
 		}
-		binary.LittleEndian.PutUint32(v[abi.IdleSize:], abi.IdleHeaderSize)
-		binary.LittleEndian.PutUint32(v[abi.IdleFuelHint:], coldBudget)
-		return in.run(Idle, coldBudget)
-	})
+		if err := in.idle(now, budget); err != nil && !errors.Is(err, ErrAbstain) {
+			p.pool.drop()
+			last = p.fault(in, Idle, err)
+			continue
+		}
+		p.pool.putLast(in)
+	}
+	return last
+}
+
+func (in *instance) idle(now time.Time, budget int64) error {
+	in.setClock(float64(now.UnixMilli()), 0)
+	if err := in.ensure(abi.IdleHeaderSize, budget); err != nil {
+		return err
+	}
+	v, err := in.view(abi.IdleHeaderSize)
+	if err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint32(v[abi.IdleSize:], abi.IdleHeaderSize)
+	binary.LittleEndian.PutUint32(v[abi.IdleFuelHint:], uint32(min(budget, math.MaxUint32)))
+	return in.run(Idle, budget)
 }
 
 // offPath runs f on the pinned instance.

@@ -53,7 +53,7 @@ type Plugin struct {
 	opened   []bool
 
 	hot     *variant // nil = no hot role
-	cold    *variant // sliced; nil = neither observe nor idle
+	cold    *variant // sliced, for observe; nil = the plugin has no such role
 	budgets [numRoles]budget
 	pool    pool
 	breaker breaker
@@ -63,7 +63,7 @@ type Plugin struct {
 	dead   []*instance
 
 	mu     sync.Mutex // guards pinned and closed; held while instances are made
-	pinned *instance  // observe and idle; nil = lost to a fault
+	pinned *instance  // for observe; nil = lost to a fault
 	closed bool
 }
 
@@ -228,6 +228,7 @@ func (v *variant) close() {
 // first instance of a plugin it fills p.manifest.
 func (p *Plugin) instantiate(ctx context.Context, v *variant) (*instance, error) {
 	in := &instance{plugin: p.name, states: p.states, logs: p.granted[abi.ModuleLog], role: Idle}
+	in.nanos = 1 // Go's runtime stops where the clock says 0
 	in.call.in = in
 	in.ctx = context.WithValue(context.WithoutCancel(ctx), instanceKey{}, in)
 	in.budget = v.start()

@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -48,6 +49,17 @@ func (p *pool) put(in *instance) {
 		p.mu.Unlock()
 	}
 	if p.closed.Load() { // it came back late
+		p.drain()
+	}
+}
+
+// putLast returns an instance from get behind all others, so that the next get
+// returns another one.
+func (p *pool) putLast(in *instance) {
+	p.mu.Lock()
+	p.free = slices.Insert(p.free, 0, in)
+	p.mu.Unlock()
+	if p.closed.Load() {
 		p.drain()
 	}
 }

@@ -125,7 +125,7 @@ func wasiWrite(c *Call, st []uint64, log func(plugin, text string)) uint64 {
 	if c.in.logs && log != nil {
 		log(c.Plugin(), string(text))
 	} else {
-		c.in.lastText = append(c.in.lastText[:0], text...)
+		c.in.keepText(text)
 	}
 	out, ok := c.Read(uint32(st[3]), 4)
 	if !ok {
