@@ -199,3 +199,26 @@ func BenchmarkRewriteFuel(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkCall_empty is the floor of a call: fuel set, guest entered, left.
+func BenchmarkCall_empty(b *testing.B) {
+	rt, err := New(b.Context(), Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer rt.Close()
+	p, err := rt.Load(b.Context(), readFile(b, "../../conformance/guests/ok.wasm"), Options{Instances: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	in, _ := p.pool.get()
+	v, _ := in.view(colsOff)
+	clear(v) // n = 0
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := in.run(Score, 1_000_000); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
