@@ -71,7 +71,7 @@ func TestColumn_kinds(t *testing.T) {
 func TestBudget(t *testing.T) {
 	var b budget
 	ms := time.Millisecond
-	b.measure([]int{0, 1, 64}, []int64{50, 150, 6450}, []time.Duration{ms, ms, ms}, false)
+	b.measure(&measurement{[]int{0, 1, 64}, []int64{50, 150, 6450}, []time.Duration{ms, ms, ms}}, &variant{})
 	if b.fixed != 50 || b.per != 100 {
 		t.Errorf("measured %+v, want 50 + 100 n", b)
 	}
@@ -81,9 +81,13 @@ func TestBudget(t *testing.T) {
 	if got := b.of(4096); got < 2*(50+100*4096) || got > hotUnits {
 		t.Errorf("budget of 4096: got %d, want at least twice the need and at most %d", got, hotUnits)
 	}
-	b.measure([]int{0, 64}, []int64{100, 64_000_100}, []time.Duration{0, ms}, true)
+	b.measure(&measurement{[]int{0, 64}, []int64{100, 64_000_100}, []time.Duration{0, ms}}, &variant{sliced: true})
 	if got := b.of(1); got < 32_000_000 || got > hotUnitsMax {
 		t.Errorf("sliced: got %d", got)
+	}
+	b.measure(&measurement{[]int{0}, []int64{1}, []time.Duration{ms}}, &variant{sliced: true, large: true})
+	if got := b.of(0); got != runtimeUnits {
+		t.Errorf("a module with a runtime: got %d, want %d", got, runtimeUnits)
 	}
 }
 

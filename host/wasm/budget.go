@@ -12,6 +12,7 @@ const (
 	startBudget  = 4_000_000   // start section, _initialize, alloc, configure in plain form
 	startSliced  = 500_000_000 // the same in sliced form
 	coldBudget   = 500_000_000 // observe, idle
+	runtimeUnits = 64_000_000  // least for a hot call of a module with a runtime of its own: a collection in Go's takes 21 million (0.5 ms)
 	margin       = 32          // a call may use this many times what was measured
 	slicedAbove  = 1_000       // units per candidate above which the sliced form is used
 	slicedBytes  = 256 << 10   // modules above this begin in sliced form
@@ -31,24 +32,36 @@ func (b *budget) of(n int) int64 {
 	return max(int64(min(baseUnits+margin*want, most)), b.floor)
 }
 
-// measure sets b from the units and times of smoke calls with sizes n.
-func (b *budget) measure(n []int, units []int64, took []time.Duration, sliced bool) {
+// measurement is what calls of one role used, by size of the batch.
+type measurement struct {
+	n     []int
+	units []int64
+	took  []time.Duration
+}
+
+// measure sets b from smoke calls of v.
+func (b *budget) measure(m *measurement, v *variant) {
 	b.fixed, b.per, b.floor = 0, 0, 0
 	rate := 0.0 // units per nanosecond
-	for i := range n {
-		if n[i] == 0 {
-			b.fixed = max(b.fixed, float64(units[i]))
+	for i, n := range m.n {
+		if n == 0 {
+			b.fixed = max(b.fixed, float64(m.units[i]))
 		}
 	}
-	for i := range n {
-		if n[i] > 0 {
-			b.per = max(b.per, (float64(units[i])-b.fixed)/float64(n[i]))
+	for i, n := range m.n {
+		if n > 0 {
+			b.per = max(b.per, (float64(m.units[i])-b.fixed)/float64(n))
 		}
-		if took[i] > 0 {
-			rate = max(rate, float64(units[i])/float64(took[i]))
+		if m.took[i] > 0 {
+			rate = max(rate, float64(m.units[i])/float64(m.took[i]))
 		}
 	}
-	if sliced {
-		b.floor = min(max(int64(rate*float64(hotCallNanos)), hotUnits), hotUnitsMax)
+	if !v.sliced {
+		return
 	}
+	least := int64(hotUnits)
+	if v.large {
+		least = runtimeUnits
+	}
+	b.floor = min(max(int64(rate*float64(hotCallNanos)), least), hotUnitsMax)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/kvasir-router/kvasir/abi"
@@ -23,17 +24,18 @@ const maxLastText = 256
 
 // instance is one instance of a plugin's module. One caller at a time.
 type instance struct {
-	plugin string
-	mod    api.Module
-	mem    api.Memory
-	fuel   api.MutableGlobal
-	slice  api.MutableGlobal // nil: plain form
-	alloc  api.Function
-	errFn  api.Function // nil = not exported
-	roles  [numRoles]api.Function
-	ctx    context.Context // carries the instance to host functions
-	states []any           // per host module of the runtime
-	logs   bool            // the log is granted
+	plugin  string
+	mod     api.Module
+	mem     api.Memory
+	fuel    api.MutableGlobal
+	slice   api.MutableGlobal // nil: plain form
+	alloc   api.Function
+	errFn   api.Function // nil = not exported
+	roles   [numRoles]api.Function
+	ctx     context.Context // carries the instance to host functions
+	states  []any           // per host module of the runtime
+	logs    bool            // the log is granted
+	printed *atomic.Int64   // of the plugin
 
 	call     Call
 	role     Role

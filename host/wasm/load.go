@@ -153,6 +153,9 @@ func (p *Plugin) finishLoad(ctx context.Context, m *module, first *variant) erro
 		if !first.sliced {
 			var err error
 			if p.cold, err = p.compile(ctx, m, true); err != nil {
+				if first != p.hot {
+					first.close()
+				}
 				return err
 			}
 		}
@@ -172,7 +175,7 @@ func (p *Plugin) finishLoad(ctx context.Context, m *module, first *variant) erro
 // fit measures what the hot roles cost and compiles the module anew where the
 // other form suits it better.
 func (p *Plugin) fit(ctx context.Context, m *module, in *instance) error {
-	units, err := p.smoke(in)
+	units, err := p.calibrate(in)
 	if f, ok := errors.AsType[*Fault](err); ok && f.Reason == ReasonFuel && !p.hot.sliced {
 		units, err = math.Inf(1), nil
 	}
@@ -193,7 +196,7 @@ func (p *Plugin) fit(ctx context.Context, m *module, in *instance) error {
 	if in, err = p.instantiate(ctx, p.hot); err != nil {
 		return err
 	}
-	if _, err := p.smoke(in); err != nil {
+	if _, err := p.calibrate(in); err != nil {
 		in.close()
 		return loadErr("smoke", err)
 	}
@@ -266,7 +269,7 @@ func (p *Plugin) compile(ctx context.Context, m *module, sliced bool) (v *varian
 			v, err = nil, loadErr("compile", fmt.Errorf("the engine panicked: %v", x))
 		}
 	}()
-	v = &variant{sliced: sliced}
+	v = &variant{sliced: sliced, large: m.codeBytes() > slicedBytes}
 	out, err := rewriteFuel(m, rewriteOptions{sliced: sliced, initial: v.start(), pages: p.opt.MemoryPages})
 	if err != nil {
 		return nil, loadErr("rewrite", err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvasir-router/kvasir/abi"
@@ -33,6 +34,7 @@ type spec struct {
 type variant struct {
 	code   wazero.CompiledModule
 	sliced bool
+	large  bool // above slicedBytes: it brings a runtime
 }
 
 // Plugin is a loaded plugin: immutable rules, and the instances they run in.
@@ -58,6 +60,8 @@ type Plugin struct {
 	pool    pool
 	breaker breaker
 	stats   counters
+
+	printed atomic.Int64 // second of the last output that was logged
 
 	deadMu sync.Mutex // guards dead
 	dead   []*instance
@@ -158,7 +162,7 @@ func (p *Plugin) probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.smoke(in); err != nil {
+	if err := p.smoke(in); err != nil {
 		in.close()
 		return err
 	}
@@ -228,6 +232,7 @@ func (v *variant) close() {
 // first instance of a plugin it fills p.manifest.
 func (p *Plugin) instantiate(ctx context.Context, v *variant) (*instance, error) {
 	in := &instance{plugin: p.name, states: p.states, logs: p.granted[abi.ModuleLog], role: Idle}
+	in.printed = &p.printed
 	in.nanos = 1 // Go's runtime stops where the clock says 0
 	in.call.in = in
 	in.ctx = context.WithValue(context.WithoutCancel(ctx), instanceKey{}, in)

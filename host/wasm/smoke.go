@@ -51,35 +51,54 @@ func SmokeBatch(n int, seed uint64) *Batch {
 	return b
 }
 
-// smoke calls every hot role with the smoke batches, sets the budgets from
-// what they used and returns the most units per candidate.
-func (p *Plugin) smoke(in *instance) (float64, error) {
+// calibrate sets the budgets from what the smoke batches use, and returns the
+// most units per candidate. It belongs to loading: calls read the budgets.
+func (p *Plugin) calibrate(in *instance) (float64, error) {
 	most := 0.0
 	for r := Filter; r <= Pick; r++ {
 		if !p.Has(r) {
 			continue
 		}
-		var n []int
-		var units []int64
-		var took []time.Duration
 		p.budgets[r] = budget{floor: p.hot.start()}
-		for i, size := range smokeSizes {
-			b := SmokeBatch(size, uint64(i))
-			t := time.Now()
-			err := p.once(in, r, b)
-			d := time.Since(t)
-			if err != nil && !errors.Is(err, ErrAbstain) {
-				if f, ok := errors.AsType[*Fault](err); ok {
-					f.Role = r.String()
-				}
-				return 0, err
-			}
-			n, units, took = append(n, size), append(units, in.used()), append(took, d)
+		var m measurement
+		if err := p.smokeRole(in, r, &m); err != nil {
+			return 0, err
 		}
-		p.budgets[r].measure(n, units, took, p.hot.sliced)
+		p.budgets[r].measure(&m, p.hot)
 		most = max(most, p.budgets[r].per)
 	}
 	return most, nil
+}
+
+// smoke calls every hot role with the smoke batches and the budgets there are.
+func (p *Plugin) smoke(in *instance) error {
+	for r := Filter; r <= Pick; r++ {
+		if !p.Has(r) {
+			continue
+		}
+		if err := p.smokeRole(in, r, new(measurement)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// smokeRole calls one role with every smoke batch and notes what it used.
+func (p *Plugin) smokeRole(in *instance, r Role, m *measurement) error {
+	for i, size := range smokeSizes {
+		b := SmokeBatch(size, uint64(i))
+		t := time.Now()
+		err := p.once(in, r, b)
+		took := time.Since(t)
+		if err != nil && !errors.Is(err, ErrAbstain) {
+			if f, ok := errors.AsType[*Fault](err); ok {
+				f.Role = r.String()
+			}
+			return err
+		}
+		m.n, m.units, m.took = append(m.n, size), append(m.units, in.used()), append(m.took, took)
+	}
+	return nil
 }
 
 // once calls a hot role on one instance, without pool and breaker.

@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/kvasir-router/kvasir/abi"
 )
@@ -122,10 +123,9 @@ func wasiWrite(c *Call, st []uint64, log func(plugin, text string)) uint64 {
 		text = append(text, b[:min(len(b), max(0, maxWASILen-len(text)))]...)
 		written += l
 	}
-	if c.in.logs && log != nil {
+	c.in.keepText(text)
+	if now := time.Now().Unix(); c.in.logs && log != nil && c.in.printed.Swap(now) != now { // one a second
 		log(c.Plugin(), string(text))
-	} else {
-		c.in.keepText(text)
 	}
 	out, ok := c.Read(uint32(st[3]), 4)
 	if !ok {

@@ -147,3 +147,10 @@ func status(err error) uint32 {
 	}
 	return StatusError
 }
+
+// runIdle runs what Idle registered.
+func runIdle() {
+	if idle != nil {
+		idle()
+	}
+}

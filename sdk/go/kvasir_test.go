@@ -43,6 +43,12 @@ func TestCall_status(t *testing.T) {
 			t.Errorf("%v: status %d, want %d", c.err, got, c.want)
 		}
 	}
+	ran := 0
+	runIdle()
+	Idle(func() { ran++ })
+	if runIdle(); ran != 1 {
+		t.Errorf("idle ran %d times, want once", ran)
+	}
 	if lastError != "why" {
 		t.Errorf("error text %q", lastError)
 	}
