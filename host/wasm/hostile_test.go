@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/kvasir-router/kvasir/abi"
+	"github.com/kvasir-router/kvasir/conformance"
 	"github.com/kvasir-router/kvasir/conformance/guests"
 	"github.com/kvasir-router/kvasir/host/hostmod"
 	"github.com/kvasir-router/kvasir/host/wasm"
@@ -49,90 +49,73 @@ func load(t testing.TB, rt *wasm.Runtime, file string, opt wasm.Options) *wasm.P
 }
 
 // callRole calls the role a guest misbehaves in.
-func callRole(p *wasm.Plugin, role string, n int) ([]float32, error) {
-	b := wasm.SmokeBatch(n, 99)
-	scores := make([]float32, n)
+func callRole(p *wasm.Plugin, role string, b *wasm.Batch) ([]float32, error) {
+	scores := make([]float32, b.N)
 	switch role {
 	case "filter":
-		return scores, p.Filter(b, make([]uint32, n))
+		return scores, p.Filter(b, make([]uint32, b.N))
 	case "pick":
 		return scores, p.Pick(b, wasm.SmokeOrder(b))
 	}
 	return scores, p.Score(b, scores, nil)
 }
 
-// TestHostile loads and calls every hostile guest and looks for the reaction
-// the suite demands of a host.
-func TestHostile(t *testing.T) {
-	all, err := guests.All()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rt := newRuntime(t, "")
-	for _, g := range all {
-		t.Run(g.File, func(t *testing.T) {
-			code, err := g.Code()
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := rt.Load(context.Background(), code, wasm.Options{Grants: g.Grants, Instances: 2})
-			if g.Load != "" {
-				le, ok := errors.AsType[*wasm.LoadError](err)
-				if !ok || le.Step != g.Load {
-					t.Fatalf("loading: got %v, want a refusal in step %s", err, g.Load)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.Close()
-			checkReaction(t, rt, p, g)
-		})
-	}
+// suiteHost is the host side of the conformance suite.
+type suiteHost struct {
+	t  *testing.T
+	rt *wasm.Runtime
 }
 
-func checkReaction(t *testing.T, rt *wasm.Runtime, p *wasm.Plugin, g guests.Guest) {
-	start := time.Now()
-	scores, err := callRole(p, g.Role, g.N)
-	took := time.Since(start)
-	switch f, isFault := errors.AsType[*wasm.Fault](err); {
-	case g.OK:
-		if err != nil {
-			t.Fatalf("got %v, want scores", err)
+func (h suiteHost) Load(code []byte, grants []string) (conformance.Guest, string) {
+	p, err := h.rt.Load(context.Background(), code, wasm.Options{Grants: grants, Instances: 2})
+	if le, ok := errors.AsType[*wasm.LoadError](err); ok {
+		return nil, le.Step
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return &suiteGuest{h, p}, ""
+}
+
+type suiteGuest struct {
+	h suiteHost
+	p *wasm.Plugin
+}
+
+// Call calls the role and checks the books: an instance is lost by a fault,
+// and made anew by Mend.
+func (g *suiteGuest) Call(role string, waiting []float32) (a conformance.Answer) {
+	b := wasm.SmokeBatch(len(waiting), 99)
+	b.Columns[abi.ColWaiting] = waiting
+	var err error
+	a.Scores, err = callRole(g.p, role, b)
+	a.Abstain = errors.Is(err, wasm.ErrAbstain)
+	f := faultOf(err)
+	if f == nil {
+		if err != nil && !a.Abstain {
+			g.h.t.Error(err)
 		}
-		for i, w := range wasm.SmokeBatch(g.N, 99).Columns[abi.ColWaiting] {
-			if scores[i] != -w {
-				t.Fatalf("score %d: got %v, want %v", i, scores[i], -w)
-			}
-		}
-		return
-	case g.Abstain:
-		if !errors.Is(err, wasm.ErrAbstain) {
-			t.Fatalf("got %v, want an abstention", err)
-		}
-		return
-	case !isFault || !slices.Contains(g.Fault, string(f.Reason)):
-		t.Fatalf("got %v, want a fault for one of %v", err, g.Fault)
-	case f.Plugin != p.Name() || f.Role != g.Role || f.Detail == "" && f.Reason != wasm.ReasonStack:
-		t.Errorf("fault without plugin, role or detail: %+v", f)
+		return a
 	}
-	if took > 200*time.Millisecond {
-		t.Errorf("the fault took %v", took)
+	a.Fault, a.Detail = string(f.Reason), f.Detail
+	if f.Plugin != g.p.Name() || f.Role != role {
+		g.h.t.Errorf("fault of plugin %q, role %q, want %q, %q", f.Plugin, f.Role, g.p.Name(), role)
 	}
-	t.Logf("%v in %v", err, took)
-	// The lost instance is not used again, another one answers, and the lost
-	// one is made anew.
-	if _, err := callRole(p, g.Role, 5); err != nil && !errors.Is(err, wasm.ErrAbstain) {
-		t.Errorf("after the fault: %v", err)
+	if got := g.p.Stats().Instances; got != 1 {
+		g.h.t.Errorf("%s: %d instances after a fault, want 1", g.p.Name(), got)
 	}
-	if got := p.Stats().Instances; got != 1 {
-		t.Errorf("%d instances after a fault, want 1", got)
+	g.h.rt.Mend(context.Background(), time.Now())
+	if got := g.p.Stats(); got.Instances != 2 || got.Refills != 1 || got.Faults[f.Reason] != 1 {
+		g.h.t.Errorf("%s after mending: %+v", g.p.Name(), got)
 	}
-	rt.Mend(context.Background(), time.Now())
-	if got := p.Stats(); got.Instances != 2 || got.Refills != 1 || got.Faults[faultOf(err).Reason] != 1 {
-		t.Errorf("after mending: %+v", got)
-	}
+	return a
+}
+
+func (g *suiteGuest) Close() { g.p.Close() }
+
+// TestHostile runs the conformance suite for hosts.
+func TestHostile(t *testing.T) {
+	conformance.Run(t, suiteHost{t, newRuntime(t, "")})
 }
 
 func faultOf(err error) *wasm.Fault {

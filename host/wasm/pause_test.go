@@ -50,7 +50,7 @@ func TestHostile_neighbours(t *testing.T) {
 				continue
 			}
 			p := load(t, rt, g.File, wasm.Options{Grants: g.Grants, Instances: 1})
-			if _, err := callRole(p, g.Role, g.N); faultOf(err) == nil {
+			if _, err := callRole(p, g.Role, wasm.SmokeBatch(g.N, 99)); faultOf(err) == nil {
 				t.Errorf("%s: got %v, want a fault", g.File, err)
 			}
 			rt.Mend(context.Background(), time.Now())

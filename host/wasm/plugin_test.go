@@ -88,14 +88,14 @@ func TestQuarantine(t *testing.T) {
 	now := time.Now()
 	ctx := context.Background()
 	for i := range 3 {
-		if _, err := callRole(p, "score", 7); faultOf(err) == nil {
+		if _, err := callRole(p, "score", wasm.SmokeBatch(7, 99)); faultOf(err) == nil {
 			t.Fatalf("call %d: got %v, want a fault", i, err)
 		}
 		if i < 2 {
 			rt.Mend(ctx, now)
 		}
 	}
-	if _, err := callRole(p, "score", 5); !errors.Is(err, wasm.ErrQuarantined) {
+	if _, err := callRole(p, "score", wasm.SmokeBatch(5, 99)); !errors.Is(err, wasm.ErrQuarantined) {
 		t.Fatalf("after three faults: got %v, want %v", err, wasm.ErrQuarantined)
 	}
 	if s := p.Stats(); !s.Quarantined || s.QuarantineReason == "" {
@@ -109,13 +109,13 @@ func TestQuarantine(t *testing.T) {
 		}
 		now = next
 		rt.Mend(ctx, now)
-		if _, err := callRole(p, "score", 5); err != nil {
+		if _, err := callRole(p, "score", wasm.SmokeBatch(5, 99)); err != nil {
 			t.Fatalf("after the probe: %v", err)
 		}
-		if _, err := callRole(p, "score", 7); faultOf(err) == nil {
+		if _, err := callRole(p, "score", wasm.SmokeBatch(7, 99)); faultOf(err) == nil {
 			t.Fatalf("got %v, want a fault", err)
 		}
-		if _, err := callRole(p, "score", 5); !errors.Is(err, wasm.ErrQuarantined) {
+		if _, err := callRole(p, "score", wasm.SmokeBatch(5, 99)); !errors.Is(err, wasm.ErrQuarantined) {
 			t.Fatalf("the first fault after a probe: got %v, want %v", err, wasm.ErrQuarantined)
 		}
 		now, wait = time.Now(), 2*wait
@@ -198,7 +198,7 @@ func TestRun_hammer(t *testing.T) {
 				if i%700 == 100*w+50 {
 					n = 7
 				}
-				_, err := callRole(p, "score", n)
+				_, err := callRole(p, "score", wasm.SmokeBatch(n, 99))
 				switch {
 				case err == nil:
 					good.Add(1)
@@ -283,7 +283,7 @@ func TestLoad_options(t *testing.T) {
 	if err := p.Filter(&wasm.Batch{}, nil); !errors.Is(err, wasm.ErrNoRole) {
 		t.Errorf("filter: got %v, want %v", err, wasm.ErrNoRole)
 	}
-	if _, err := callRole(p, "score", abi.MaxCandidates+1); faultOf(err) == nil || faultOf(err).Reason != wasm.ReasonTooMany {
+	if _, err := callRole(p, "score", wasm.SmokeBatch(abi.MaxCandidates+1, 99)); faultOf(err) == nil || faultOf(err).Reason != wasm.ReasonTooMany {
 		t.Errorf("too many candidates: got %v", err)
 	}
 	if got := p.Stats(); len(got.Faults) != 0 || got.Instances != 1 {
