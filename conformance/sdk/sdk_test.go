@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/plugincheck"
 	"github.com/kvasir-router/kvasir/host/hostmod"
 	"github.com/kvasir-router/kvasir/host/wasm"
+	"github.com/kvasir-router/kvasir/plugins"
 )
 
 // buildGo builds a plugin with the toolchain the tests run with.
@@ -126,6 +129,65 @@ func checkGoOthers(t *testing.T, p *wasm.Plugin) {
 	if err := p.Idle(time.Now()); err != nil {
 		t.Errorf("idle: %v", err)
 	}
+}
+
+// TestGo_swap swaps a C plugin and a Go plugin under load: no call fails.
+func TestGo_swap(t *testing.T) {
+	goCode := buildGo(t, "../../examples/scorer-go")
+	cCode, err := plugins.Code("leastwork")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := wasm.New(t.Context(), wasm.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	load := func(code []byte) *wasm.Plugin {
+		p, err := rt.Load(t.Context(), code, wasm.Options{Instances: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	var mu sync.RWMutex // guards active
+	active := load(cCode)
+	var stop atomic.Bool
+	var calls atomic.Int64
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		b := wasm.SmokeBatch(64, 1)
+		scores := make([]float32, 64)
+		for !stop.Load() {
+			mu.RLock()
+			if err := active.Score(b, scores, nil); err != nil {
+				t.Error(err)
+			}
+			mu.RUnlock()
+			calls.Add(1)
+		}
+	})
+	for i := range 12 {
+		code := goCode
+		if i%2 == 1 {
+			code = cCode
+		}
+		start := time.Now()
+		p := load(code)
+		took := time.Since(start)
+		mu.Lock()
+		old := active
+		active = p
+		mu.Unlock()
+		old.Close()
+		if i < 4 {
+			t.Logf("swap %d: loaded %d bytes in %v", i, len(code), took)
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+	active.Close()
+	t.Logf("%d calls", calls.Load())
 }
 
 func TestGo_example(t *testing.T) {

@@ -1,8 +1,10 @@
 package wasm_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -133,7 +135,17 @@ func TestSwap_hammer(t *testing.T) {
 	files := []string{"../../plugins/leastwork/leastwork.wasm", "../../plugins/prefixfirst/prefixfirst.wasm", "../../examples/learned-rate/learned_rate.wasm"}
 	var h snapshot.Holder[wasm.Plugin]
 	next := func(i int) {
-		h.Swap(loadPath(t, rt, files[i%len(files)], wasm.Options{Instances: workers}), (*wasm.Plugin).Close)
+		code, err := os.ReadFile(files[i%len(files)])
+		if err != nil {
+			t.Fatal(err)
+		}
+		// another version each time, so that nothing is compiled already
+		code = bytes.Replace(code, []byte(`"version":"1.0.0"`), fmt.Appendf(nil, `"version":"%05d"`, i), 1)
+		p, err := rt.Load(context.Background(), code, wasm.Options{Instances: workers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Swap(p, (*wasm.Plugin).Close)
 	}
 	next(0)
 	before := runtime.NumGoroutine()
