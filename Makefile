@@ -22,11 +22,12 @@ deps-hf: ## libtokenizers for the build tag hf (needs cargo and a C compiler)
 	@bash host/tokenizer/scripts/deps-hf.sh
 
 deps-engine: ## a real vLLM and a real llama.cpp, kept in the cache folder
-	@bash .ci/deps-engine.sh
+	@bash conformance/engine/scripts/deps-engine.sh
 
 test: deps ## all tests, with the race detector, and a bounded fuzz of every parser
 	$(GO) vet ./...
 	$(GO) test -race -timeout 10m ./...
+	$(GO) test -run 'allocs|Allocs' ./host/...
 	@FUZZTIME=$(FUZZTIME) bash .ci/fuzz.sh
 
 test-engine: deps-engine ## the router before real engines

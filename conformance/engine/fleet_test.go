@@ -48,7 +48,8 @@ func startVLLM(t testing.TB, n int) []*vllm {
 	var out []*vllm
 	for range n {
 		http, events := harness.FreePort(t), harness.FreePort(t)
-		cmd := exec.Command("bash", filepath.Join(scripts(t), "vllm-run.sh"), filepath.Join(dir, "vllm"), filepath.Join(dir, "tiny-qwen3"), strconv.Itoa(http), strconv.Itoa(events))
+		cmd := exec.Command("bash", filepath.Join(scripts(t), "vllm-run.sh"), filepath.Join(dir, "vllm"), filepath.Join(dir, "tiny-qwen3"), strconv.Itoa(http), strconv.Itoa(events),
+			"--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 		out = append(out, &vllm{harness.Start(t, cmd), fmt.Sprintf("http://127.0.0.1:%d", http)})
 	}
 	for _, e := range out {

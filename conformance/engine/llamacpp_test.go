@@ -42,7 +42,7 @@ pools: [{name: main, dialect: openai, endpoints: [`+strings.Join(urls, ", ")+`],
 models: [{name: tiny, pools: [main], tokenizer: {dir: `+filepath.Join(dir, "qwen3")+`}}]
 profiles: [{name: default, holdout: 0}]
 `)
-	cs := chats(8, 3)
+	cs := chats(12, 3)
 	moved := 0
 	for _, c := range cs {
 		for n := range c.turns {
@@ -67,7 +67,7 @@ profiles: [{name: default, holdout: 0}]
 		}
 	}
 	if moved > 2 {
-		t.Errorf("%d turns moved to another engine, want at most 2 of 16", moved)
+		t.Errorf("%d turns moved to another engine, want at most 2 of 24", moved)
 	}
 	body := chats(1, 1)[0].body(0)
 	body["stream"] = true

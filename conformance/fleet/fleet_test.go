@@ -68,10 +68,10 @@ func startEngines(t testing.TB, n int, args ...string) []*engine {
 // serve starts a router before engines and waits until their events arrive.
 func serve(t testing.TB, engines []*engine, profile string) *harness.Router {
 	t.Helper()
-	return serveAs(t, engines, "identity: {anonymous: {tenant: local}}", profile)
+	return serveAs(t, engines, "{STATE}", "{anonymous: {tenant: local}}", profile)
 }
 
-func serveAs(t testing.TB, engines []*engine, identity, profile string) *harness.Router {
+func serveAs(t testing.TB, engines []*engine, state, identity, profile string) *harness.Router {
 	t.Helper()
 	var urls, sources []string
 	for _, e := range engines {
@@ -81,8 +81,8 @@ func serveAs(t testing.TB, engines []*engine, identity, profile string) *harness
 	r := harness.Serve(t, `
 listen: {LISTEN}
 admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
-state_dir: "{STATE}"
-`+identity+`
+state_dir: "`+state+`"
+identity: `+identity+`
 pools: [{name: main, endpoints: [`+strings.Join(urls, ", ")+`], events: {sources: [`+strings.Join(sources, ", ")+`]}}]
 models: [{name: `+engines[0].Model+`, pools: [main], tokenizer: {dir: `+demoDir(t)+`}}]
 profiles: [`+profile+`]

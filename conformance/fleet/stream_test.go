@@ -64,7 +64,7 @@ func TestTenants_restart(t *testing.T) {
 	es := startEngines(t, 2, "--preset", "instant")
 	keys, state := t.TempDir()+"/keys.json", t.TempDir()
 	acme, globex := issueKey(t, keys, state, "acme"), issueKey(t, keys, state, "globex")
-	r := serveAs(t, es, "identity: {api_keys_file: "+keys+"}", "{name: default, holdout: 0}")
+	r := serveAs(t, es, state, "{api_keys_file: "+keys+"}", "{name: default, holdout: 0}")
 	ask := func(key string) (*harness.Explanation, int) {
 		t.Helper()
 		a, err := harness.Post(r.URL+"/v1/chat/completions", key, chatBody(es[0].Model, strings.Repeat("Keep to the facts. ", 80), "go", false, 4))

@@ -170,6 +170,8 @@ type Router struct {
 	*Process
 	URL, Admin, Token string
 	Config            string // path of its file
+
+	owner testing.TB // whose end is the router's end
 }
 
 // Serve starts kvasir serve with a configuration. In yaml, {LISTEN}, {ADMIN},
@@ -178,7 +180,7 @@ type Router struct {
 func Serve(t testing.TB, yaml string) *Router {
 	t.Helper()
 	dir := t.TempDir()
-	r := &Router{Token: "test-token", Config: filepath.Join(dir, "kvasir.yaml")}
+	r := &Router{owner: t, Token: "test-token", Config: filepath.Join(dir, "kvasir.yaml")}
 	listen := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
 	admin := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
 	r.URL, r.Admin = "http://"+listen, "http://"+admin
@@ -199,7 +201,7 @@ func write(t testing.TB, path, s string) {
 
 func (r *Router) start(t testing.TB) {
 	t.Helper()
-	r.Process = Start(t, exec.Command(Binary(t), "serve", "-c", r.Config))
+	r.Process = Start(r.owner, exec.Command(Binary(t), "serve", "-c", r.Config))
 	Await(t, 60*time.Second, "kvasir ready", func() bool {
 		select {
 		case <-r.Ended():

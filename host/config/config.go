@@ -77,6 +77,7 @@ type Source struct {
 	Endpoint string `yaml:"endpoint" doc:"base URL as in endpoints"`
 	Events   string `yaml:"events" doc:"tcp://host:port"`
 	Replay   string `yaml:"replay" doc:"tcp://host:port"`
+	Listen   string `yaml:"listen" doc:"tcp://host:port to wait on for an engine that dials us, instead of events"`
 }
 
 // Credentials is what an engine is shown.
@@ -133,7 +134,7 @@ type Profile struct {
 	Trust     string   `yaml:"trust" doc:"measured or off; default measured: off places by load alone"`
 	Envelope  Envelope `yaml:"envelope" doc:"how far load may follow locality"`
 	Sticky    Sticky   `yaml:"sticky" doc:"session affinity where prompts are unknown"`
-	Holdout   *float64 `yaml:"holdout" doc:"share of requests placed without locality, to measure what locality gains; default 0.01"`
+	Holdout   *float64 `yaml:"holdout" doc:"share of requests placed without locality, to measure what locality gains; default 0.005: 4,000 of 800,000 requests a day tell p95 well, and it costs at most 0.5 % of the hits"`
 }
 
 // Envelope bounds locality.

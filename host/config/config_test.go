@@ -33,7 +33,7 @@ func TestParse_minimal(t *testing.T) {
 	if m := c.Models[0]; m.Pools[0] != (ModelPool{Name: "main", ServedAs: "qwen3-8b", Weight: 1}) {
 		t.Errorf("model = %+v", m)
 	}
-	if len(c.Profiles) != 1 || *c.Profiles[0].Holdout != 0.01 {
+	if len(c.Profiles) != 1 || *c.Profiles[0].Holdout != 0.005 {
 		t.Errorf("profiles = %+v", c.Profiles)
 	}
 }

@@ -77,7 +77,7 @@ func (p *Profile) defaults() {
 	or(&p.Envelope.MaxShare, 0.5)
 	or(&p.Sticky.TTL, Duration(30*time.Minute))
 	if p.Holdout == nil {
-		h := 0.01
+		h := 0.005
 		p.Holdout = &h
 	}
 }

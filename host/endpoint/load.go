@@ -109,9 +109,11 @@ func (c *Charge) Release() {
 const (
 	rateSamples    = 64
 	rateMinSamples = 8
-	// rateMinWork keeps samples out that measure latency, not throughput: a
-	// step costs about as much for 256 tokens as for one on current GPUs.
-	rateMinWork = 256
+	// rateMinWork keeps samples out that measure latency, not throughput: an
+	// engine's step costs as much for one token as for 140 to 270 (A100, H100),
+	// so from about four times that on the tokens are what takes the time. At
+	// 256 the rates of equal engines differed by what prompts they had had.
+	rateMinWork = 1024
 )
 
 // ObservePrefill feeds the learned rate: work uncached tokens took elapsed

@@ -30,22 +30,22 @@ func TestLoad_chargeAndRelease(t *testing.T) {
 func TestLoad_prefillRate(t *testing.T) {
 	l := newLoad()
 	for range 7 {
-		l.ObservePrefill(1000, time.Second)
+		l.ObservePrefill(2000, time.Second)
 	}
 	l.ObservePrefill(rateMinWork-1, time.Nanosecond)
-	l.ObservePrefill(1000, 0)
+	l.ObservePrefill(2000, 0)
 	if r := l.PrefillRate(); r != 0 {
 		t.Errorf("got rate %v after 7 samples, want 0", r)
 	}
 	l.ObservePrefill(100_000, time.Second) // one lucky sample
-	if r := l.PrefillRate(); r != 1000 {
-		t.Errorf("got rate %v, want 1000: one outlier of eight does not count", r)
+	if r := l.PrefillRate(); r != 2000 {
+		t.Errorf("got rate %v, want 2000: one outlier of eight does not count", r)
 	}
 	for i := range 2 * rateSamples {
-		l.ObservePrefill(int64(1000*(1+i%10)), time.Second)
+		l.ObservePrefill(int64(2000*(1+i%10)), time.Second)
 	}
-	if r := l.PrefillRate(); r < 8500 || r > 9500 {
-		t.Errorf("got rate %v, want the 90th percentile of 1,000…10,000", r)
+	if r := l.PrefillRate(); r < 17_000 || r > 19_000 {
+		t.Errorf("got rate %v, want the 90th percentile of 2,000…20,000", r)
 	}
 }
 

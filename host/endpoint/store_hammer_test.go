@@ -55,7 +55,7 @@ func TestStore_hammer(t *testing.T) {
 				if l.Admit(time.Now()) {
 					s.Report(l, Result(r.IntN(3)), time.Now())
 				}
-				l.ObservePrefill(1000, time.Duration(r.IntN(1000)))
+				l.ObservePrefill(2000, time.Duration(r.IntN(1000)))
 				if r.IntN(2) == 0 {
 					c.ReleaseWork()
 				}

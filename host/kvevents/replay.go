@@ -28,15 +28,12 @@ func (s *Subscriber) probes() bool {
 // taken here. Another message under that number, or none: it has restarted. If
 // history is missing because replay failed before, all of it is asked for.
 func (s *Subscriber) probe(ctx context.Context, sink Sink) error {
-	before := s.last
-	had := s.have
 	s.note(func(st *Stats) { st.Probes++ })
-	err := s.replay(ctx, sink, s.retry)
+	s.probing = !s.retry
+	s.replay(ctx, sink, s.retry) // an error is counted, and the next probe tries again
+	s.probing = false
 	if ctx.Err() != nil {
 		return ctx.Err()
-	}
-	if err == nil && had && s.have && s.last > before {
-		s.note(func(st *Stats) { st.TailFound += s.last - before })
 	}
 	s.nextProbe = time.Now().Add(jitter(s.cfg.ProbeEvery))
 	return nil

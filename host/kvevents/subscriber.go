@@ -60,6 +60,7 @@ type Subscriber struct {
 	failures  int     // replays that failed in a row
 	retry     bool    // history is missing because replay failed
 	nextProbe time.Time
+	probing   bool // what is replayed comes from a publisher thought idle
 }
 
 // order is what another goroutine asks of the one in Run.
@@ -447,7 +448,6 @@ func (s *Subscriber) deliver(seq uint64, payload []byte, replayed bool, sink Sin
 	if replayed {
 		s.replayed = seq + 1
 	}
-	sink.Batch(b)
 	s.mu.Lock()
 	s.st.Messages++
 	s.st.Bytes += uint64(len(payload))
@@ -456,7 +456,11 @@ func (s *Subscriber) deliver(seq uint64, payload []byte, replayed bool, sink Sin
 	if replayed {
 		s.st.Replayed++
 	}
+	if s.probing {
+		s.st.TailFound++
+	}
 	s.mu.Unlock()
+	sink.Batch(b)
 }
 
 // batchTime returns the time stamp of a payload, 0 if it has none that can be

@@ -65,6 +65,22 @@ func upstreamError(kind string) *llmapi.Error {
 	return e
 }
 
+// brokenStream is the error event of a stream that ends early.
+func brokenStream(kind string) *llmapi.Error {
+	e := *upstreamError(kind)
+	switch kind {
+	case ErrBetweenEvents, ErrFirstByte:
+		e.Message = "The engine stopped sending; the answer is not whole."
+	case ErrTotalTimeout:
+		e.Message = "The request took longer than it may; the answer is not whole."
+	case ErrShutdown:
+		e.Message = "The router is shutting down; the answer is not whole."
+	default:
+		e.Message = "The engine failed while it answered; the answer is not whole."
+	}
+	return &e
+}
+
 // retryAfter is what a refusal for overload tells clients, in seconds.
 const retryAfter = "1"
 

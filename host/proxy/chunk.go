@@ -34,7 +34,8 @@ const (
 )
 
 // decode consumes bytes of b and returns the payload (a prefix of b's storage)
-// and how many bytes were consumed. After done the rest of b is not touched.
+// and how many bytes were consumed. After done the rest of b is not touched. With
+// an error, the payload is what came before the fault.
 func (d *chunkDecoder) decode(b []byte) (payload []byte, n int, err error) {
 	o := 0
 	for n < len(b) && !d.done {
@@ -50,7 +51,7 @@ func (d *chunkDecoder) decode(b []byte) (payload []byte, n int, err error) {
 			continue
 		}
 		if !d.step(b[n]) {
-			return nil, n, errChunk
+			return b[:o], n, errChunk
 		}
 		n++
 	}

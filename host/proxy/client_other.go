@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// watcher exists on Linux only: elsewhere a client is watched by a read of one
-// byte while its request is in progress, as net/http does.
+// watcher exists on Linux only: elsewhere a client is watched by reading ahead
+// while its request is in progress, as net/http does.
 type watcher struct{ done chan struct{} }
 
 func newWatcher() (*watcher, error) { return &watcher{done: make(chan struct{})}, nil }
@@ -19,9 +19,13 @@ func newWatcher() (*watcher, error) { return &watcher{done: make(chan struct{})}
 func (w *watcher) run()   { <-w.done }
 func (w *watcher) close() { close(w.done) }
 
+// maxAhead bounds what is read ahead: the alert with which TLS says goodbye before
+// the connection's end, and small pipelined requests.
+const maxAhead = 512
+
 // clientConn is an accepted client connection. Read and Write are for one
-// goroutine each. A client that pipelines its next request is not watched while
-// the byte that proves it waits to be read.
+// goroutine each. A client that pipelines more than maxAhead bytes is not watched
+// until they are read.
 type clientConn struct {
 	*net.TCPConn
 	exchangeSlot
@@ -31,11 +35,12 @@ type clientConn struct {
 
 	// Of the goroutine that reads requests; the watching one has them between
 	// begin and end.
-	readBy  time.Time
-	ahead   [1]byte
-	aheadN  int
-	aheadOK error
-	idle    chan struct{} // closed when the watching goroutine has ended; nil = none runs
+	readBy   time.Time
+	ahead    [maxAhead]byte
+	aheadR   int // ahead[aheadR:aheadW] waits to be read
+	aheadW   int
+	aheadErr error
+	idle     chan struct{} // closed when the watching goroutine has ended; nil = none runs
 
 	writeBy time.Time
 }
@@ -49,7 +54,7 @@ func (c *clientConn) begin(s *stream) bool {
 	if !c.exchangeSlot.begin(s) {
 		return false
 	}
-	if c.l.halfClose || c.aheadN > 0 || c.aheadOK != nil {
+	if c.l.halfClose || c.aheadErr != nil {
 		return true
 	}
 	c.TCPConn.SetReadDeadline(time.Time{})
@@ -60,12 +65,18 @@ func (c *clientConn) begin(s *stream) bool {
 
 func (c *clientConn) watch(idle chan struct{}) {
 	defer close(idle)
-	n, err := c.TCPConn.Read(c.ahead[:])
-	c.aheadN = n
-	if err != nil && !os.IsTimeout(err) {
-		c.aheadOK = err
-		c.depart()
-		c.TCPConn.SetWriteDeadline(past)
+	for c.aheadW < len(c.ahead) {
+		n, err := c.TCPConn.Read(c.ahead[c.aheadW:])
+		c.aheadW += n
+		if os.IsTimeout(err) {
+			return
+		}
+		if err != nil {
+			c.aheadErr = err
+			c.depart()
+			c.TCPConn.SetWriteDeadline(past)
+			return
+		}
 	}
 }
 
@@ -89,13 +100,15 @@ func (c *clientConn) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	if c.aheadN > 0 {
-		c.aheadN = 0
-		b[0] = c.ahead[0]
-		return 1, nil
+	if c.aheadR < c.aheadW {
+		n := copy(b, c.ahead[c.aheadR:c.aheadW])
+		if c.aheadR += n; c.aheadR == c.aheadW {
+			c.aheadR, c.aheadW = 0, 0
+		}
+		return n, nil
 	}
-	if c.aheadOK != nil {
-		return 0, c.aheadOK
+	if c.aheadErr != nil {
+		return 0, c.aheadErr
 	}
 	return c.TCPConn.Read(b)
 }

@@ -31,9 +31,10 @@ func (f *usageFilter) reset() {
 }
 
 // filter takes the next piece and returns what passes: before, then out. out is
-// p's storage, before is valid until the next call.
-func (f *usageFilter) filter(p []byte) (before, out []byte) {
-	if !f.inEvent && !f.cr && bytes.HasSuffix(p, newlines) && !mayReportUsage(p) {
+// p's storage, before is valid until the next call. keyed is what usageScanner.feed
+// said of p: pieces of whole events without the key pass by at no cost.
+func (f *usageFilter) filter(p []byte, keyed bool) (before, out []byte) {
+	if !f.inEvent && !f.cr && bytes.HasSuffix(p, newlines) && !(keyed && mayReportUsage(p)) {
 		return nil, p
 	}
 	from, o := 0, 0 // of the event in progress; of what passes
@@ -156,7 +157,7 @@ func (f *usageFilter) finish() []byte {
 // null, or with a value that is cut off.
 func mayReportUsage(p []byte) bool {
 	for {
-		i := bytes.Index(p, usageKey)
+		i := indexUsage(p)
 		if i < 0 {
 			return false
 		}

@@ -34,7 +34,7 @@ func (s *stream) exchange(ctx *fasthttp.RequestCtx) string {
 			}
 			reason = kindOverload
 		}
-		if tries >= s.p.cfg.MaxAttempts || !s.mayMove(reason, &died) {
+		if tries >= s.p.cfg.MaxAttempts || !s.mayMove(reason, ctx.Response.StatusCode(), &died) {
 			return kind
 		}
 		s.retried(reason)
@@ -49,10 +49,13 @@ func (s *stream) exchange(ctx *fasthttp.RequestCtx) string {
 // An engine that closed the connection without an answer may have died of this
 // very request, so that happens once: a poisonous prompt takes two engines at
 // most.
-func (s *stream) mayMove(reason string, died *bool) bool {
+func (s *stream) mayMove(reason string, status int, died *bool) bool {
+	if reason != kindOverload {
+		status = 0
+	}
 	switch reason {
 	case ErrConnect, ErrConnectTimeout:
-		return s.pl.Next()
+		return s.pl.Next(status)
 	case ErrNoAnswer:
 		if *died {
 			return false
@@ -69,7 +72,7 @@ func (s *stream) mayMove(reason string, died *bool) bool {
 	if !s.p.budget.spend() {
 		return false
 	}
-	if !s.pl.Next() {
+	if !s.pl.Next(status) {
 		s.p.budget.fifths.Add(retryCost)
 		return false
 	}

@@ -164,7 +164,6 @@ func (p *Proxy) server() *fasthttp.Server {
 		Concurrency:        p.cfg.MaxConnections,
 
 		NoDefaultServerHeader:        true,
-		NoDefaultDate:                true,
 		NoDefaultContentType:         true,
 		DisablePreParseMultipartForm: true,
 		CloseOnShutdown:              true,

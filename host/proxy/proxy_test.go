@@ -67,19 +67,25 @@ func rawEngine(t *testing.T, f func(c net.Conn, br *bufio.Reader)) string {
 	t.Helper()
 	ln := listen(t)
 	var wg sync.WaitGroup
+	var open sync.Map // net.Conn
 	wg.Go(func() {
 		for {
 			c, err := ln.Accept()
 			if err != nil {
 				return
 			}
+			open.Store(c, nil)
 			wg.Go(func() {
 				defer c.Close()
 				f(c, bufio.NewReader(c))
 			})
 		}
 	})
-	t.Cleanup(func() { ln.Close(); wg.Wait() })
+	t.Cleanup(func() {
+		ln.Close()
+		open.Range(func(c, _ any) bool { c.(net.Conn).Close(); return true })
+		wg.Wait()
+	})
 	return ln.Addr().String()
 }
 
@@ -107,11 +113,17 @@ type fakeRouter struct {
 	auth     func(c *identity.Credentials) (*identity.Principal, error)
 	schedule func(r *Request) error
 
-	mu       sync.Mutex
-	outcomes []Outcome
-	ended    chan Outcome
-	firsts   atomic.Int64
-	placed   atomic.Int64
+	mu     sync.Mutex // guards what a test changes while the proxy runs
+	ended  chan Outcome
+	firsts atomic.Int64
+}
+
+// set changes r between requests. The race detector does not know that an
+// answer comes after its request.
+func (r *fakeRouter) set(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
 }
 
 func newRouter(addrs ...string) *fakeRouter {
@@ -130,13 +142,15 @@ func (r *fakeRouter) Authenticate(c *identity.Credentials) (*identity.Principal,
 }
 
 func (r *fakeRouter) Schedule(q *Request) (Placement, error) {
-	if r.schedule != nil {
-		if err := r.schedule(q); err != nil {
+	r.mu.Lock()
+	f, targets := r.schedule, r.targets
+	r.mu.Unlock()
+	if f != nil {
+		if err := f(q); err != nil {
 			return nil, err
 		}
 	}
-	r.placed.Add(1)
-	return &fakePlacement{r: r}, nil
+	return &fakePlacement{r: r, targets: targets}, nil
 }
 
 func (r *fakeRouter) Models(*identity.Principal) []llmapi.Model {
@@ -144,15 +158,16 @@ func (r *fakeRouter) Models(*identity.Principal) []llmapi.Model {
 }
 
 type fakePlacement struct {
-	r    *fakeRouter
-	at   int
-	done bool
+	r       *fakeRouter
+	targets []Target
+	at      int
+	done    bool
 }
 
-func (p *fakePlacement) Target() *Target { return &p.r.targets[p.at] }
+func (p *fakePlacement) Target() *Target { return &p.targets[p.at] }
 
-func (p *fakePlacement) Next() bool {
-	if p.at+1 >= len(p.r.targets) {
+func (p *fakePlacement) Next(int) bool {
+	if p.at+1 >= len(p.targets) {
 		return false
 	}
 	p.at++
@@ -195,6 +210,13 @@ type running struct {
 // start runs a proxy before the targets of r until the test ends.
 func start(t testing.TB, r *fakeRouter, mod ...func(*Config)) *running {
 	t.Helper()
+	x := startRouter(t, r, mod...)
+	x.r = r
+	return x
+}
+
+func startRouter(t testing.TB, r Router, mod ...func(*Config)) *running {
+	t.Helper()
 	cfg := Config{IdleTimeout: time.Minute, DrainTimeout: 50 * time.Millisecond,
 		Timeouts: Timeouts{FirstByte: 20 * time.Second, BetweenEvents: 10 * time.Second}}
 	for _, m := range mod {
@@ -206,7 +228,7 @@ func start(t testing.TB, r *fakeRouter, mod ...func(*Config)) *running {
 	}
 	ln := listen(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	x := &running{Proxy: p, addr: ln.Addr().String(), r: r, stop: cancel, end: make(chan error, 1)}
+	x := &running{Proxy: p, addr: ln.Addr().String(), stop: cancel, end: make(chan error, 1)}
 	go func() { x.end <- p.Run(ctx, ln) }()
 	t.Cleanup(func() {
 		cancel()

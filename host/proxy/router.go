@@ -38,8 +38,9 @@ type Placement interface {
 	// until Next or Done.
 	Target() *Target
 	// Next moves the request to another endpoint, since Target failed before a
-	// byte of an answer came. False: there is none, Target is as it was.
-	Next() bool
+	// byte of an answer came, or answered with status (429 or 503; 0 = it did not
+	// answer). False: there is none, Target is as it was.
+	Next(status int) bool
 	// FirstToken tells that the first bytes of the answer's body came.
 	FirstToken()
 	// Done ends the request. o is valid during the call.

@@ -17,12 +17,6 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// Why a stream was stopped from outside.
-const (
-	stopGone uint32 = iota + 1 // the client left
-	stopCut                    // the drain is over
-)
-
 // stream is one request and its answer. fasthttp's goroutine of the client
 // connection drives it; only stop comes from elsewhere. Streams are pooled.
 type stream struct {
@@ -79,6 +73,7 @@ type stream struct {
 	kind    string
 	now     time.Time
 	ttft    time.Duration
+	outcome Outcome // here, since what an interface gets would be allocated
 }
 
 var (
@@ -107,91 +102,6 @@ func (s *stream) recycle() {
 		edits: s.edits[:0], parts: s.parts[:0], head: s.head[:0], usage: s.usage, filter: s.filter,
 	}
 	streamPool.Put(s)
-}
-
-// stop ends every wait of the stream. It runs on other goroutines, while the
-// stream is tied to its client connection, and sets deadlines instead of closing:
-// Close waits for whoever is inside a Read or Write. Who sets a deadline on the
-// engine's connection looks at stopped after it.
-func (s *stream) stop(why uint32) {
-	s.why.CompareAndSwap(0, why)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.up != nil {
-		s.up.c.SetDeadline(past)
-	}
-	if s.cancel != nil {
-		s.cancel()
-	}
-	if s.gone != nil {
-		select {
-		case <-s.gone:
-		default:
-			close(s.gone)
-		}
-	}
-}
-
-func (s *stream) stopped() bool { return s.why.Load() != 0 }
-
-// stopKind is the outcome that a stop means, "" while none came.
-func (s *stream) stopKind() string {
-	switch s.why.Load() {
-	case stopGone:
-		return ErrClientGone
-	case stopCut:
-		return ErrShutdown
-	}
-	return ""
-}
-
-func (s *stream) goneChan() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone == nil {
-		s.gone = make(chan struct{})
-		if s.stopped() {
-			close(s.gone)
-		}
-	}
-	return s.gone
-}
-
-// attach puts c within reach of stop; nil if that has come.
-func (s *stream) attach(c *upConn) *upConn {
-	c.s = s
-	s.mu.Lock()
-	s.up = c
-	s.mu.Unlock()
-	if s.stopped() {
-		return nil
-	}
-	return c
-}
-
-// dialing puts the cancelling of a dial within reach of stop (nil: out of it);
-// false if that has come.
-func (s *stream) dialing(cancel context.CancelFunc) bool {
-	s.mu.Lock()
-	s.cancel = cancel
-	s.mu.Unlock()
-	return !s.stopped()
-}
-
-// detach ends stop's reach: afterwards the connection is the caller's alone.
-func (s *stream) detach() *upConn {
-	s.mu.Lock()
-	c := s.up
-	s.up = nil
-	s.mu.Unlock()
-	return c
-}
-
-// release closes the connection of an attempt that failed.
-func (s *stream) release() {
-	if c := s.detach(); c != nil {
-		c.close()
-	}
 }
 
 // handOver makes the answer ctx's. From here on fasthttp calls WriteTo and Close,
@@ -342,7 +252,7 @@ func (s *stream) conclude(err error) {
 // tell sends the error event. SDKs raise it; the missing last chunk tells
 // everybody else.
 func (s *stream) tell() {
-	e := upstreamError(s.kind)
+	e := brokenStream(s.kind)
 	b := make([]byte, 0, 256)
 	if s.midEvent() {
 		b = append(b, "\n\n"...)
@@ -371,17 +281,13 @@ func (s *stream) flush() bool {
 	payload, n := d, len(d)
 	switch {
 	case s.left == -1:
-		var err error
-		if payload, n, err = s.dec.decode(d); err != nil {
-			s.uerr = err
-			return true
-		}
+		payload, n, s.uerr = s.dec.decode(d)
 	case s.left >= 0:
 		n = int(min(int64(n), s.left))
 		payload = d[:n]
 		s.left -= int64(n)
 	}
-	if len(payload) > 0 && !s.pass(payload) {
+	if len(payload) > 0 && !s.pass(payload) || s.uerr != nil {
 		return true
 	}
 	if u.r += n; u.r == u.w {
@@ -401,13 +307,13 @@ func (s *stream) pass(payload []byte) bool {
 		s.pl.FirstToken()
 	}
 	s.got += int64(len(payload))
-	s.usage.feed(payload)
+	keyed := s.usage.feed(payload)
 	if s.sse {
 		s.done = s.tail.add(payload)
 	}
 	if s.inject {
 		var before []byte
-		before, payload = s.filter.filter(payload)
+		before, payload = s.filter.filter(payload, keyed)
 		if len(before) > 0 && !s.put(before) {
 			return false
 		}
@@ -504,8 +410,8 @@ func (s *stream) report(pl Placement) {
 	c.bytesOut.Add(uint64(s.got))
 	c.usageRemoved.Add(uint64(s.filter.removed))
 	u := &s.usage.usage
-	o := Outcome{Status: s.status, Err: s.kind, Retries: s.retries, TTFT: s.ttft, E2E: time.Since(s.req.Received),
+	s.outcome = Outcome{Status: s.status, Err: s.kind, Retries: s.retries, TTFT: s.ttft, E2E: time.Since(s.req.Received),
 		PromptTokens: u.PromptTokens, OutputTokens: u.CompletionTokens, CachedTokens: u.CachedTokens,
 		HasUsage: s.usage.found, HasCached: u.HasCached, BytesIn: s.bytesIn, BytesOut: s.got}
-	pl.Done(&o)
+	pl.Done(&s.outcome)
 }

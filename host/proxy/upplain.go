@@ -30,12 +30,10 @@ func (t *plainTransport) send(parts [][]byte, within time.Duration) error {
 	return writeRest(t.u, parts, 0, within)
 }
 
-// writeRest writes parts from byte n on, the ordinary way.
+// writeRest writes parts from byte n on, the ordinary way. within bounds the time
+// without progress; of a TLS connection, which a timeout breaks for good, the
+// whole time.
 func writeRest(u *upConn, parts [][]byte, n int, within time.Duration) error {
-	u.c.SetWriteDeadline(time.Now().Add(within))
-	if u.s.stopped() { // after setting: see stream.stop
-		return errClientGone
-	}
 	rest := net.Buffers(parts)
 	for len(rest) > 0 && n >= len(rest[0]) {
 		n -= len(rest[0])
@@ -45,14 +43,22 @@ func writeRest(u *upConn, parts [][]byte, n int, within time.Duration) error {
 		return nil
 	}
 	rest[0] = rest[0][n:]
-	_, err := rest.WriteTo(u.c)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		if u.s.stopped() {
+	_, resumable := u.c.(*net.TCPConn)
+	for {
+		u.c.SetWriteDeadline(time.Now().Add(within))
+		if u.s.stopped() { // after setting: see stream.stop
 			return errClientGone
 		}
-		return errSendTimeout
+		n, err := rest.WriteTo(u.c)
+		switch {
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return err
+		case u.s.stopped():
+			return errClientGone
+		case n == 0 || !resumable:
+			return errSendTimeout
+		}
 	}
-	return err
 }
 
 // read reads once into the buffer.

@@ -10,7 +10,27 @@ import (
 // bytes.
 const maxUsage = 4 << 10
 
-var usageKey = []byte(`"usage"`)
+var (
+	usageKey = []byte(`"usage"`)
+	// usageRest is what is searched for: a quote, the key's first byte, occurs in
+	// JSON every few bytes and would stop the search each time.
+	usageRest = usageKey[1:]
+)
+
+// indexUsage returns where usageKey begins in p, -1 if it is not there.
+func indexUsage(p []byte) int {
+	for from := 1; from < len(p); {
+		i := bytes.Index(p[from:], usageRest)
+		if i < 0 {
+			return -1
+		}
+		if from += i; p[from-1] == '"' {
+			return from - 1
+		}
+		from++
+	}
+	return -1
+}
 
 // usageScanner finds the usage objects in the body of an answer as it passes, be
 // it JSON or a stream of events, wherever its pieces are cut. A quote inside a
@@ -43,8 +63,14 @@ func (u *usageScanner) reset() {
 	*u = usageScanner{object: u.object[:0]}
 }
 
-// feed takes the next piece.
-func (u *usageScanner) feed(p []byte) {
+// feed takes the next piece and tells whether a part of a usage key or of its
+// value is in it.
+func (u *usageScanner) feed(p []byte) (any bool) {
+	if any = u.state != usSearch || u.matched > 0; !any {
+		if p = u.search(p); u.state == usSearch {
+			return u.matched > 0
+		}
+	}
 	for len(p) > 0 {
 		switch u.state {
 		case usSearch:
@@ -55,6 +81,7 @@ func (u *usageScanner) feed(p []byte) {
 			p = u.between(p)
 		}
 	}
+	return true
 }
 
 // search returns what follows the key.
@@ -74,7 +101,7 @@ func (u *usageScanner) search(p []byte) []byte {
 			return p
 		}
 	}
-	if i := bytes.Index(p, usageKey); i >= 0 {
+	if i := indexUsage(p); i >= 0 {
 		u.state = usColon
 		return p[i+len(usageKey):]
 	}

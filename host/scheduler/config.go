@@ -50,7 +50,8 @@ type Pool struct {
 	MaxInflight    int    // requests an endpoint may have in flight, 0 = no cap
 	Timeouts       Timeouts
 	UsageInjection bool // the dialect takes stream_options.include_usage
-	NoSalt         bool // the engines ignore cache salts: only public requests may go there
+	NoSalt         bool // the engines ignore cache salts: only public requests may go there, unless Dedicated
+	Dedicated      bool // one tenant's requests are all that ever come here: its cache needs no salt
 }
 
 // Timeouts of one request, each measured separately; 0 = the proxy's default.
@@ -68,6 +69,9 @@ type Profile struct {
 	Objective Objective // "" = Blend
 	Scorer    Scorer    // nil = LeastWork with the weights of Objective
 	Envelope  Envelope
+	// Distrust gives no credit for what the index says: requests are placed by
+	// load alone, and what is known is still looked up and told.
+	Distrust bool
 	// Holdout is the share of requests placed by least work without locality:
 	// the control arm every gain is measured against. 0 = none. 0.01 is usual:
 	// at 10 requests/s it gives 8,640 samples a day and costs under 1 % of
@@ -80,9 +84,9 @@ type Profile struct {
 // off.
 type Envelope struct {
 	// MaxLoadRatio × mean outstanding + SlackTokens is what an endpoint may
-	// have outstanding and still be chosen. Default 1.5: at 1.2 the noise of
-	// a few long prompts passes warm endpoints over, at 2 the last of the
-	// candidates waits twice the mean.
+	// have outstanding and still be chosen against the built-in cost. Default
+	// 1.5: at 1.2 the noise of a few long prompts passes warm endpoints over,
+	// at 2 the last of the candidates waits twice the mean.
 	MaxLoadRatio float32
 	// SlackTokens keeps the ratio from breaking affinity at low load, where
 	// one request is many times the mean. Default 16,384: half a second of
@@ -92,10 +96,11 @@ type Envelope struct {
 	// others wait too and more than SlackTokens are outstanding. Default 0.5.
 	MaxShare float32
 	// NearTokens is the cost difference within which a line of requests stays
-	// on its endpoint and a line that begins goes to where the fewest have
-	// begun (RATIONALE.md). Default 4,096: 0.12 s of prefill of an 8B model on
-	// one H100. At 1,024 the ups and downs of eight short chats on four
-	// endpoints still move lines; above 16,384 it would outbid the envelope.
+	// on its endpoint; within half of it a line that begins goes to where
+	// the fewest have begun (RATIONALE.md). Default 4,096: 0.12 s of prefill
+	// of an 8B model on one H100. At 1,024 the ups and downs of eight short
+	// chats on four endpoints still move lines; at 16,384 beginnings would
+	// cost more in replayed goodput than they gain in balance.
 	NearTokens float32
 }
 
@@ -112,6 +117,9 @@ func (e Envelope) withDefaults() Envelope {
 	e.NearTokens = max(0, e.NearTokens)
 	return e
 }
+
+// maxPools bounds the pools of one model.
+const maxPools = 255
 
 // Validate reports all faults of c.
 func (c *Config) Validate() error {
@@ -159,8 +167,10 @@ func (m *Model) validate(pools, names map[string]bool, bad func(string, ...any))
 		}
 		names[n] = true
 	}
-	if len(m.Pools) == 0 {
+	if n := len(m.Pools); n == 0 {
 		bad("model %q: no pool", m.Name)
+	} else if n > maxPools {
+		bad("model %q: %d pools, at most %d", m.Name, n, maxPools)
 	}
 	seen := map[string]bool{}
 	for _, r := range m.Pools {

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -71,7 +72,7 @@ type decision struct {
 	total   []float32 // [N] cost the pick went by
 	lines   []float32 // [N] lines of the request's group begun there
 	allLine []float32 // [N] lines of the model begun there
-	over    []passed  // [N]
+	over    []reason  // [N] why the envelope passes it over, reasonNone = it does not
 	joins   []bool    // [N] wanted as a further holder of a shared prefix
 	allowed endpoint.Set
 	label   endpoint.Set
@@ -80,6 +81,7 @@ type decision struct {
 	spare   []uint32 // [holders]
 	holders []uint64
 
+	deep      int // column with the longest match, -1 = nobody has one
 	line      lineRef
 	kind      Kind
 	chosen    int32 // index in cands, -1 = none
@@ -87,21 +89,51 @@ type decision struct {
 	placement *Placement
 }
 
-// cand is one endpoint of the model's pools in one decision.
+// cand is one endpoint of the model's pools in one decision. It is kept small:
+// a decision writes one for each endpoint.
 type cand struct {
-	id    endpoint.ID
-	class int8 // index of its block size in the query, -1 = no chain
-	state candState
-	info  *endpoint.Info
-	load  *endpoint.Load
-	pool  *poolUse
-
-	reason   string // why filtered or passed over
+	load     *endpoint.Load
+	id       endpoint.ID
+	col      int32  // column in the batch, -1 = filtered
+	matched  uint32 // tokens in any tier, as the engine would reuse them
 	tiers    [MaxTiers]uint32
-	matched  uint32  // tokens in any tier, as the engine would reuse them
 	uncached float32 // weighted by tier and trust
-	trust    float32
-	col      int32 // column in the batch, -1 = filtered
+	class    int8    // index of its block size in the query, -1 = no chain
+	state    candState
+	why      reason
+	pool     uint8 // index in model.pools
+}
+
+// info returns who the candidate is.
+func (d *decision) info(c *cand) *endpoint.Info { return d.snap.Infos[c.id] }
+
+// reason is why a candidate was filtered or passed over.
+type reason uint8
+
+const (
+	reasonNone reason = iota
+	reasonConstraint
+	reasonSalt
+	reasonModel
+	reasonReady // the snapshot has the words
+	reasonContext
+	reasonBreaker
+	reasonCap
+	reasonLoad
+	reasonShare
+	reasonRamp
+	reasonProbe
+)
+
+var reasonWords = [...]string{"", "policy constraint", "no cache isolation", "model not served", "not ready", "context too long", "breaker open",
+	"at its cap of requests", "load above the envelope", "one tenant holds most of its work", "slow start", "probe under way"}
+
+// words returns the reason of a candidate for explain.
+func (d *decision) words(c *cand) string {
+	if c.why == reasonReady {
+		return d.snap.Reasons[c.id]
+	}
+	return reasonWords[c.why]
 }
 
 type candState uint8
@@ -179,9 +211,13 @@ func (d *decision) run() *DeniedError {
 	if err := d.readPrompt(); err != nil {
 		return err
 	}
-	d.lap(stagePrompt)
+	if d.exact {
+		d.lap(stagePrompt)
+	}
 	d.lookup()
-	d.lap(stageLookup)
+	if d.exact {
+		d.lap(stageLookup)
+	}
 	return d.place()
 }
 
@@ -213,8 +249,24 @@ func (d *decision) decide() *DeniedError {
 	if d.prof = s.profiles[dec.Profile]; d.prof == nil {
 		return errPolicy()
 	}
-	d.holdout = d.prof.Holdout > 0 && float64(mix(d.seed^1)>>11)/(1<<53) < d.prof.Holdout
+	d.holdout = d.charge && d.s.st.holdout(d.prof.Holdout)
 	return nil
+}
+
+// holdout reports whether the next request belongs to the control arm. The
+// sample is stratified: of each 1/share requests one, at a random place, so that
+// no short stretch of traffic has many of them and what locality gains there is
+// not drowned.
+func (s *State) holdout(share float64) bool {
+	if share <= 0 {
+		return false
+	}
+	n := s.sampled.Add(1) - 1
+	period := uint64(math.Round(1 / share))
+	if period <= 1 {
+		return share >= 1 || float64(mix(s.cfg.Seed^n)>>11)/(1<<53) < share
+	}
+	return mix(s.cfg.Seed^(n/period))%period == n%period
 }
 
 // shorten bounds a client's text in an error.
@@ -251,9 +303,10 @@ func (d *decision) readPrompt() *DeniedError {
 		param = "prompt"
 	}
 	if limit := d.dec.MaxPromptTokens; limit > 0 && d.tokens > limit {
-		return errTooLong(d.tokens, 0, limit, param)
+		return errTooLong(d.tokens, limit, param)
 	}
-	return d.filterContext(param)
+	d.filterContext()
+	return nil
 }
 
 // render asks for the prompt in every block size of the candidates.

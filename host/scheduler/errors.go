@@ -12,7 +12,7 @@ const (
 	CodeDenied        = "policy_denied"           // 403 or what policy says
 	CodePolicyError   = "policy_error"            // 503: policy gave no usable decision
 	CodeNoEndpoint    = "no_eligible_endpoint"    // 503: nobody may or can take it
-	CodeTooLong       = "context_length_exceeded" // 400: the prompt does not fit
+	CodeTooLong       = "context_length_exceeded" // 400: the prompt is longer than policy allows
 	CodeOverCapacity  = "over_capacity"           // 429: every endpoint is at its cap
 )
 
@@ -49,10 +49,7 @@ func errCapacity() *DeniedError {
 	return &DeniedError{Status: http.StatusTooManyRequests, Code: CodeOverCapacity, Message: "every endpoint is at its limit of concurrent requests", RetryAfter: retrySoon}
 }
 
-func errTooLong(prompt, output, limit int, param string) *DeniedError {
-	m := "this request has " + strconv.Itoa(prompt) + " prompt tokens"
-	if output > 0 {
-		m += " and asks for " + strconv.Itoa(output) + " more"
-	}
-	return &DeniedError{Status: http.StatusBadRequest, Code: CodeTooLong, Param: param, Message: m + "; the limit is " + strconv.Itoa(limit) + " tokens"}
+func errTooLong(prompt, limit int, param string) *DeniedError {
+	return &DeniedError{Status: http.StatusBadRequest, Code: CodeTooLong, Param: param,
+		Message: "this request has " + strconv.Itoa(prompt) + " prompt tokens; the limit is " + strconv.Itoa(limit) + " tokens"}
 }

@@ -164,7 +164,7 @@ func b2i(b bool) int {
 
 func (c *candTrace) render(h *traceHead) Candidate {
 	out := Candidate{Endpoint: c.info.URL, State: c.state.String(), Reason: c.reason, Matched: map[string]int{},
-		Columns: map[string]float32{}, Scores: map[string]Score{}, Total: -c.total}
+		Columns: map[string]float32{}, Scores: map[string]Score{}, Total: 0 - c.total}
 	for t, n := range c.tiers {
 		if n > 0 || t == 0 {
 			out.Matched[TierNames[t]] = int(n)
@@ -175,8 +175,11 @@ func (c *candTrace) render(h *traceHead) Candidate {
 	}
 	out.Columns = map[string]float32{
 		"matched_tokens": c.matchedTokens(), "uncached_tokens": c.uncached, "outstanding_uncached_tokens": c.outstanding,
-		"inflight": c.inflight, "kv_active_tokens": c.kvActive, "speed": c.speed, "running": c.running, "waiting": c.waiting,
-		"kv_usage": c.kvUsage, "index_trust": c.trust, "age_ms": c.ageMS, "lines": c.lines,
+		"inflight": c.inflight, "kv_active_tokens": c.kvActive, "speed": c.speed, "running": float32(c.running), "waiting": float32(c.waiting),
+		"kv_usage": c.kvUsage, "index_trust": c.trust, "lines": c.lines,
+	}
+	if c.scraped != 0 {
+		out.Columns["age_ms"] = float32(max(0, float64(h.at.UnixNano()-c.scraped)/1e6))
 	}
 	name := h.scorer
 	s := Score{Score: c.score, Terms: map[string]float32{}}

@@ -26,7 +26,7 @@ func (w wordPrompter) Blocks(r *llmapi.Request, q *tokenizer.Query, p *tokenizer
 	}
 	p.Exact, p.Tokens = true, len(r.Body)/4
 	seed := blockhash.Seed("words", q.Adapter, q.Salt)
-	var buf [16]uint32
+	var buf [256]uint32
 	for i, size := range q.Sizes {
 		prev := seed
 		n := 0
@@ -210,4 +210,12 @@ func words(seed, n int) string {
 		b = binary.LittleEndian.AppendUint32(b, uint32(z))
 	}
 	return string(b)
+}
+
+// chainOf returns the chain wordPrompter makes of text.
+func chainOf(text, salt string, size int) []uint64 {
+	var p tokenizer.Prompt
+	q := tokenizer.Query{Salt: salt, Sizes: []int{size}}
+	wordPrompter{}.Blocks(&llmapi.Request{Body: []byte(text)}, &q, &p)
+	return p.Chains[0]
 }

@@ -73,10 +73,10 @@ func (l *LeastWork) cost(uncached, outstanding, inflight, kv, speed float32) flo
 // terms returns the parts of a recorded candidate's score, for explain.
 func (l *LeastWork) terms(c *candTrace) map[string]float32 {
 	return map[string]float32{
-		"outstanding":  -c.outstanding,
-		"own":          -float32(l.w.Own * c.uncached),
-		"interference": -float32(float32(l.w.Interference*c.uncached) * c.inflight),
-		"kv_active":    -float32(l.w.KV * c.kvActive),
+		"outstanding":  0 - c.outstanding,
+		"own":          0 - float32(l.w.Own*c.uncached),
+		"interference": 0 - float32(float32(l.w.Interference*c.uncached)*c.inflight),
+		"kv_active":    0 - float32(l.w.KV*c.kvActive),
 		"speed":        c.speed,
 	}
 }
@@ -109,8 +109,13 @@ func fillSpeeds(speed, rates []float32) {
 			known++
 		}
 	}
-	for i, r := range rates {
+	for i := range speed {
 		speed[i] = 1
+	}
+	if known < 2 {
+		return // nobody to compare with
+	}
+	for i, r := range rates {
 		if r <= 0 {
 			continue
 		}

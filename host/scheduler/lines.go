@@ -97,6 +97,9 @@ func (t *lineTable) find(model, key uint64) lineRef {
 	return lineRef{root: r, group: g, key: key}
 }
 
+// known reports whether key is the last block of a shared prefix.
+func (t *lineTable) known(key uint64) bool { return t.groups[key] != nil }
+
 // begin notes that a line was placed on a life of a slot. A first leave is
 // remembered only; from the second on the block is a shared prefix.
 func (t *lineTable) begin(l *lineRef, slot endpoint.ID, gen uint32) {
@@ -209,7 +212,7 @@ func (g *lineGroup) counts(d *decision, dst []float32) {
 	for i, at := range d.order {
 		c := &d.cands[at]
 		dst[i] = -1
-		if int(c.id) < len(g.slots) && g.slots[c.id].gen == c.info.Generation {
+		if int(c.id) < len(g.slots) && g.slots[c.id].gen == d.info(c).Generation {
 			dst[i] = g.slots[c.id].n
 			sum += dst[i]
 			known++
@@ -225,20 +228,27 @@ func (g *lineGroup) counts(d *decision, dst []float32) {
 		}
 		dst[i] = behind
 		if c := &d.cands[at]; behind > 0 {
-			g.add(c.id, c.info.Generation, 0)
+			g.add(c.id, d.info(c).Generation, 0)
 			g.slots[c.id].n = behind
 		}
 	}
 }
 
-// wanted returns on how many of n endpoints a shared prefix is wanted: its
-// share of the lines, and no more than its lines have paid for.
-func (l *lineRef) wanted(n int) int {
+// byShare returns on how many of n endpoints the share of its lines among all
+// makes a shared prefix wanted.
+func (l *lineRef) byShare(n int) int {
 	if l.group == nil || l.group == l.root {
 		return n
 	}
 	share := l.group.lines / max(1, l.root.lines)
-	byShare := int(share*float32(n) + 0.5)
-	paid := 1 + int(l.group.lines-1)/copyLines
-	return max(1, min(byShare, paid, n))
+	return int(share*float32(n) + 0.5)
+}
+
+// paid returns on how many of n endpoints the lines of a shared prefix have paid
+// for a copy of it.
+func (l *lineRef) paid(n int) int {
+	if l.group == nil || l.group == l.root {
+		return n
+	}
+	return max(1, min(1+int(l.group.lines-1)/copyLines, n))
 }

@@ -11,8 +11,7 @@ import (
 func (d *decision) lookup() {
 	prompt := float32(d.tokens)
 	for i := range d.cands {
-		c := &d.cands[i]
-		c.uncached, c.trust = prompt, d.snap.Trust[c.id]
+		d.cands[i].uncached = prompt
 	}
 	if !d.exact || d.r.API.NoReuse() {
 		return
@@ -100,7 +99,11 @@ func (d *decision) take(class, size int) {
 			have = tokens
 		}
 		c.matched = have
-		c.uncached = newTokens(float32(d.tokens), worth, c.trust)
+		trust := d.snap.Trust[c.id]
+		if d.prof.Distrust {
+			trust = 0
+		}
+		c.uncached = newTokens(float32(d.tokens), worth, trust)
 	}
 }
 
@@ -110,7 +113,7 @@ func newTokens(prompt, worth, trust float32) float32 {
 	return max(1, float32(prompt-float32(worth*trust)))
 }
 
-// hold is the KV memory a request is expected to take: its prompt and what the
+// kvTokens is the KV memory a request is expected to take: its prompt and what the
 // model's answers have been on average, at most what it asks for.
 func (d *decision) kvTokens() int64 {
 	out := d.s.st.stats.meanOutput(d.model.key)

@@ -8,68 +8,60 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// Reasons a candidate is filtered for. A constraint of policy is never relaxed.
-const (
-	reasonConstraint = "policy constraint"
-	reasonModel      = "model not served"
-	reasonSalt       = "no cache isolation"
-	reasonContext    = "context too long"
-	reasonBreaker    = "breaker open"
-	reasonCap        = "at its cap of requests"
-)
-
 // narrow lists the endpoints of the model's pools and filters by what is known
-// without the prompt: policy constraints, readiness, model, isolation.
+// without the prompt: policy constraints, isolation, model, readiness. A
+// constraint of policy is never relaxed.
 func (d *decision) narrow() *DeniedError {
 	d.constrain(d.dec.Constraints)
-	kept, lost := 0, reasonConstraint
-	rank := -1
+	kept, nearest := 0, reasonNone
 	for i := range d.model.pools {
 		use := &d.model.pools[i]
+		serving, unknown := d.snap.Models(use.served)
+		noSalt := use.NoSalt && !use.Dedicated && d.dec.Salt != ""
 		for w, word := range d.snap.Pool(use.Name) {
 			for ; word != 0; word &= word - 1 {
 				id := endpoint.ID(w<<6 | bits.TrailingZeros64(word))
-				c := cand{id: id, class: -1, col: -1, info: d.snap.Infos[id], load: d.snap.Loads[id], pool: use}
-				if r, why := d.unfit(use, id); why != "" {
-					c.state, c.reason = candFiltered, why
-					if r > rank {
-						rank, lost = r, clientReason[r]
-					}
-				} else {
-					kept++
+				c := d.nextCand()
+				c.id, c.class, c.col, c.load, c.pool = id, -1, -1, d.snap.Loads[id], uint8(i)
+				c.matched, c.tiers, c.state, c.why = 0, [MaxTiers]uint32{}, candKept, reasonNone
+				switch {
+				case !d.allowed.Has(id):
+					c.why = reasonConstraint
+				case noSalt:
+					c.why = reasonSalt
+				case !serving.Has(id) && !unknown.Has(id):
+					c.why = reasonModel
+				case !d.snap.Ready.Has(id):
+					c.why = reasonReady
 				}
-				d.cands = append(d.cands, c)
+				if c.why == reasonNone {
+					kept++
+				} else {
+					c.state = candFiltered
+					nearest = max(nearest, c.why)
+				}
 			}
 		}
 	}
-	if len(d.cands) == 0 {
-		return errNoEndpoint("the model has none")
-	}
 	if kept == 0 {
-		return errNoEndpoint(lost)
+		return errNoEndpoint(clientReason[nearest])
 	}
 	return nil
 }
 
-// clientReason is what a client is told, by rank: ranks order the reasons by how
-// near an endpoint came to being eligible, and the nearest is told.
-var clientReason = [...]string{"none satisfies the policy's constraints", "none has the cache isolation this tenant needs", "none serves this model", "none is ready"}
-
-// unfit returns why an endpoint cannot take the request and that reason's
-// rank, "" if it can.
-func (d *decision) unfit(use *poolUse, id endpoint.ID) (rank int, why string) {
-	switch {
-	case !d.allowed.Has(id):
-		return 0, reasonConstraint
-	case use.NoSalt && d.dec.Salt != "":
-		return 1, reasonSalt
-	case !d.snap.Serves(id, use.served):
-		return 2, reasonModel
-	case !d.snap.Ready.Has(id):
-		return 3, d.snap.Reasons[id]
+// nextCand extends cands by one, which is not cleared.
+func (d *decision) nextCand() *cand {
+	if n := len(d.cands); n < cap(d.cands) {
+		d.cands = d.cands[:n+1]
+	} else {
+		d.cands = append(d.cands, cand{})
 	}
-	return 0, ""
+	return &d.cands[len(d.cands)-1]
 }
+
+// clientReason is what a client is told. The reasons are in the order of how
+// near an endpoint came to being eligible; the nearest is told.
+var clientReason = [...]string{"the model has none", "none satisfies the policy's constraints", "none has the cache isolation this tenant needs", "none serves this model", "none is ready"}
 
 // constrain sets d.allowed to the endpoints that satisfy every constraint.
 func (d *decision) constrain(cs []policy.Constraint) {
@@ -90,26 +82,29 @@ func (d *decision) constrain(cs []policy.Constraint) {
 	}
 }
 
-// filterContext drops the endpoints whose context the request does not fit.
-func (d *decision) filterContext(param string) *DeniedError {
+// filterContext drops the endpoints whose context the request does not fit, as
+// long as it fits somewhere. What fits nowhere goes on: an engine knows better
+// than we what it takes (it may truncate), and refuses the rest in its own words.
+func (d *decision) filterContext() {
 	need := d.tokens + max(1, d.maxTokens)
-	kept, longest := 0, 0
+	fits := func(c *cand) bool {
+		limit := int(d.snap.MaxModelLen[c.id])
+		return limit == 0 || need <= limit
+	}
+	kept := 0
 	for i := range d.cands {
-		c := &d.cands[i]
-		if c.state != candKept {
-			continue
+		if c := &d.cands[i]; c.state == candKept && fits(c) {
+			kept++
 		}
-		if limit := int(d.snap.MaxModelLen[c.id]); limit > 0 && need > limit {
-			longest = max(longest, limit)
-			c.state, c.reason = candFiltered, reasonContext
-			continue
-		}
-		kept++
 	}
 	if kept == 0 {
-		return errTooLong(d.tokens, d.maxTokens, longest, param)
+		return
 	}
-	return nil
+	for i := range d.cands {
+		if c := &d.cands[i]; c.state == candKept && !fits(c) {
+			c.state, c.why = candFiltered, reasonContext
+		}
+	}
 }
 
 // gather fills the batch with the candidates that are not filtered, their
@@ -118,28 +113,25 @@ func (d *decision) filterContext(param string) *DeniedError {
 func (d *decision) gather() *DeniedError {
 	d.resize(len(d.cands))
 	n, capped := 0, false
-	v := d.snap
+	v, b := d.snap, &d.b
 	for i := range d.cands {
 		c := &d.cands[i]
 		if c.state != candKept {
 			continue
 		}
 		if c.load.Open(d.now) {
-			c.state, c.reason = candFiltered, reasonBreaker
+			c.state, c.why = candFiltered, reasonBreaker
 			continue
 		}
 		inflight := c.load.Inflight()
-		if c.pool.MaxInflight > 0 && inflight >= int64(c.pool.MaxInflight) {
-			c.state, c.reason, capped = candFiltered, reasonCap, true
+		if limit := d.model.pools[c.pool].MaxInflight; limit > 0 && inflight >= int64(limit) {
+			c.state, c.why, capped = candFiltered, reasonCap, true
 			continue
 		}
-		b := &d.b
 		c.col = int32(n)
 		d.order[n], d.loads[n], b.Endpoints[n] = int32(i), c.load, c.id
-		b.Matched[n], b.Uncached[n], b.Trust[n] = float32(c.matched), c.uncached, c.trust
+		b.Matched[n], b.Uncached[n], b.Trust[n] = float32(c.matched), c.uncached, v.Trust[c.id]
 		b.Inflight[n], b.Outstanding[n], b.KVActive[n] = float32(inflight), float32(c.load.Outstanding()), float32(c.load.KVActive())
-		b.Running[n], b.Waiting[n], b.KVUsage[n] = float32(v.Running[c.id]), float32(v.Waiting[c.id]), v.KVUsage[c.id]
-		b.AgeMS[n] = v.AgeMS(c.id, d.now)
 		d.rates[n] = c.load.PrefillRate()
 		n++
 	}
@@ -150,9 +142,15 @@ func (d *decision) gather() *DeniedError {
 		return errNoEndpoint("none answers")
 	}
 	d.resize(n)
-	fillSpeeds(d.b.Speed, d.rates)
-	d.b.PromptTokens, d.b.MaxTokens, d.b.Seed = uint32(d.tokens), uint32(d.maxTokens), d.seed
-	d.b.NowMS = float64(d.now.UnixNano()) / float64(time.Millisecond)
+	fillSpeeds(b.Speed, d.rates)
+	if !d.prof.builtin {
+		for i, id := range b.Endpoints {
+			b.Running[i], b.Waiting[i], b.KVUsage[i] = float32(v.Running[id]), float32(v.Waiting[id]), v.KVUsage[id]
+			b.AgeMS[i] = v.AgeMS(id, d.now)
+		}
+	}
+	b.PromptTokens, b.MaxTokens, b.Seed = uint32(d.tokens), uint32(d.maxTokens), d.seed
+	b.NowMS = float64(d.now.UnixNano()) / float64(time.Millisecond)
 	return nil
 }
 
@@ -163,7 +161,7 @@ func (d *decision) resize(n int) {
 		m := (n + 15) &^ 15
 		d.order, d.loads, d.rates = make([]int32, m), make([]*endpoint.Load, m), make([]float32, m)
 		d.total, d.lines, d.allLine = make([]float32, m), make([]float32, m), make([]float32, m)
-		d.over, d.joins = make([]passed, m), make([]bool, m)
+		d.over, d.joins = make([]reason, m), make([]bool, m)
 	}
 	d.order, d.loads, d.rates = d.order[:n], d.loads[:n], d.rates[:n]
 	d.total, d.lines, d.allLine = d.total[:n], d.lines[:n], d.allLine[:n]

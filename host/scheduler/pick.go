@@ -1,23 +1,9 @@
 package scheduler
 
-// passed says why the envelope passes an endpoint over.
-type passed uint8
+import "math"
 
-const (
-	passedNot passed = iota
-	passedLoad
-	passedShare
-	passedRamp
-	passedProbe
-)
-
-// String returns the reason told by explain.
-func (p passed) String() string {
-	return [...]string{"", "load above the envelope", "one tenant holds most of its work", "slow start", "probe under way"}[p]
-}
-
-// envelope marks the candidates that are passed over however warm they are.
-// If that would be all of them, none is.
+// envelope marks the candidates that are passed over however warm the scorer
+// finds them. If that would be all of them, none is.
 func (d *decision) envelope() {
 	e := &d.prof.Envelope
 	n := d.b.N
@@ -33,22 +19,56 @@ func (d *decision) envelope() {
 	}
 	left := n
 	for i := range n {
-		d.over[i] = passedNot
+		d.over[i] = reasonNone
 		switch out := d.b.Outstanding[i]; {
 		case e.MaxLoadRatio > 0 && out > limit:
-			d.over[i] = passedLoad
+			d.over[i] = reasonLoad
 		case e.MaxShare > 0 && out > max(0, e.SlackTokens) && d.crowds(i, tenant):
-			d.over[i] = passedShare
+			d.over[i] = reasonShare
 		case d.ramps(i, requests/float32(n)):
-			d.over[i] = passedRamp
+			d.over[i] = reasonRamp
 		default:
 			continue
 		}
 		left--
 	}
+	if left < n {
+		left += d.pardon()
+	}
 	if left == 0 {
 		clear(d.over[:n])
 	}
+}
+
+// pardon takes back the verdict on endpoints above the load limit that are the
+// cheapest all the same by the built-in cost, in which that load is counted:
+// to pass them over would make everybody wait longer (RATIONALE.md).
+func (d *decision) pardon() (pardoned int) {
+	least, over := float32(math.MaxFloat32), false
+	for i := range d.b.N {
+		switch d.over[i] {
+		case reasonNone:
+			least = min(least, d.native(i))
+		case reasonLoad:
+			over = true
+		}
+	}
+	if !over {
+		return 0
+	}
+	for i := range d.b.N {
+		if d.over[i] == reasonLoad && d.native(i) <= least {
+			d.over[i] = reasonNone
+			pardoned++
+		}
+	}
+	return pardoned
+}
+
+// native returns the built-in cost of a column.
+func (d *decision) native(i int) float32 {
+	b := &d.b
+	return d.prof.native.cost(b.Uncached[i], b.Outstanding[i], b.Inflight[i], b.KVActive[i], b.Speed[i])
 }
 
 // crowds reports whether a tenant holds more than its share of an endpoint's
@@ -110,7 +130,7 @@ func (d *decision) lessTie(i, j int) bool {
 func (d *decision) argmin() int {
 	best := -1
 	for i := range d.b.N {
-		if d.over[i] == passedNot && (best < 0 || d.less(i, best)) {
+		if d.over[i] == reasonNone && (best < 0 || d.less(i, best)) {
 			best = i
 		}
 	}
@@ -129,25 +149,46 @@ func (d *decision) pick() int {
 	if d.holdout || !native || !hasPrompt(d.r.API.Op) {
 		return d.argmin()
 	}
-	deepest := d.deepest()
+	deepest := d.deep
 	if deepest < 0 {
 		d.line = d.s.st.lines.find(d.model.key, 0)
 		best := d.argmin()
-		return d.spread(best, d.prof.own*float32(d.tokens))
+		return d.spread(best)
 	}
 	c := &d.cands[d.order[deepest]]
-	chain := d.prompt.p.Chains[c.class]
-	d.line = d.s.st.lines.find(d.model.key, chain[int(c.matched)/d.prompt.q.Sizes[c.class]-1])
+	shared := d.branch(c)
 	if d.line.group == nil {
 		return d.hold(float32(c.matched))
 	}
-	d.join(c.matched)
-	own := d.prof.own * d.b.Uncached[deepest]
+	d.join(shared)
 	best := d.argmin()
 	if best < 0 || !d.joins[best] {
 		return d.hold(float32(c.matched))
 	}
-	return d.spread(best, own)
+	return d.spread(best)
+}
+
+// branchBlocks is how far before the end of a match the end of a shared prefix
+// is looked for. A prefix ends within a block; the block after it also holds the
+// first tokens of what follows, of which there are few different ones (a digit,
+// a greeting), so that some beginnings match one block more than others.
+const branchBlocks = 2
+
+// branch finds the line of a prompt that leaves the known after the match of c,
+// and returns the matched tokens of the shared prefix it belongs to: the
+// shortest one that is known within branchBlocks.
+func (d *decision) branch(c *cand) uint32 {
+	size := d.prompt.q.Sizes[c.class]
+	chain, n := d.prompt.p.Chains[c.class], int(c.matched)/size
+	lines := &d.s.st.lines
+	for k := max(1, n-branchBlocks); k < n; k++ {
+		if lines.known(chain[k-1]) {
+			d.line = lines.find(d.model.key, chain[k-1])
+			return uint32(k * size)
+		}
+	}
+	d.line = lines.find(d.model.key, chain[n-1])
+	return c.matched
 }
 
 // deepest returns the column with the longest match that is given any credit,
@@ -162,35 +203,46 @@ func (d *decision) deepest() int {
 	return best
 }
 
-// holdFactor scales the tolerance by what a move would recompute now: the
-// line's further turns would use those tokens too. Four turns more is about
-// what chats (ShareGPT, 3–4 turns) have ahead of them.
-const holdFactor = 4
-
 // hold keeps a line where its longest match is, unless moving it is cheaper by
-// more than the tolerance.
+// more than the tolerance: NearTokens, and what the envelope allows an endpoint
+// above the mean. Loads differ by about the root of the requests in flight at
+// any moment; a line that followed each of these ripples would never come to
+// rest.
 func (d *decision) hold(matched float32) int {
 	best := d.argmin()
 	home := -1
 	for i := range d.b.N {
-		if d.over[i] == passedNot && d.b.Matched[i] == matched && d.b.Uncached[i] < float32(d.tokens) && (home < 0 || d.less(i, home)) {
+		if d.over[i] == reasonNone && d.b.Matched[i] == matched && d.b.Uncached[i] < float32(d.tokens) && (home < 0 || d.less(i, home)) {
 			home = i
 		}
 	}
 	if home < 0 || home == best {
 		return best
 	}
-	credit := d.prof.own * d.b.Speed[home] * (d.b.Uncached[best] - d.b.Uncached[home])
-	if d.total[home] <= d.total[best]+min(holdFactor*credit, d.prof.Envelope.NearTokens) {
+	if d.total[home] <= d.total[best]+d.tolerance() {
 		return home
 	}
 	return best
 }
 
+// tolerance is the cost by which a line's home may be dearer.
+func (d *decision) tolerance() float32 {
+	e := &d.prof.Envelope
+	if e.NearTokens == 0 {
+		return 0
+	}
+	var sum float32
+	for _, out := range d.b.Outstanding {
+		sum += out
+	}
+	return e.NearTokens + max(0, e.MaxLoadRatio-1)*sum/float32(d.b.N)
+}
+
 // join marks the endpoints a shared prefix is wanted on: those that hold it
 // and, while every one of them is busy and it is wanted on more, the ones with
-// the fewest lines. A joiner is not charged for the copy, which the lines of
-// the prefix have paid for already.
+// the fewest lines. It is wanted on more by its share of all lines, or where the
+// lines of its holders outnumber those of others. A joiner is not charged for the
+// copy, which the lines of the prefix have paid for already.
 func (d *decision) join(matched uint32) {
 	n := d.b.N
 	l := &d.line
@@ -198,25 +250,30 @@ func (d *decision) join(matched uint32) {
 	l.root.counts(d, d.allLine)
 	have, busy := 0, true
 	held := float32(d.tokens)
+	var sum float32
+	fewest := float32(math.MaxFloat32) // lines of the holder that has the fewest
 	for i := range n {
-		if d.b.Matched[i] == float32(matched) && d.b.Uncached[i] < float32(d.tokens) {
+		sum += d.allLine[i]
+		if d.b.Matched[i] >= float32(matched) && d.b.Uncached[i] < float32(d.tokens) {
 			d.joins[i] = true
 			have++
 			held = min(held, d.b.Uncached[i])
+			fewest = min(fewest, d.allLine[i])
 			busy = busy && d.b.Inflight[i] > 0
 		}
 	}
 	if !busy {
 		return
 	}
-	for ; have < l.wanted(n); have++ {
+	skew := fewest - max(copyLines, skewShare*sum/float32(n))
+	for ; have < l.paid(n); have++ {
 		next := -1
 		for i := range n {
-			if !d.joins[i] && d.over[i] == passedNot && (next < 0 || d.fewer(i, next)) {
+			if !d.joins[i] && d.over[i] == reasonNone && (next < 0 || d.fewer(i, next)) {
 				next = i
 			}
 		}
-		if next < 0 {
+		if next < 0 || have >= l.byShare(n) && d.allLine[next] > skew {
 			return
 		}
 		d.joins[next] = true
@@ -224,10 +281,16 @@ func (d *decision) join(matched uint32) {
 	}
 }
 
+// skewShare of the mean is how many more lines than others the holders of a
+// shared prefix may have before it is wanted elsewhere: a tenth is what the
+// counts of even traffic differ by.
+const skewShare = 0.1
+
 // spread chooses among the near-ties of best the one where the fewest lines
-// began. own is the cost of the request's own tokens: what is small beside
-// that, or beside NearTokens, is noise.
-func (d *decision) spread(best int, own float32) int {
+// began. own is the cost of the request's own tokens: what is small beside what
+// its line will cost, and beside half of NearTokens, is noise. Half, because a
+// line that begins elsewhere loses nothing by it, so less load outweighs it.
+func (d *decision) spread(best int) int {
 	if best < 0 {
 		return best
 	}
@@ -236,10 +299,10 @@ func (d *decision) spread(best int, own float32) int {
 		l.root.counts(d, d.lines)
 		copy(d.allLine, d.lines)
 	}
-	limit := d.total[best] + d.b.Speed[best]*min(own, d.prof.Envelope.NearTokens)
+	limit := d.total[best] + d.b.Speed[best]*d.prof.Envelope.NearTokens/2
 	pick := best
 	for i := range d.b.N {
-		if d.over[i] != passedNot || d.total[i] > limit || l.group != l.root && !d.joins[i] {
+		if d.over[i] != reasonNone || d.total[i] > limit || l.group != l.root && !d.joins[i] {
 			continue
 		}
 		if d.fewer(i, pick) {

@@ -2,7 +2,7 @@ package scheduler
 
 // keepOrder bounds the alternatives a placement keeps for retries. A retry
 // budget of 20 % never gets past the second; explain has the whole order.
-const keepOrder = 8
+const keepOrder = 4
 
 // place is the step that must be one: loads, scores, envelope, pick and charge
 // under the decision lock, so that the siblings of a burst see each other.
@@ -12,6 +12,9 @@ func (d *decision) place() *DeniedError {
 	defer st.mu.Unlock()
 	if err := d.gather(); err != nil {
 		return err
+	}
+	if d.deep = -1; d.exact && !d.holdout {
+		d.deep = d.deepest()
 	}
 	d.score()
 	d.envelope()
@@ -44,22 +47,21 @@ func (d *decision) choose() int {
 		if at < 0 || !d.charge || d.loads[at].Admit(d.now) {
 			return at
 		}
-		d.over[at] = passedProbe
+		d.over[at] = reasonProbe
 	}
 	return -1
 }
 
 // classify names what kind of placement this is.
 func (d *decision) classify(at int) {
-	deepest := d.deepest()
 	switch {
 	case d.holdout:
 		d.kind = KindHoldout
 	case !d.exact:
 		d.kind = KindFallback
-	case deepest < 0:
+	case d.deep < 0:
 		d.kind = KindCold
-	case d.b.Matched[at] >= d.b.Matched[deepest]:
+	case d.b.Matched[at] >= d.b.Matched[d.deep]:
 		d.kind = KindWarm
 	default:
 		d.kind = KindSpill
@@ -69,8 +71,8 @@ func (d *decision) classify(at int) {
 // markPassed writes the envelope's verdicts to the candidates.
 func (d *decision) markPassed() {
 	for i, at := range d.order {
-		if d.over[i] != passedNot {
-			d.cands[at].state, d.cands[at].reason = candEnveloped, d.over[i].String()
+		if d.over[i] != reasonNone {
+			d.cands[at].state, d.cands[at].why = candEnveloped, d.over[i]
 		}
 	}
 }
@@ -80,10 +82,10 @@ func (d *decision) remember() {
 	st := d.s.st
 	c := &d.cands[d.chosen]
 	if d.line.root != nil {
-		st.lines.begin(&d.line, c.id, c.info.Generation)
+		st.lines.begin(&d.line, c.id, d.info(c).Generation)
 	}
 	if key := d.sessionKey(); !d.exact && key != 0 {
-		st.sessions.set(key, sessionHome{c.id, c.info.Generation})
+		st.sessions.set(key, sessionHome{c.id, d.info(c).Generation})
 	}
 }
 
@@ -133,14 +135,14 @@ func (d *decision) ranking(p *Placement, chosen int) {
 	}
 	for k, col := range cols[:n] {
 		c := &d.cands[d.order[col]]
-		p.order[k] = choice{id: c.id, gen: c.info.Generation, info: c.info, load: c.load, pool: c.pool,
+		p.order[k] = choice{id: c.id, gen: d.info(c).Generation, info: d.info(c), load: c.load, pool: &d.model.pools[c.pool],
 			class: c.class, matched: c.matched, uncached: int64(c.uncached), live: d.snap.Events[c.id]}
 	}
 	p.n, p.at = n, 0
 }
 
 func (d *decision) before(i, j int) bool {
-	if a, b := d.over[i] == passedNot, d.over[j] == passedNot; a != b {
+	if a, b := d.over[i] == reasonNone, d.over[j] == reasonNone; a != b {
 		return a
 	}
 	return d.less(i, j)

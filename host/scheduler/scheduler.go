@@ -55,8 +55,9 @@ type poolUse struct {
 
 type profile struct {
 	Profile
-	native *LeastWork // scores where Scorer fails
-	own    float32
+	native  *LeastWork // scores where Scorer fails
+	builtin bool       // Scorer is the native one and needs no reported columns
+	own     float32
 }
 
 // New checks cfg and builds a scheduler over cfg.State.
@@ -104,7 +105,8 @@ func newProfile(p Profile) *profile {
 		p.Objective = Blend
 	}
 	p.Envelope = p.Envelope.withDefaults()
-	return &profile{Profile: p, native: n, own: ownWeight(p.Scorer)}
+	_, builtin := p.Scorer.(*LeastWork)
+	return &profile{Profile: p, native: n, builtin: builtin, own: ownWeight(p.Scorer)}
 }
 
 func hashString(s string) uint64 {

@@ -171,7 +171,10 @@ func (s *sim) result() simResult {
 		hit: float64(s.hit) / float64(s.ideal), per: s.per, moved: s.again - s.same}
 }
 
-const simSeeds = 3
+// simSeeds begin with two at random; the others once failed: equal endpoints
+// had learned unlike rates from prompts too small to tell, or beginnings were
+// bound too tightly to the cheapest endpoint.
+var simSeeds = []uint64{0, 1, 17, 51, 53, 57, 1007, 1081, 1113}
 
 // TestSimulation_conversations: with prediction alone, conversations stay on
 // their engine and fill the engines evenly, also where all of them begin with
@@ -189,8 +192,12 @@ func TestSimulation_conversations(t *testing.T) {
 		for _, clients := range []int{8, 100} {
 			for _, predicted := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/clients=%d/predicted=%v", load.name, clients, predicted), func(t *testing.T) {
+					n := len(simSeeds)
+					if !predicted {
+						n = 2 // the two views agree within a run's noise
+					}
 					worst := simResult{same: 1, hit: 1}
-					for seed := range uint64(simSeeds) {
+					for _, seed := range simSeeds[:n] {
 						r := runSim(t, simConfig{convs: 40, turns: 8, clients: clients, endpoints: 4, system: load.system, user: load.user, answer: load.answer, predicted: predicted, seed: seed})
 						if r.same < 0.98 || r.balance > 1.25 || r.hit < 0.99 {
 							t.Errorf("seed %d: same %.3f, balance %.2f %v, hit of ideal %.4f; want ≥ 0.98, ≤ 1.25, ≥ 0.99", seed, r.same, r.balance, r.per, r.hit)

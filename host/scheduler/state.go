@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
@@ -95,9 +96,10 @@ type State struct {
 	now     func() time.Time
 	stats   counters
 	trace   traceRing
-	scratch sync.Pool // *scratch
-	prompts sync.Pool // *promptMem
-	places  sync.Pool // *Placement
+	scratch sync.Pool     // *scratch
+	prompts sync.Pool     // *promptMem
+	places  sync.Pool     // *Placement
+	sampled atomic.Uint64 // requests that could have been in the control arm
 
 	// mu makes a choice and its charge one step. It guards the fields below
 	// and is held for the few microseconds of scoring; the loads of endpoints

@@ -69,8 +69,8 @@ func (d *decision) sticky(key uint64) int {
 	}
 	limit := float32(spillRatio*(sum/float32(d.b.N))) + spillSlack
 	for i, id := range d.b.Endpoints {
-		if id == h.id && d.cands[d.order[i]].info.Generation == h.gen {
-			if d.over[i] == passedNot && d.b.Outstanding[i] <= limit {
+		if id == h.id && d.info(&d.cands[d.order[i]]).Generation == h.gen {
+			if d.over[i] == reasonNone && d.b.Outstanding[i] <= limit {
 				return i
 			}
 			return -1

@@ -62,12 +62,12 @@ type candTrace struct {
 	info   *endpoint.Info
 	reason string
 	state  candState
-	chain  bool
 	tiers  [MaxTiers]uint32
 
 	uncached, outstanding, inflight, kvActive, speed, trust float32
-	running, waiting, kvUsage, ageMS                        float32
-	lines, score, total                                     float32
+	kvUsage, lines, score, total                            float32
+	running, waiting                                        uint32
+	scraped                                                 int64 // Unix nanoseconds, 0 = never
 }
 
 func (t *traceRing) init(entries, bytes int) {
@@ -151,24 +151,31 @@ func (d *decision) head(h *traceHead) {
 	h.blockTokens = blockTokens(d.snap.BlockTokens[c.id])
 }
 
-// record fills what is known of candidate i.
+// record fills what is known of candidate i. It assigns field by field: a
+// literal would be built aside and copied.
 func (d *decision) record(t *candTrace, i int) {
 	c := &d.cands[i]
-	*t = candTrace{info: c.info, reason: c.reason, state: c.state, chain: c.class >= 0, tiers: c.tiers, uncached: c.uncached, trust: c.trust}
+	t.info, t.reason, t.state, t.tiers = d.info(c), d.words(c), c.state, c.tiers
 	k := c.col
 	if k < 0 {
+		t.clearColumns()
 		return
 	}
-	b := &d.b
-	t.uncached, t.outstanding, t.inflight, t.kvActive, t.speed = b.Uncached[k], b.Outstanding[k], b.Inflight[k], b.KVActive[k], b.Speed[k]
-	t.running, t.waiting, t.kvUsage, t.ageMS = b.Running[k], b.Waiting[k], b.KVUsage[k], b.AgeMS[k]
-	t.score, t.total = b.Scores[k], d.total[k]
+	b, v := &d.b, d.snap
+	t.uncached, t.outstanding, t.inflight, t.kvActive, t.speed, t.trust = b.Uncached[k], b.Outstanding[k], b.Inflight[k], b.KVActive[k], b.Speed[k], b.Trust[k]
+	t.running, t.waiting, t.kvUsage, t.scraped = v.Running[c.id], v.Waiting[c.id], v.KVUsage[c.id], v.ScrapedAt[c.id]
+	t.score, t.total, t.lines = b.Scores[k], d.total[k], 0
 	if d.line.group != nil {
 		t.lines = d.lines[k]
 	}
 }
 
-// find returns the head of a placement's decision, nil if it was overwritten.
+// clearColumns empties the columns of a candidate that was not scored.
+func (t *candTrace) clearColumns() {
+	*t = candTrace{info: t.info, reason: t.reason, state: t.state, tiers: t.tiers}
+}
+
+// findLocked returns the head of a placement's decision, nil if it was overwritten.
 func (t *traceRing) findLocked(n uint64) *traceHead {
 	if h := &t.heads[n%uint64(len(t.heads))]; h.n == n && n != 0 {
 		return h

@@ -110,6 +110,26 @@ func TestAbort_latency(t *testing.T) {
 	}
 }
 
+// TestStream_head: the head of a stream comes before its first token, late only
+// by a fault.
+func TestStream_head(t *testing.T) {
+	r := run(t, func(c *Config) { slow(c); c.MaxSeqs = 1 })
+	_, br := r.raw(postBytes("/v1/chat/completions", long))
+	readUntil(t, br, "finish_reason")
+	_, br = r.raw(postBytes("/v1/chat/completions", long)) // has to wait
+	readUntil(t, br, "transfer-encoding")
+	if recs := r.log.snapshot(); recs[1].FirstByteMS != nil {
+		t.Fatal("the head counts as first byte")
+	}
+	r.faultsSet(`{"late_head":true}`)
+	late, br := r.raw(postBytes("/v1/chat/completions", long))
+	until(t, "it waits", func() bool { return r.metric("vllm:num_requests_waiting") == 2 })
+	late.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	if b, err := br.ReadByte(); err == nil {
+		t.Fatalf("%q before the first token", b)
+	}
+}
+
 // TestAbort_halfClose: closing only the sending half is leaving, too.
 func TestAbort_halfClose(t *testing.T) {
 	r := run(t, slow)

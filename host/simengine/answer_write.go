@@ -3,6 +3,7 @@ package simengine
 import (
 	"encoding/json"
 	"errors"
+	"strconv"
 )
 
 // form is the API an answer is written for.
@@ -32,6 +33,8 @@ type answer struct {
 	created int64
 	die     int // events after which the connection is cut, -1: never
 	events  int // written so far
+	head    []byte
+	buf     []byte
 }
 
 // text returns the text of the tokens [from, to) of a job's answer; the end of
@@ -57,7 +60,8 @@ func (j *job) finish() *string {
 	return &reason
 }
 
-// completion is the body of a whole answer, and a chunk of a streamed one.
+// completion is the body of a whole answer; the events of a streamed one have
+// the same members, with delta for message.
 type completion struct {
 	ID      string   `json:"id"`
 	Object  string   `json:"object"`
@@ -105,10 +109,7 @@ func (a *answer) whole() error {
 		body.Choices = append(body.Choices, c)
 	}
 	body.Usage = a.usage(total)
-	raw, err := json.Marshal(body)
-	if err != nil {
-		panic("BUG: simengine: " + err.Error())
-	}
+	raw := appendJSON(nil, body)
 	if a.die >= 0 {
 		a.x.w.half("application/json", raw)
 		a.x.w.fail()
@@ -131,7 +132,7 @@ func (a *answer) finished() bool {
 func (a *answer) stream() error {
 	w := a.x.w
 	sent := make([]int, len(a.jobs))
-	w.begin()
+	w.begin(a.x.e.faults.get().LateHead)
 	for begun := false; !a.allSent(sent); {
 		if err := a.x.wait(a.jobs); err != nil {
 			return err
@@ -205,37 +206,91 @@ func (a *answer) token(i int, sent []int) error {
 	return a.chunk(c, u)
 }
 
-// chunk appends one event with one choice to the stream.
+// chunk appends one event with one choice to the stream. It is written by hand:
+// nearly all of a stream's cost is here.
 func (a *answer) chunk(c choice, u *usage) error {
-	return a.event(completion{Choices: []choice{c}, Usage: u})
+	b := a.open()
+	b = append(b, `{"index":`...)
+	b = strconv.AppendInt(b, int64(c.Index), 10)
+	if c.Delta != nil {
+		b = append(b, `,"delta":{`...)
+		if c.Delta.Role != "" {
+			b = append(appendJSON(append(b, `"role":`...), c.Delta.Role), ',')
+		}
+		b = append(appendJSON(append(b, `"content":`...), c.Delta.Content), '}')
+	} else {
+		b = appendJSON(append(b, `,"text":`...), *c.Text)
+	}
+	b = append(b, `,"logprobs":null,"finish_reason":`...)
+	if c.FinishReason != nil {
+		b = appendJSON(b, *c.FinishReason)
+	} else {
+		b = append(b, "null"...)
+	}
+	return a.close(append(b, `,"stop_reason":null}`...), u)
 }
 
-func (a *answer) event(body completion) error {
-	body.ID, body.Created, body.Model = a.id, a.created, a.p.model
-	body.Object = "text_completion"
-	if a.form == chatForm {
-		body.Object = "chat.completion.chunk"
+// open begins an event: everything up to its choices.
+func (a *answer) open() []byte {
+	if a.head == nil {
+		object := "text_completion"
+		if a.form == chatForm {
+			object = "chat.completion.chunk"
+		}
+		a.head = appendJSON([]byte(`data: {"id":`), a.id)
+		a.head = appendJSON(append(a.head, `,"object":`...), object)
+		a.head = strconv.AppendInt(append(a.head, `,"created":`...), a.created, 10)
+		a.head = appendJSON(append(a.head, `,"model":`...), a.p.model)
+		a.head = append(a.head, `,"choices":[`...)
 	}
+	return append(a.buf[:0], a.head...)
+}
+
+// close ends an event after its choices and appends it to the stream, unless
+// the connection is to be cut before it.
+func (a *answer) close(b []byte, u *usage) error {
 	if a.events == a.die {
 		a.x.w.flush()
 		a.x.w.fail()
 		return errCut
 	}
 	a.events++
-	raw, err := json.Marshal(body)
+	b = append(b, ']')
+	if u != nil {
+		b = appendJSON(append(b, `,"usage":`...), u)
+	}
+	a.buf = append(b, "}\n\n"...)
+	a.x.w.chunk(a.buf)
+	return nil
+}
+
+// appendJSON appends v, which has a JSON form.
+func appendJSON(b []byte, v any) []byte {
+	if s, ok := v.(string); ok && plain(s) {
+		return append(append(append(b, '"'), s...), '"')
+	}
+	raw, err := json.Marshal(v)
 	if err != nil {
 		panic("BUG: simengine: " + err.Error())
 	}
-	event := append(append([]byte("data: "), raw...), "\n\n"...)
-	a.x.w.chunk(event)
-	return nil
+	return append(b, raw...)
+}
+
+// plain reports whether s needs no escape in JSON.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // ending writes what follows the last token.
 func (a *answer) ending(generated int) error {
 	u := a.usage(generated)
 	if a.p.includeUsage {
-		if err := a.event(completion{Choices: []choice{}, Usage: u}); err != nil {
+		if err := a.close(a.open(), u); err != nil {
 			return err
 		}
 	}

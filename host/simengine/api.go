@@ -14,7 +14,7 @@ func (x *exchange) chat() error {
 	if !p.given("messages") {
 		return validation("[{'type': 'missing', 'loc': ('body', 'messages'), 'msg': 'Field required'}]")
 	}
-	prompt, err := x.e.cfg.Prompter.ChatTokens(x.r.body)
+	prompt, err := x.e.cfg.Prompter.ChatTokens(x.r.body, x.r.path)
 	if err != nil {
 		return clientError(err)
 	}
@@ -42,7 +42,7 @@ func (x *exchange) tokenize() error {
 	}
 	var tokens []uint32
 	if p.given("messages") {
-		tokens, err = x.e.cfg.Prompter.ChatTokens(x.r.body)
+		tokens, err = x.e.cfg.Prompter.ChatTokens(x.r.body, x.r.path)
 	} else {
 		tokens, err = x.e.tokenizeText(p)
 	}
@@ -176,7 +176,7 @@ func (a *answer) usage(generated int) *usage {
 	}
 	u.TotalTokens = u.PromptTokens + generated
 	cached := a.x.e.cached(a.jobs)
-	if !a.x.e.faults.noCachedTokens() {
+	if !a.x.e.faults.get().NoCachedTokens {
 		u.Details = &promptDetails{cached}
 	}
 	a.x.e.log.tokens(a.x.rec, u.PromptTokens, cached)

@@ -10,8 +10,9 @@ import (
 // Prompter turns requests into the tokens the engine would compute. It is safe
 // for concurrent use. Its errors are the client's (status 400) and are shown.
 type Prompter interface {
-	// ChatTokens renders and tokenizes the whole prompt of a chat request body.
-	ChatTokens(body []byte) ([]uint32, error)
+	// ChatTokens renders and tokenizes the whole prompt of a body with messages
+	// that came to route, /v1/chat/completions or /tokenize.
+	ChatTokens(body []byte, route string) ([]uint32, error)
 	// TextTokens tokenizes the prompt of a completion, with the special tokens
 	// the model's tokenizer puts before a text.
 	TextTokens(text string) ([]uint32, error)
@@ -53,13 +54,13 @@ type Config struct {
 	EventsURL   string // what /kv_event_sources tells; default tcp://ADDRESS of the listener
 	ReplayURL   string
 
-	MaxBodyBytes int64  // default 64 MiB
-	KeepRequests int    // requests kept for GET /sim/requests; default 4096
-	KeepBytes    int64  // bytes of heads and bodies kept; default 64 MiB
-	Faults       Faults // in force from the start
-	Seed         uint64 // of random faults
-	Clock        Clock  // default: the machine's
-	Log          *slog.Logger
+	MaxBodyBytes int64        // default 64 MiB
+	KeepRequests int          // requests kept for GET /sim/requests; default 4096
+	KeepBytes    int64        // bytes of heads and bodies kept; default 64 MiB
+	Faults       Faults       // in force from the start
+	Seed         uint64       // of random faults
+	Clock        Clock        // default: the machine's
+	Log          *slog.Logger // starts and restarts; default: none
 }
 
 func (c Config) withDefaults() (Config, error) {

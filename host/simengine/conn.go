@@ -145,12 +145,14 @@ type exchange struct {
 	gone <-chan struct{} // closed when the client has left
 }
 
+const chatPath = "/v1/chat/completions"
+
 // serve answers a recorded request and reports whether the client left, or the
 // answer was cut off, before its end.
 func (e *Engine) serve(x *exchange) (aborted bool) {
 	var handler func(*exchange) error
 	switch x.r.path {
-	case "/v1/chat/completions":
+	case chatPath:
 		handler = (*exchange).chat
 	case "/v1/completions":
 		handler = (*exchange).completions

@@ -13,6 +13,16 @@
 //     the same model runs in real time and in virtual time.
 //   - [Engine]: drives a Model by a [Clock], serves HTTP, publishes events.
 //
+// Routes beside the OpenAI API (chat completions, completions, models),
+// /tokenize, /health, /version, /metrics, /kv_event_sources and
+// /reset_prefix_cache:
+//
+//	GET    /sim/requests  what was received, a JSON line each (?body=0: without bodies)
+//	DELETE /sim/requests  forgets them
+//	GET    /sim/cache     size of the cache (?hashes=1: its blocks)
+//	GET    /sim/faults    [Faults] in force; POST sets the members it names
+//	POST   /sim/restart   as if the process died (?down_ms=N: and stayed away)
+//
 // Block hashes are vLLM's (a sha256 chain over pickled tuples), computed by
 // code of this package alone: a router that agrees with this engine does so
 // because both agree with vLLM.

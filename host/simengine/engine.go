@@ -103,6 +103,7 @@ func (e *Engine) resetLocked() {
 // listener breaks.
 func (e *Engine) Run(ctx context.Context, ln, pub, replay net.Listener) error {
 	e.sources = e.eventSources(pub, replay)
+	e.cfg.Log.Info("engine serves", "endpoint", ln.Addr().String(), "model", e.cfg.Model, "preset", e.cfg.Preset)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
@@ -322,6 +323,7 @@ func (e *Engine) restart(down time.Duration) {
 	clear(e.running)
 	e.pub.restart()
 	e.mu.Unlock()
+	e.cfg.Log.Info("engine restarts", "model", e.cfg.Model, "down", down)
 	e.conns.closeAll(false)
 	select {
 	case e.wake <- struct{}{}: // the driver may wait for the old model's next step

@@ -148,77 +148,6 @@ func (v *view) equal(t *testing.T, r *rig) {
 	}
 }
 
-// decode reads one msgpack value.
-func decode(t *testing.T, b []byte) any {
-	t.Helper()
-	v, rest := decodeValue(t, b)
-	if len(rest) != 0 {
-		t.Fatalf("%d bytes after the value", len(rest))
-	}
-	return v
-}
-
-func decodeValue(t *testing.T, b []byte) (any, []byte) {
-	t.Helper()
-	c, b := b[0], b[1:]
-	u := func(n int) int {
-		v := 0
-		for _, x := range b[:n] {
-			v = v<<8 | int(x)
-		}
-		b = b[n:]
-		return v
-	}
-	switch {
-	case c < 0x80:
-		return uint64(c), b
-	case c < 0x90:
-		return decodeMap(t, b, int(c&15))
-	case c < 0xa0:
-		return decodeList(t, b, int(c&15))
-	case c < 0xc0:
-		return string(b[:c&31]), b[c&31:]
-	case c == 0xc0:
-		return nil, b
-	case c == 0xcb:
-		return binary.BigEndian.Uint64(b), b[8:]
-	case c >= 0xcc && c <= 0xcf:
-		n := 1 << (c - 0xcc)
-		var x [8]byte
-		copy(x[8-n:], b[:n])
-		return binary.BigEndian.Uint64(x[:]), b[n:]
-	case c >= 0xd9 && c <= 0xdb:
-		n := u(1 << (c - 0xd9))
-		return string(b[:n]), b[n:]
-	case c == 0xdc || c == 0xdd:
-		n := u(2 << (c - 0xdc))
-		return decodeList(t, b, n)
-	case c == 0xde || c == 0xdf:
-		n := u(2 << (c - 0xde))
-		return decodeMap(t, b, n)
-	}
-	t.Fatalf("msgpack byte %#x", c)
-	return nil, nil
-}
-
-func decodeList(t *testing.T, b []byte, n int) (any, []byte) {
-	list := make([]any, n)
-	for i := range list {
-		list[i], b = decodeValue(t, b)
-	}
-	return list, b
-}
-
-func decodeMap(t *testing.T, b []byte, n int) (any, []byte) {
-	m := make(map[string]any, n)
-	for range n {
-		var k any
-		k, b = decodeValue(t, b)
-		m[k.(string)], b = decodeValue(t, b)
-	}
-	return m, b
-}
-
 // conversation posts a few chats that share prefixes and overflow the cache.
 func (r *rig) conversation(n int) {
 	r.t.Helper()
@@ -412,7 +341,8 @@ func TestEvents_scrambled(t *testing.T) {
 // and hinders no one.
 func TestPublisher_slow(t *testing.T) {
 	p := &publisher{topic: []byte("kv"), hwm: 3, steps: 100, subs: map[*subscriber]struct{}{}}
-	s := &subscriber{queue: make(chan []byte, p.hwm), topics: [][]byte{nil}}
+	s := newSubscriber()
+	s.topics = [][]byte{nil}
 	p.subs[s] = struct{}{}
 	for range 10 {
 		p.publish([]byte("batch"), true, true)
@@ -420,9 +350,35 @@ func TestPublisher_slow(t *testing.T) {
 	if len(s.queue) != 3 || p.dropped != 7 || len(p.kept) != 10 {
 		t.Fatalf("%d queued, %d dropped", len(s.queue), p.dropped)
 	}
-	f, _, err := readMessage(bufio.NewReader(bytes.NewReader(<-s.queue)))
+	queued := p.take(s, nil)
+	if len(s.queue) != 0 {
+		t.Fatal("taken twice")
+	}
+	f, _, err := readMessage(bufio.NewReader(bytes.NewReader(queued[0])))
 	if err != nil || binary.BigEndian.Uint64(f[1]) != 0 {
 		t.Fatal("the oldest was dropped")
+	}
+}
+
+// TestPublisher_burst: a subscriber that reads gets everything in order.
+func TestPublisher_burst(t *testing.T) {
+	r := run(t, nil)
+	sub := r.subscribe("kv")
+	until(t, "subscribed", func() bool { return r.Engine.pub.subscribers() == 1 })
+	const n = 12_000
+	payload := bytes.Repeat([]byte("x"), 400)
+	for range n {
+		r.Engine.pub.publish(payload, true, true)
+	}
+	for i := range uint64(n) {
+		if f := sub.read(t); binary.BigEndian.Uint64(f[1]) != i || len(f[2]) != len(payload) {
+			t.Fatalf("batch %d: seq %d", i, binary.BigEndian.Uint64(f[1]))
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.Engine.pub.dropped != 0 || len(r.Engine.pub.kept) != 10_000 {
+		t.Fatalf("%d dropped, %d kept", r.Engine.pub.dropped, len(r.Engine.pub.kept))
 	}
 }
 
@@ -441,44 +397,4 @@ func TestReplay_old(t *testing.T) {
 	if f := p.read(t); len(f) != 3 || binary.BigEndian.Uint64(f[1]) != replayEnd || len(f[2]) != 0 {
 		t.Fatalf("%q", f)
 	}
-}
-
-// FuzzReadMessage: foreign bytes never panic and never make much memory.
-func FuzzReadMessage(f *testing.F) {
-	f.Add(appendMessage(nil, []byte{1}, []byte("kv")))
-	f.Add(appendFrame(nil, bytes.Repeat([]byte("x"), 300), zmtpCommand))
-	f.Add([]byte{2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		br := bufio.NewReader(bytes.NewReader(b))
-		for {
-			frames, _, err := readMessage(br)
-			if err != nil {
-				return
-			}
-			for _, f := range frames {
-				if len(f) > len(b) {
-					t.Fatalf("frame of %d bytes out of %d", len(f), len(b))
-				}
-			}
-		}
-	})
-}
-
-// FuzzReadRequest: foreign bytes are a request, a refusal or an error.
-func FuzzReadRequest(f *testing.F) {
-	f.Add([]byte(postBytes("/v1/chat/completions", hello)))
-	f.Add([]byte("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"))
-	f.Add([]byte("GET /%zz HTTP/1.0\n\n"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		br := bufio.NewReader(bytes.NewReader(b))
-		for range 10 {
-			r, err := readRequest(br, 1000, time.Now, func() error { return nil })
-			if err != nil {
-				return
-			}
-			if r.bad == nil && (r.method == "" || r.path == "") || len(r.body) > 1000 {
-				t.Fatalf("%+v", r)
-			}
-		}
-	})
 }

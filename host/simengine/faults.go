@@ -38,6 +38,10 @@ type Faults struct {
 	// NoCachedTokens leaves prompt_tokens_details out of usage, as vLLM does
 	// without --enable-prompt-tokens-details.
 	NoCachedTokens bool `json:"no_cached_tokens"`
+	// LateHead sends the head of a stream with its first event. Without it the
+	// head comes as soon as the request is accepted, long before the first
+	// token, as from vLLM (uvicorn).
+	LateHead bool `json:"late_head"`
 }
 
 func (f *Faults) validate() error {
@@ -111,12 +115,6 @@ func (b *faultBox) scrambler() scrambler {
 		s.rng = rand.New(rand.NewPCG(b.rng.Uint64(), 0))
 	}
 	return s
-}
-
-func (b *faultBox) noCachedTokens() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.f.NoCachedTokens
 }
 
 func (b *faultBox) get() Faults {

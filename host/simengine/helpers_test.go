@@ -66,7 +66,7 @@ func (t *toyTokenizer) Encode(dst []uint32, text []byte) ([]uint32, error) {
 
 func (t *toyTokenizer) TextTokens(text string) ([]uint32, error) { return t.Encode(nil, []byte(text)) }
 
-func (t *toyTokenizer) ChatTokens(body []byte) ([]uint32, error) {
+func (t *toyTokenizer) ChatTokens(body []byte, _ string) ([]uint32, error) {
 	var b struct {
 		Messages []struct{ Role, Content string }
 	}

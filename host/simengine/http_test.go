@@ -17,7 +17,7 @@ func with(body, members string) string { return strings.TrimSuffix(body, "}") + 
 
 func TestChat_whole(t *testing.T) {
 	r := run(t, nil)
-	prompt, err := r.toy.ChatTokens([]byte(hello))
+	prompt, err := r.toy.ChatTokens([]byte(hello), chatPath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestChat_turns(t *testing.T) {
 		c := r.mustPost("/v1/chat/completions", string(body))
 		if turn > 0 {
 			// Everything up to the last answer's computed tokens was seen.
-			before, err := r.toy.ChatTokens(fmt.Appendf(nil, `{"messages":%s}`, mustJSON(messages[:len(messages)-2])))
+			before, err := r.toy.ChatTokens(fmt.Appendf(nil, `{"messages":%s}`, mustJSON(messages[:len(messages)-2])), chatPath)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,6 +118,22 @@ func TestChat_stream(t *testing.T) {
 	}
 	if text.String() != want.Choices[0].Message.Content {
 		t.Fatalf("streamed %q, want %q", text.String(), want.Choices[0].Message.Content)
+	}
+}
+
+// TestStream_continuousUsage puts the account so far into every event.
+func TestStream_continuousUsage(t *testing.T) {
+	r := run(t, nil)
+	_, out := r.post("/v1/chat/completions", with(hello, `"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`))
+	events := sse(t, strings.NewReader(out))
+	for i, raw := range events[1 : len(events)-2] {
+		var c completion
+		if err := json.Unmarshal([]byte(raw), &c); err != nil {
+			t.Fatal(err)
+		}
+		if c.Usage == nil || c.Usage.CompletionTokens != i+1 {
+			t.Fatalf("event %d: %s", i, raw)
+		}
 	}
 }
 
@@ -239,7 +255,7 @@ func TestTokenize(t *testing.T) {
 			t.Errorf("%s: %s", body, out)
 		}
 	}
-	chat, _ := r.toy.ChatTokens([]byte(hello))
+	chat, _ := r.toy.ChatTokens([]byte(hello), chatPath)
 	f(hello, chat)
 	text, _ := r.toy.TextTokens("a text")
 	f(`{"prompt":"a text"}`, text)
@@ -268,7 +284,7 @@ func TestSideRoutes(t *testing.T) {
 	f("/sim/cache", `"blocks":0`, `"block_tokens":4`)
 	r.mustPost("/v1/chat/completions", hello)
 	r.mustPost("/v1/chat/completions", hello)
-	prompt, _ := r.toy.ChatTokens([]byte(hello))
+	prompt, _ := r.toy.ChatTokens([]byte(hello), chatPath)
 	for name, want := range map[string]float64{
 		`vllm:prefix_cache_queries_total{engine="0",model_name="demo"}`:                        float64(2 * len(prompt)),
 		`vllm:prefix_cache_hits_total{`:                                                        float64((len(prompt) - 1) / 4 * 4),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/tokenizer/bpe"
@@ -22,6 +23,8 @@ type ModelFiles struct {
 	specials map[string]jinja.Value
 	eos      uint32
 	now      func() time.Time // what templates tell as the date
+
+	developer bool // the template knows the role
 }
 
 // LoadModel reads tokenizer.json, tokenizer_config.json and, if it is there,
@@ -52,6 +55,8 @@ func LoadModel(files fs.FS) (*ModelFiles, error) {
 	if source == "" {
 		return m, nil
 	}
+	// As vLLM finds out (_detect_developer_role_support).
+	m.developer = strings.Contains(source, `"developer"`) || strings.Contains(source, `'developer'`)
 	if m.template, err = jinja.Compile(source, jinja.Options{}); err != nil {
 		return nil, fmt.Errorf("simengine: %w", err)
 	}
@@ -115,7 +120,7 @@ func (m *ModelFiles) TextTokens(text string) ([]uint32, error) {
 var errNoTemplate = errors.New("the model has no chat template")
 
 // ChatTokens implements [Prompter].
-func (m *ModelFiles) ChatTokens(body []byte) ([]uint32, error) {
+func (m *ModelFiles) ChatTokens(body []byte, route string) ([]uint32, error) {
 	if m.template == nil {
 		return nil, errNoTemplate
 	}
@@ -123,7 +128,7 @@ func (m *ModelFiles) ChatTokens(body []byte) ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	vars, err := m.variables(root.Dict())
+	vars, err := m.variables(root.Dict(), route)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +145,7 @@ func (m *ModelFiles) ChatTokens(body []byte) ([]uint32, error) {
 // variables is what vLLM 0.32 gives a chat template (build_chat_params and
 // merge_kwargs): the caller's chat_template_kwargs, then what requests have
 // members for.
-func (m *ModelFiles) variables(body *jinja.Dict) (map[string]jinja.Value, error) {
+func (m *ModelFiles) variables(body *jinja.Dict, route string) (map[string]jinja.Value, error) {
 	if body == nil {
 		return nil, errBadMessages
 	}
@@ -169,7 +174,8 @@ func (m *ModelFiles) variables(body *jinja.Dict) (map[string]jinja.Value, error)
 	if err != nil {
 		return nil, err
 	}
-	messages, err := normalMessages(member(body, "messages"), m.template.LoopsOverContent())
+	form := messageForm{parts: m.template.LoopsOverContent(), developer: m.developer, rename: route == chatPath}
+	messages, err := form.messages(member(body, "messages"))
 	vars["tools"], vars["messages"] = tools, messages
 	return vars, err
 }

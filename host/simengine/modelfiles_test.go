@@ -2,6 +2,8 @@ package simengine
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +24,7 @@ func demoModel(t *testing.T) *ModelFiles {
 // text is the prompt of a body, from its tokens.
 func (m *ModelFiles) text(t *testing.T, body string) string {
 	t.Helper()
-	ids, err := m.ChatTokens([]byte(body))
+	ids, err := m.ChatTokens([]byte(body), chatPath)
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
@@ -44,8 +46,8 @@ func TestChatTokens(t *testing.T) {
 	}
 	const ask = "<|im_start|>assistant\n"
 	f(`{"role":"user","content":"hi"}`, "<|im_start|>user\nhi<|im_end|>\n"+ask)
-	f(`{"role":"user","content":[{"type":"text","text":"a"},{"text":"b"},"c"]}`, "<|im_start|>user\na\nb\nc<|im_end|>\n"+ask)
-	f(`{"role":"user","content":null}`, "<|im_start|>user\n<|im_end|>\n"+ask)
+	f(`{"role":"user","content":[{"type":"text","text":"a"},{"type":"refusal","refusal":"b"},"c"]}`, "<|im_start|>user\na\nb\nc<|im_end|>\n"+ask)
+	f(`{"role":"assistant","content":null}`, ask+"<|im_end|>\n"+ask)
 	f(`{"role":"user"}`, "<|im_start|>user\n<|im_end|>\n"+ask)
 	f(`{"role":"system","content":"x-anthropic-billing-header: 1\nrules"},{"role":"user","content":"hi"}`,
 		"<|im_start|>system\nrules<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n"+ask)
@@ -58,7 +60,6 @@ func TestChatTokens(t *testing.T) {
 	call(`,"arguments":"{\"a\":"`, `{}`)
 	call(`,"arguments":"[1]"`, `{}`)
 	call(`,"arguments":""`, `{}`)
-	call(``, `{}`)
 	f(`{"role":"user","content":"hi"},{"role":"assistant","content":"yo","tool_calls":[]},{"role":"user","content":"x"}`,
 		"<|im_start|>user\nhi<|im_end|>\n"+ask+"yo<|im_end|>\n<|im_start|>user\nx<|im_end|>\n"+ask)
 	if got := m.text(t, `{"messages":[{"role":"user","content":"hi"}],"add_generation_prompt":false}`); strings.HasSuffix(got, ask) {
@@ -74,11 +75,11 @@ func TestChatTokens_refused(t *testing.T) {
 	m := demoModel(t)
 	for _, body := range []string{`[]`, `{`, `{"messages":1}`, `{"messages":[1]}`, `{"messages":[{"content":"x"}]}`,
 		`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]}]}`,
-		`{"messages":[{"role":"user","content":1}]}`,
+		`{"messages":[{"role":"user","content":1}]}`, `{"messages":[{"role":"user","content":null}]}`,
 		`{"messages":[{"role":"assistant","tool_calls":[{"type":"function","function":{"name":"f","arguments":{}}}]}]}`,
 		`{"messages":[{"role":"assistant","tool_calls":[{"type":"custom","function":{"name":"f"}}]}]}`,
 		`{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function"}]}`} {
-		if ids, err := m.ChatTokens([]byte(body)); err == nil {
+		if ids, err := m.ChatTokens([]byte(body), chatPath); err == nil {
 			t.Errorf("%s: %d tokens", body, len(ids))
 		}
 	}
@@ -124,7 +125,7 @@ func TestDemo_answers(t *testing.T) {
 		var seen []uint32 // prompt and answer of the turn before
 		for turn := range 5 {
 			body := mustJSON(map[string]any{"messages": messages})
-			prompt, err := m.ChatTokens(body)
+			prompt, err := m.ChatTokens(body, chatPath)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,6 +155,67 @@ func TestDemo_answers(t *testing.T) {
 	}
 }
 
+// TestFamilies: with real tokenizers, too, an answer has as a text the tokens it
+// was made of, after any prompt.
+func TestFamilies(t *testing.T) {
+	cache := os.Getenv("KVASIR_CACHE")
+	if cache == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cache = filepath.Join(home, ".cache", "kvasir")
+	}
+	for _, family := range []string{"qwen3", "llama3_1"} {
+		m, err := LoadModel(os.DirFS(filepath.Join(cache, "tokenizers", family)))
+		if err != nil {
+			t.Fatalf("run make deps (%v)", err)
+		}
+		l, err := newLexicon(m, m.EOS())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(l.spaced) != lexiconWords || m.EOS() == 0 {
+			t.Errorf("%s: %d words, end token %d", family, len(l.spaced), m.EOS())
+		}
+		for i, prompt := range []string{"Once upon", "Once ", "one\n", "x = 12", "日本", "!", "tab\t", "don'"} {
+			ids, err := m.TextTokens(prompt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, _ := l.answer(slices.Clone(ids), ids, true, answerLimits{mean: 64, maximum: 50 + i, noEnding: true})
+			text := []byte(prompt)
+			for _, id := range all[len(ids):] {
+				text = append(text, m.Token(id)...)
+			}
+			if again, err := m.TextTokens(string(text)); err != nil || !slices.Equal(again, all) {
+				t.Errorf("%s: %q has other tokens than were generated", family, text)
+			}
+		}
+		body := `{"messages":[{"role":"system","content":"be brief"},{"role":"user","content":"hi"}]}`
+		prompt, err := m.ChatTokens([]byte(body), chatPath)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, _ := l.answer(slices.Clone(prompt), prompt, false, answerLimits{mean: 64, maximum: 80})
+		var answer []byte
+		for _, id := range all[len(prompt):] {
+			if id != l.eos {
+				answer = append(answer, m.Token(id)...)
+			}
+		}
+		next := strings.Replace(body, `]}`, fmt.Sprintf(`,{"role":"assistant","content":%q},{"role":"user","content":"go on"}]}`, answer), 1)
+		again, err := m.ChatTokens([]byte(next), chatPath)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Qwen3's template drops nothing of this conversation; both repeat it.
+		if n := len(all) - 1; len(again) < n || !slices.Equal(again[:n], all[:n]) {
+			t.Errorf("%s: the next turn does not begin with this one", family)
+		}
+	}
+}
+
 func BenchmarkRequest(b *testing.B) {
 	m, err := LoadModel(demo.Files())
 	if err != nil {
@@ -162,7 +224,7 @@ func BenchmarkRequest(b *testing.B) {
 	body := mustJSON(map[string]any{"messages": []map[string]string{{"role": "user", "content": strings.Repeat("the quick brown fox. ", 4000)}}})
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
-		if _, err := m.ChatTokens(body); err != nil {
+		if _, err := m.ChatTokens(body, chatPath); err != nil {
 			b.Fatal(err)
 		}
 	}

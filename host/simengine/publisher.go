@@ -37,9 +37,12 @@ type keptBatch struct {
 
 // subscriber is one connection to the PUB socket.
 type subscriber struct {
-	queue  chan []byte // encoded messages
-	topics [][]byte    // guarded by publisher.mu
+	queue  [][]byte      // guarded by publisher.mu: encoded messages, hwm at most
+	topics [][]byte      // guarded by publisher.mu
+	wake   chan struct{} // cap 1: the queue is not empty
 }
+
+func newSubscriber() *subscriber { return &subscriber{wake: make(chan struct{}, 1)} }
 
 // publish sends one batch. live and replay tell whether subscribers and replay
 // get it; its sequence number is used up in any case. payload is kept.
@@ -63,12 +66,26 @@ func (p *publisher) publish(payload []byte, live, replay bool) {
 		if !s.wants(p.topic) {
 			continue
 		}
-		select {
-		case s.queue <- msg:
-		default:
+		if len(s.queue) >= p.hwm {
 			p.dropped++
+			continue
+		}
+		s.queue = append(s.queue, msg)
+		select {
+		case s.wake <- struct{}{}:
+		default:
 		}
 	}
+}
+
+// take appends what is queued for s to buf, in order.
+func (p *publisher) take(s *subscriber, buf net.Buffers) net.Buffers {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	buf = append(buf, s.queue...)
+	clear(s.queue)
+	s.queue = s.queue[:0]
+	return buf
 }
 
 func sequence(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
@@ -110,7 +127,7 @@ func (p *publisher) serveSub(ctx context.Context, c net.Conn) {
 		return
 	}
 	_ = c.SetReadDeadline(time.Time{})
-	s := &subscriber{queue: make(chan []byte, p.hwm)}
+	s := newSubscriber()
 	p.mu.Lock()
 	p.subs[s] = struct{}{}
 	p.mu.Unlock()
@@ -118,7 +135,7 @@ func (p *publisher) serveSub(ctx context.Context, c net.Conn) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer c.Close() // wakes the reader
-		s.write(ctx, c)
+		p.write(ctx, s, c)
 	})
 	p.readSubscriptions(s, br)
 	p.mu.Lock()
@@ -132,27 +149,23 @@ func (p *publisher) serveSub(ctx context.Context, c net.Conn) {
 // handshakeTime bounds how long a peer may take to greet.
 const handshakeTime = 10 * time.Second
 
-// write sends what is queued, many batches in one call when there are many.
-func (s *subscriber) write(ctx context.Context, c net.Conn) {
-	var buf []byte
+// write sends what is queued until ctx ends or the peer is gone. What is being
+// sent counts no more towards the high-water mark, as what ZeroMQ has given to
+// the kernel does not.
+func (p *publisher) write(ctx context.Context, s *subscriber, c net.Conn) {
+	var messages net.Buffers
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case msg := <-s.queue:
-			buf = append(buf[:0], msg...)
+		case <-s.wake:
 		}
-		for more := true; more && len(buf) < 256<<10; {
-			select {
-			case msg := <-s.queue:
-				buf = append(buf, msg...)
-			default:
-				more = false
-			}
-		}
-		if _, err := c.Write(buf); err != nil {
+		messages = p.take(s, messages[:0])
+		rest := messages // WriteTo consumes its receiver
+		if _, err := rest.WriteTo(c); err != nil {
 			return
 		}
+		clear(messages)
 	}
 }
 

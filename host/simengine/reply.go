@@ -1,7 +1,6 @@
 package simengine
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -34,11 +33,7 @@ func (e *apiError) json() []byte {
 	if e.param != "" {
 		body.Error.Param = &e.param
 	}
-	b, err := json.Marshal(body)
-	if err != nil {
-		panic("BUG: simengine: " + err.Error())
-	}
-	return b
+	return appendJSON(nil, body)
 }
 
 // httpError is how vLLM answers what its web framework refuses.
@@ -63,7 +58,7 @@ func clientError(err error) *apiError {
 type reply struct {
 	conn    net.Conn
 	now     func() time.Time
-	started func() // called once, before the first byte
+	started func() // called once, before the first byte of the body
 	begun   bool
 	close   bool // end the connection afterwards
 	err     error
@@ -78,6 +73,10 @@ func (w *reply) write(b []byte) {
 		w.begun = true
 		w.started()
 	}
+	w.send(b)
+}
+
+func (w *reply) send(b []byte) {
 	if _, err := w.conn.Write(b); err != nil {
 		w.err, w.close = err, true
 	}
@@ -111,11 +110,7 @@ func (w *reply) error(e *apiError) { w.json(e.status, e.json()) }
 
 // value answers 200 with v as JSON.
 func (w *reply) value(v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic("BUG: simengine: " + err.Error())
-	}
-	w.json(http.StatusOK, b)
+	w.json(http.StatusOK, appendJSON(nil, v))
 }
 
 // half writes the head of a complete answer and only the first half of its
@@ -127,10 +122,15 @@ func (w *reply) half(contentType string, body []byte) {
 	w.write(append(b, body[:len(body)/2]...))
 }
 
-// begin starts a chunked event stream; nothing is written before flush.
-func (w *reply) begin() {
+// begin starts a chunked event stream. Its head goes out at once, as uvicorn's
+// does, or late, with the first event.
+func (w *reply) begin(late bool) {
 	w.buf = w.appendHead(w.buf[:0], http.StatusOK, "text/event-stream; charset=utf-8")
 	w.buf = append(w.buf, "transfer-encoding: chunked\r\n\r\n"...)
+	if !late {
+		w.send(w.buf)
+		w.buf = w.buf[:0]
+	}
 }
 
 // chunk appends one chunk to what flush will write.
@@ -142,7 +142,7 @@ func (w *reply) chunk(data []byte) {
 }
 
 func (w *reply) flush() {
-	if len(w.buf) > 0 {
+	if len(w.buf) > 0 && w.err == nil {
 		w.write(w.buf)
 		w.buf = w.buf[:0]
 	}

@@ -1,7 +1,6 @@
 package simengine
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"sync"
@@ -11,7 +10,8 @@ import (
 func uitoa(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // record is one line of GET /sim/requests. Times are milliseconds of the Unix
-// epoch, null if it has not happened.
+// epoch, null if it has not happened; the first byte is that of the answer's
+// body.
 type record struct {
 	ID           string   `json:"id"`
 	Path         string   `json:"path"`
@@ -108,11 +108,7 @@ func (e *Engine) serveRequests(w *reply, r *request) {
 		if r.query.Get("body") == "0" {
 			rec.Body = nil
 		}
-		line, err := json.Marshal(rec)
-		if err != nil {
-			panic("BUG: simengine: " + err.Error())
-		}
-		out = append(append(out, line...), '\n')
+		out = append(appendJSON(out, rec), '\n')
 	}
 	w.whole(http.StatusOK, "application/jsonl", out)
 }

@@ -124,7 +124,7 @@ func (t *Tokenizer) encodeRaw(e *encoder, dst []uint32, text []byte) []uint32 {
 
 // encodePiece normalizes a piece and divides it at the other added tokens.
 func (t *Tokenizer) encodePiece(e *encoder, dst []uint32, piece []byte) []uint32 {
-	if t.nfc && !nfcQuick(piece) {
+	if t.nfc && !isNFC(piece) {
 		e.norm = appendNFC(e.norm[:0], piece)
 		piece = e.norm
 		if cap(e.norm) > 1<<20 {

@@ -6,54 +6,54 @@ import (
 )
 
 const (
-	shortBits = 14 // log2 of the entries of the short cache
-	longBits  = 13
+	shortBits = 14 // log2 of the sets of the short cache
+	longBits  = 13 // log2 of the entries of the long cache
 	longBytes = 48 // longest pre-token that is cached
-	shortIDs  = 10
+	shortIDs  = 4
 	longIDs   = 18
 	spareIDs  = 20 // room for one cached pre-token, written whole
+
+	countShift = 60 // of shortWord.hi: number of ids
 )
 
-// shortWord and longWord are one and two cache lines: what a pre-token of
-// several tokens was encoded to. An entry of another gen is empty.
+// shortWord is what a pre-token of at most 15 bytes was encoded to, when that
+// is at most shortIDs tokens.
 type shortWord struct {
-	lo, hi uint64
-	gen, k uint32
+	lo, hi uint64 // as load15 has it, and the number of ids in the top four bits
 	ids    [shortIDs]uint32
 }
 
+// shortSet is one cache line, the younger entry first.
+type shortSet [2]shortWord
+
+// longWord is two cache lines: any other pre-token of at most longBytes.
 type longWord struct {
 	key  [longBytes / 8]uint64
-	gen  uint32
-	n, k uint16
+	n, k uint32 // bytes, 0: empty; ids
 	ids  [longIDs]uint32
 }
 
-// encoder holds what may not be shared: two direct-mapped caches (2 MiB) and
-// scratch space. Nothing is dropped from the caches but by another entry; they
-// are bounded by their size.
+// encoder holds what may not be shared: two caches (2 MiB) and scratch space.
+// Nothing is dropped from the caches but by another entry; they are bounded by
+// their size.
 type encoder struct {
 	m      *model
 	family Family
-	gen    uint32
-	short  []shortWord
+	short  []shortSet
 	long   []longWord
 	dead   []uint64
 	norm   []byte // scratch of the normalizer
 }
 
 func newEncoder(m *model, f Family) *encoder {
-	a := newArena(room[shortWord](1<<shortBits) + room[longWord](1<<longBits))
-	return &encoder{m: m, family: f, gen: 1, short: take[shortWord](a, 1<<shortBits), long: take[longWord](a, 1<<longBits)}
+	a := newArena(room[shortSet](1<<shortBits) + room[longWord](1<<longBits))
+	return &encoder{m: m, family: f, short: take[shortSet](a, 1<<shortBits), long: take[longWord](a, 1<<longBits)}
 }
 
 // reset empties the caches.
 func (e *encoder) reset() {
-	if e.gen++; e.gen == 0 {
-		clear(e.short)
-		clear(e.long)
-		e.gen = 1
-	}
+	clear(e.short)
+	clear(e.long)
 }
 
 // maskLo and maskHi keep the first n of 15 bytes in two words.
@@ -192,10 +192,20 @@ func (e *encoder) shortToken(dst []uint32, k int, w []byte, lo, hi uint64) ([]ui
 		}
 		h = (h + 1) & m.wholeM
 	}
-	q := &e.short[hash>>(64-shortBits)]
-	if q.lo == lo && q.hi == hi && q.gen == e.gen {
+	set := &e.short[hash>>(64-shortBits)]
+	q := &set[0]
+	if q.lo != lo || q.hi&(1<<countShift-1) != hi {
+		q = &set[1]
+	}
+	if q.lo == lo && q.hi&(1<<countShift-1) == hi {
 		*(*[shortIDs]uint32)(dst[k:]) = q.ids
-		return dst, k + int(q.k)
+		return dst, k + int(q.hi>>countShift)
+	}
+	l := &e.long[hash>>(64-longBits)]
+	key := [longBytes / 8]uint64{lo, hi}
+	if int(l.n) == len(w) && l.key == key {
+		*(*[longIDs]uint32)(dst[k:]) = l.ids
+		return dst, k + int(l.k)
 	}
 	st := k
 	if (lo|hi)&0x8080808080808080 == 0 {
@@ -204,11 +214,23 @@ func (e *encoder) shortToken(dst []uint32, k int, w []byte, lo, hi uint64) ([]ui
 		dst = e.split(dst[:k], w)
 	}
 	k = len(dst)
-	if k-st <= len(q.ids) {
-		q.lo, q.hi, q.gen, q.k = lo, hi, e.gen, uint32(k-st)
-		copy(q.ids[:], dst[st:k])
+	if k-st <= shortIDs {
+		set[1] = set[0]
+		set[0] = shortWord{lo: lo, hi: hi | uint64(k-st)<<countShift}
+		copy(set[0].ids[:], dst[st:k])
+	} else {
+		l.store(&key, len(w), dst[st:k])
 	}
 	return dst[:cap(dst)], k
+}
+
+// store makes l the entry of a pre-token of n bytes, which has at most
+// longIDs tokens; others are not kept.
+func (l *longWord) store(key *[longBytes / 8]uint64, n int, ids []uint32) {
+	if len(ids) <= longIDs {
+		l.key, l.n, l.k = *key, uint32(n), uint32(len(ids))
+		copy(l.ids[:], ids)
+	}
 }
 
 // longToken is shortToken for more than 15 bytes.
@@ -230,17 +252,13 @@ func (e *encoder) longToken(dst []uint32, k int, w []byte) ([]uint32, int) {
 		a, b := bits.Mul64(h^key[x], pairMul)
 		h = a ^ b
 	}
-	q := &e.long[h>>(64-longBits)]
-	if q.gen == e.gen && int(q.n) == len(w) && q.key == key {
-		*(*[longIDs]uint32)(dst[k:]) = q.ids
-		return dst, k + int(q.k)
+	l := &e.long[h>>(64-longBits)]
+	if int(l.n) == len(w) && l.key == key {
+		*(*[longIDs]uint32)(dst[k:]) = l.ids
+		return dst, k + int(l.k)
 	}
 	st := k
 	dst = e.split(dst[:k], w)
-	k = len(dst)
-	if k-st <= len(q.ids) {
-		q.key, q.gen, q.n, q.k = key, e.gen, uint16(len(w)), uint16(k-st)
-		copy(q.ids[:], dst[st:k])
-	}
-	return dst[:cap(dst)], k
+	l.store(&key, len(w), dst[st:])
+	return dst[:cap(dst)], len(dst)
 }

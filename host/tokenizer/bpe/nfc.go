@@ -8,10 +8,24 @@ import (
 // Composition data of Unicode as Hugging Face's NFC has it (Unicode 9 or
 // older: later code points are left alone, see scripts/gen_unicode.py).
 var (
-	combining  map[rune]uint8   // canonical combining class, not 0
 	decomposed map[rune]string  // full canonical decomposition but for Hangul
 	composed   map[[2]rune]rune // canonical composition but for Hangul
+
+	nfcStage  [codePoints >> 6]uint8 // number of the block
+	nfcBlocks [][64]uint16           // canonical combining class and bits below
 )
+
+// Bits beside the combining class, which is the low byte.
+const (
+	nfcSecond = 1 << 8  // may compose with what stands before it
+	nfcParts  = 1 << 9  // has a decomposition
+	nfcNever  = 1 << 10 // does not occur in NFC
+)
+
+// nfcProps returns combining class and bits of r.
+func nfcProps(r rune) uint16 { return nfcBlocks[nfcStage[r>>6]][r&63] }
+
+func combining(r rune) uint8 { return uint8(nfcProps(r)) }
 
 // Hangul syllables are composed by arithmetic (Unicode Standard, 3.12).
 const (
@@ -23,17 +37,17 @@ const (
 
 // fillNFC unpacks the generated tables.
 func fillNFC() {
-	combining = map[rune]uint8{}
-	eachRun(combiningRuns, func(cp, end int, k uint8) {
-		for ; k != 0 && cp < end; cp++ {
-			combining[rune(cp)] = k
-		}
-	})
 	num := func(raw *[]byte) rune {
 		x, k := binary.Uvarint(*raw)
 		*raw = (*raw)[k:]
 		return rune(x)
 	}
+	props := map[rune]uint16{}
+	eachRun(combiningRuns, func(cp, end int, k uint8) {
+		for ; k != 0 && cp < end; cp++ {
+			props[rune(cp)] = uint16(k)
+		}
+	})
 	decomposed = map[rune]string{}
 	cp := rune(0)
 	for raw := tableBytes(decompositions); len(raw) > 0; {
@@ -43,17 +57,59 @@ func fillNFC() {
 			to = append(to, num(&raw))
 		}
 		decomposed[cp] = string(to)
+		props[cp] |= nfcParts | nfcNever
 	}
 	composed = map[[2]rune]rune{}
 	for raw := tableBytes(compositions); len(raw) > 0; {
 		a, b := num(&raw), num(&raw)
-		composed[[2]rune{a, b}] = num(&raw)
+		c := num(&raw)
+		composed[[2]rune{a, b}] = c
+		props[b] |= nfcSecond
+		props[c] &^= nfcNever
+	}
+	for c := rune(hangulS); c < hangulS+hangulSs; c++ {
+		props[c] |= nfcParts
+	}
+	for c := rune(hangulV); c < hangulV+hangulVs; c++ {
+		props[c] |= nfcSecond
+	}
+	for c := rune(hangulT + 1); c < hangulT+hangulTs; c++ {
+		props[c] |= nfcSecond
+	}
+	packNFC(props)
+}
+
+// packNFC fills the two-stage table.
+func packNFC(props map[rune]uint16) {
+	blocks := map[rune]*[64]uint16{}
+	for c, p := range props {
+		b := blocks[c>>6]
+		if b == nil {
+			b = new([64]uint16)
+			blocks[c>>6] = b
+		}
+		b[c&63] = p
+	}
+	nfcBlocks = make([][64]uint16, 1, 256)
+	seen := map[[64]uint16]uint8{nfcBlocks[0]: 0}
+	for i, b := range blocks {
+		id, ok := seen[*b]
+		if !ok {
+			if len(nfcBlocks) > 255 {
+				panic("BUG: bpe: too many blocks of composition data")
+			}
+			id = uint8(len(nfcBlocks))
+			seen[*b] = id
+			nfcBlocks = append(nfcBlocks, *b)
+		}
+		nfcStage[i] = id
 	}
 }
 
-// nfcQuick reports that s is certainly in NFC.
-func nfcQuick(s []byte) bool {
-	i, n := 0, len(s)
+// inertEnd returns the end of the run of code points at i that are in NFC
+// whatever stands before them.
+func inertEnd(s []byte, i int) int {
+	n := len(s)
 	for i < n {
 		if i+8 <= n && binary.LittleEndian.Uint64(s[i:])&0x8080808080808080 == 0 {
 			i += 8
@@ -65,60 +121,107 @@ func nfcQuick(s []byte) bool {
 			i++
 		case c < 0xE0:
 			if i+1 >= n || nfcOK[c&0x1F]>>(s[i+1]&0x3F)&1 == 0 {
-				return false
+				return i
 			}
 			i += 2
 		case c < 0xF0:
 			if i+2 >= n || nfcOK[int(c&0x0F)<<6|int(s[i+1]&0x3F)]>>(s[i+2]&0x3F)&1 == 0 {
-				return false
+				return i
 			}
 			i += 3
 		default:
 			if i+3 >= n {
-				return false
+				return i
 			}
 			k := int(c&7)<<12 | int(s[i+1]&0x3F)<<6 | int(s[i+2]&0x3F)
 			if k >= len(nfcOK) || nfcOK[k]>>(s[i+3]&0x3F)&1 == 0 {
-				return false
+				return i
 			}
 			i += 4
 		}
 	}
-	return true
+	return n
 }
 
 // inert reports that r is in NFC whatever stands before it.
 func inert(r rune) bool { return nfcOK[r>>6]>>(r&63)&1 != 0 }
 
-// appendNFC appends the normal form of s, which is valid UTF-8, to dst.
-//
-// A code point that is inert begins a new stretch: nothing before it can take
-// part in what follows. Stretches that hold only inert code points are copied.
-func appendNFC(dst, s []byte) []byte {
-	st, plain := 0, true // s[st:i] is the stretch
-	var buf []rune
-	for i := 0; i < len(s); {
-		r, w := rune(s[i]), 1
-		if r >= utf8.RuneSelf {
-			r, w = utf8.DecodeRune(s[i:])
+// nfcPrefix returns a position at or after i up to which s is in NFC, if it is
+// up to i: its end, or the last inert code point before one that is not.
+func nfcPrefix(s []byte, i int) int {
+	for {
+		e := inertEnd(s, i)
+		if e == len(s) {
+			return e
 		}
+		starter, w := utf8.DecodeLastRune(s[:e])
+		st := e - w
+		if st < i { // nothing inert before it
+			starter, st = utf8.RuneError, e
+		}
+		if i = stretchEnd(s, e, starter); i < 0 {
+			return st
+		}
+	}
+}
+
+// stretchEnd returns the end of the code points at i that are not inert and
+// follow starter, or -1 when they are perhaps not in NFC.
+func stretchEnd(s []byte, i int, starter rune) int {
+	last := uint8(0)
+	adjacent := true // nothing stands between the starter and s[i:]
+	for i < len(s) {
+		r, w := utf8.DecodeRune(s[i:])
 		if inert(r) {
-			if !plain {
-				dst, buf = appendStretch(dst, s[st:i], buf)
-				st, plain = i, true
-			} else {
-				dst = append(dst, s[st:i]...)
-				st = i
-			}
-		} else {
-			plain = false
+			return i
 		}
+		p := nfcProps(r)
+		c := uint8(p)
+		if p&nfcNever != 0 || c != 0 && c < last {
+			return -1
+		}
+		if p&nfcSecond != 0 && (adjacent || last < c) {
+			if nfcProps(starter)&nfcParts != 0 {
+				return -1
+			}
+			if _, ok := compositeOf(starter, r); ok {
+				return -1
+			}
+		}
+		if adjacent = c == 0; adjacent {
+			starter = r
+		}
+		last = c
 		i += w
 	}
-	if plain {
-		return append(dst, s[st:]...)
+	return i
+}
+
+// isNFC reports that s, which is valid UTF-8, is certainly in NFC. It is false
+// for few texts that are.
+func isNFC(s []byte) bool { return nfcPrefix(s, 0) == len(s) }
+
+// appendNFC appends the normal form of s, which is valid UTF-8, to dst. Code
+// points that are inert begin a new stretch: nothing before them can take part
+// in what follows.
+func appendNFC(dst, s []byte) []byte {
+	var buf []rune
+	for i := 0; i < len(s); {
+		e := nfcPrefix(s, i)
+		dst = append(dst, s[i:e]...)
+		if i = e; i == len(s) {
+			break
+		}
+		_, w := utf8.DecodeRune(s[e:])
+		for e += w; e < len(s); e += w {
+			var r rune
+			if r, w = utf8.DecodeRune(s[e:]); inert(r) {
+				break
+			}
+		}
+		dst, buf = appendStretch(dst, s[i:e], buf)
+		i = e
 	}
-	dst, _ = appendStretch(dst, s[st:], buf)
 	return dst
 }
 
@@ -162,7 +265,7 @@ func reorder(buf []rune) {
 	for i := 0; i < len(buf); {
 		j, rises := i, true
 		for last := uint8(0); j < len(buf); j++ {
-			c := combining[buf[j]]
+			c := combining(buf[j])
 			if c == 0 {
 				break
 			}
@@ -182,7 +285,7 @@ func reorder(buf []rune) {
 
 func insertMarks(marks []rune) {
 	for i := 1; i < len(marks); i++ {
-		for k := i; k > 0 && combining[marks[k]] < combining[marks[k-1]]; k-- {
+		for k := i; k > 0 && combining(marks[k]) < combining(marks[k-1]); k-- {
 			marks[k], marks[k-1] = marks[k-1], marks[k]
 		}
 	}
@@ -191,14 +294,14 @@ func insertMarks(marks []rune) {
 func sortMarks(marks, scratch []rune) []rune {
 	var at [257]int
 	for _, r := range marks {
-		at[int(combining[r])+1]++
+		at[int(combining(r))+1]++
 	}
 	for c := 1; c < len(at); c++ {
 		at[c] += at[c-1]
 	}
 	scratch = append(scratch, marks...)
 	for _, r := range scratch {
-		c := combining[r]
+		c := combining(r)
 		marks[at[c]] = r
 		at[c]++
 	}
@@ -211,7 +314,7 @@ func compose(buf []rune) []rune {
 	starter := -1    // index in out of the last starter
 	last := uint8(0) // combining class of the last code point kept after it
 	for _, r := range buf {
-		c := combining[r]
+		c := combining(r)
 		if starter >= 0 && (last < c || last == 0 && starter == len(out)-1) {
 			if x, ok := compositeOf(out[starter], r); ok {
 				out[starter] = x

@@ -6,6 +6,12 @@ package bpe
 func gpt2End(s []byte, i int) int {
 	n := len(s)
 	c := s[i]
+	if lead[c] == 1 {
+		return lettersEnd(s, i+1)
+	}
+	if c == ' ' && i+1 < n && lead[s[i+1]] == 1 {
+		return lettersEnd(s, i+2)
+	}
 	if c == '\'' {
 		if j := smallContractionEnd(s, i); j > i {
 			return j

@@ -6,6 +6,9 @@ package bpe
 //	[^\r\n\p{L}\p{N}]?A*B+C?|[^\r\n\p{L}\p{N}]?A+B*C?|\p{N}{1,3}
 //	| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
 func o200kEnd(s []byte, i int) int {
+	if j := asciiWordEnd(s, i); j > i {
+		return j
+	}
 	k, w := class(s, i)
 	if e := o200kWord(s, i, k, w); e > i {
 		if e < len(s) && s[e] == '\'' {
@@ -25,6 +28,30 @@ func o200kEnd(s []byte, i int) int {
 		}
 	}
 	return spaceEnd(s, i)
+}
+
+// asciiWordEnd returns the end of the pre-token at i when it is capitals and
+// small letters of ASCII after at most one other character, and what follows
+// is neither an apostrophe nor outside ASCII; otherwise i.
+func asciiWordEnd(s []byte, i int) int {
+	j := i
+	switch lead[s[i]] {
+	case 0:
+		return i
+	case 2:
+		j++
+	}
+	e := j
+	for e < len(s) && s[e]-'A' < 26 {
+		e++
+	}
+	for e < len(s) && s[e]-'a' < 26 {
+		e++
+	}
+	if e == j || e < len(s) && (s[e] >= 0x80 || s[e] == '\'') {
+		return i
+	}
+	return e
 }
 
 // o200kWord matches the first two branches without C; k and w are those of

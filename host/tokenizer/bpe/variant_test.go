@@ -117,7 +117,7 @@ func randomPieces(seed uint64, n int) [][]byte {
 func TestCut_addedTokens(t *testing.T) {
 	eachVariant(t, func(t *testing.T, tok *bpe.Tokenizer, _ string) {
 		cuts := 0
-		for _, doc := range append(randomPieces(7, 400), oracle.Random(8, 80, pieces...)...) {
+		for _, doc := range append(randomPieces(7, 400/share), oracle.Random(8, 80/share, pieces...)...) {
 			cuts += checkCut(t, tok, doc)
 		}
 		t.Logf("%d cuts", cuts)
@@ -132,10 +132,10 @@ func TestCut_real(t *testing.T) {
 		}
 		marks := []string{"<|im_start|>", "<|im_end|>\n", "<|eot_id|>", "<|im_", "user\n", "<think>\n", "</think>", "\r\n", "x\n", "日\n", "1\r", "e\u0301\n", "<|start_header_id|>"}
 		cuts := 0
-		for _, doc := range oracle.Random(9, 600, marks...) {
+		for _, doc := range oracle.Random(9, 600/share, marks...) {
 			cuts += checkCut(t, tok, doc)
 		}
-		if cuts < 500 {
+		if cuts < 500/share {
 			t.Errorf("%s: %d cuts only", name, cuts)
 		}
 	}

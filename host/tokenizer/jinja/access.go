@@ -2,6 +2,9 @@ package jinja
 
 import "unicode/utf8"
 
+// walkCost is what reading a character costs beside copying a byte.
+const walkCost = 4
+
 // dictMethods are the attributes that a mapping has beside its keys.
 var dictMethods = map[string]bool{"items": true, "keys": true, "values": true, "get": true, "copy": true, "pop": true, "update": true, "clear": true, "setdefault": true, "popitem": true, "fromkeys": true}
 
@@ -97,7 +100,7 @@ func (r *run) character(v Value, i int) Value {
 
 // offset is where the i-th character of s begins.
 func (r *run) offset(s string, i int) int {
-	r.charge(i)
+	r.charge(walkCost * i)
 	for at := range s {
 		if i == 0 {
 			return at
@@ -176,7 +179,7 @@ func (r *run) sliceString(v Value, x [3]Value, step int) Value {
 	n := r.length(v)
 	i, j := bounds(x, n, step)
 	if step != 1 {
-		r.charge(5 * len(v.s))
+		r.charge(4 * walkCost * len(v.s))
 		chars := []rune(v.s)
 		var b []rune
 		for ; step > 0 && i < j || step < 0 && i > j; i += step {

@@ -60,6 +60,9 @@ func (c *compiler) expr(n *node, sc *scope) exprFunc {
 func (c *compiler) listExpr(n *node, sc *scope) exprFunc {
 	a := c.exprs(n.a, sc)
 	isTuple := n.op == opTuple
+	if v, ok := constantList(n); ok {
+		return func(*frame) Value { return v }
+	}
 	return func(f *frame) Value {
 		f.r.chargeValues(1 + len(a))
 		l := &list{items: make([]Value, len(a)), tuple: isTuple}
@@ -68,6 +71,19 @@ func (c *compiler) listExpr(n *node, sc *scope) exprFunc {
 		}
 		return Value{k: kindList, p: l}
 	}
+}
+
+// constantList returns a list of literals, which is made once: values are
+// immutable.
+func constantList(n *node) (Value, bool) {
+	l := &list{items: make([]Value, len(n.a)), tuple: n.op == opTuple}
+	for i, x := range n.a {
+		if x.op != opLiteral {
+			return undefined, false
+		}
+		l.items[i] = x.v
+	}
+	return Value{k: kindList, p: l}, true
 }
 
 func (c *compiler) dictExpr(n *node, sc *scope) exprFunc {

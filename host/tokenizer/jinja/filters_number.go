@@ -58,7 +58,7 @@ func truncate(f float64, def Value) Value {
 // parseInt is int() of a string, by way of float() where that fails.
 func (r *run) parseInt(s string, base int, def Value) Value {
 	r.charge(len(s))
-	s = strings.TrimFunc(s, isSpace)
+	s = strings.TrimFunc(s, IsSpace)
 	refuseDigits(s)
 	if base != 10 {
 		unsupported("int with a base")
@@ -109,7 +109,7 @@ func filterFloat(r *run, v Value, a []Value, kw []keyword) Value {
 		def = Float(0)
 	}
 	if v.IsString() {
-		s := strings.TrimFunc(r.str(v), isSpace)
+		s := strings.TrimFunc(r.str(v), IsSpace)
 		refuseDigits(s)
 		if f, ok := parseFloat(s); ok {
 			return Float(f)

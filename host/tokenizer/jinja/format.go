@@ -83,13 +83,23 @@ func (r *run) formatBraces(f string, a []Value, kw []keyword) Value {
 	return Str(b.String())
 }
 
+// formatField returns the value of a field. auto counts the unnumbered ones, -1
+// once there is a numbered one.
 func formatField(name string, auto *int, a []Value, kw []keyword) Value {
 	if strings.ContainsAny(name, "!:.[{") {
 		unsupported("this field of a format")
 	}
 	if name == "" {
+		if *auto < 0 {
+			fail("numbered and unnumbered fields of a format are mixed")
+		}
 		name = strconv.Itoa(*auto)
 		*auto++
+	} else if name[0] >= '0' && name[0] <= '9' {
+		if *auto > 0 {
+			fail("numbered and unnumbered fields of a format are mixed")
+		}
+		*auto = -1
 	}
 	v := undefined
 	if n, err := strconv.Atoi(name); err == nil {

@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,10 +20,20 @@ func TestRender_golden(t *testing.T) {
 			N string
 			C json.RawMessage
 		}
-		Renders map[string][]*string
+		Renders     map[string][]*string
+		Expressions [][2]*string // template, what it renders or nil
 	}
 	if err := json.Unmarshal(raw, &golden); err != nil {
 		t.Fatal(err)
+	}
+	for _, e := range golden.Expressions {
+		got, err := render(t, *e[0], Options{}, nil)
+		var u *UnsupportedError
+		if errors.As(err, &u) {
+			t.Logf("%s: %v", *e[0], err)
+		} else if e[1] == nil && err == nil || e[1] != nil && (err != nil || got != *e[1]) {
+			t.Errorf("%s: %s", *e[0], difference(got, e[1], err))
+		}
 	}
 	rendered, refused := 0, 0
 	for file, renders := range golden.Renders {

@@ -72,7 +72,7 @@ type Options struct {
 	// rounds of some steps each) and ends a hostile one within a second.
 	MaxSteps int
 	// MaxBytes bounds the bytes that a render reads or copies; spans that are
-	// passed on count nothing. The default, 256 MiB, is 25 passes over a 10 MB
+	// passed on count nothing, slow reading counts several times. The default, 256 MiB, is 25 passes over a 10 MB
 	// conversation and ends a template that walks a string by index, which is
 	// quadratic, within a second or two.
 	MaxBytes int64

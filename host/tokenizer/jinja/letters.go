@@ -5,6 +5,9 @@ import (
 	"unicode"
 )
 
+// caseCost is what mapping a byte to another case costs beside copying it.
+const caseCost = 16
+
 // upper and lower map characters one by one. Python maps some to several (ß,
 // ligatures, Greek with iota) or by their place in the word (final sigma): those
 // are refused.
@@ -25,7 +28,7 @@ func (r *run) lower(s string) string {
 }
 
 func (r *run) refuseRunes(s string, bad func(rune) bool) {
-	r.charge(2 * len(s))
+	r.charge(caseCost * len(s))
 	for _, c := range s {
 		if c >= 0x80 && bad(c) {
 			unsupported("the other case of %U", c)
@@ -56,7 +59,7 @@ func (r *run) title(s string) string {
 		} else {
 			b.WriteRune(unicode.ToLower(c))
 		}
-		begin = isSpace(c) || strings.ContainsRune("-({[<", c)
+		begin = IsSpace(c) || strings.ContainsRune("-({[<", c)
 	}
 	return b.String()
 }

@@ -96,7 +96,7 @@ func (x *lexer) text() {
 func (x *lexer) stripBefore(text string, kind byte) string {
 	if x.pos < len(x.src) && x.src[x.pos] == '-' {
 		x.pos++
-		return strings.TrimRightFunc(text, isSpace)
+		return strings.TrimRightFunc(text, IsSpace)
 	}
 	if x.pos < len(x.src) && x.src[x.pos] == '+' {
 		x.pos++
@@ -106,7 +106,7 @@ func (x *lexer) stripBefore(text string, kind byte) string {
 		return text
 	}
 	line := strings.LastIndexByte(text, '\n') + 1
-	if (line > 0 || x.lineStart) && strings.TrimFunc(text[line:], isSpace) == "" {
+	if (line > 0 || x.lineStart) && strings.TrimFunc(text[line:], IsSpace) == "" {
 		return text[:line]
 	}
 	return text
@@ -139,11 +139,11 @@ func (x *lexer) comment(at int) {
 
 // raw refuses a raw block, which no known chat template has.
 func (x *lexer) raw(at int) bool {
-	rest := strings.TrimLeftFunc(x.src[x.pos:], isSpace)
+	rest := strings.TrimLeftFunc(x.src[x.pos:], IsSpace)
 	if !strings.HasPrefix(rest, "raw") {
 		return false
 	}
-	rest = strings.TrimLeftFunc(rest[3:], isSpace)
+	rest = strings.TrimLeftFunc(rest[3:], IsSpace)
 	if strings.HasPrefix(strings.TrimLeft(rest, "-+"), "%}") {
 		unsupported("tag %q", "raw")
 	}
@@ -275,8 +275,8 @@ func (x *lexer) operator() int {
 // isBlank is the white space of a template's syntax.
 func isBlank(c byte) bool { return c == ' ' || c >= 9 && c <= 13 }
 
-// isSpace is Python's str.isspace of a character.
-func isSpace(r rune) bool {
+// IsSpace is Python's str.isspace of one character.
+func IsSpace(r rune) bool {
 	switch {
 	case r >= 9 && r <= 13, r >= 0x1c && r <= 0x20, r == 0x85, r == 0xa0, r == 0x1680, r >= 0x2000 && r <= 0x200a,
 		r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f, r == 0x3000:

@@ -105,29 +105,20 @@ func (lc *loopCode) bind(f *frame, x Value) {
 }
 
 func (lc *loopCode) run(f *frame) control {
-	l := &loop{}
+	var items []Value
+	var lo, step int64
+	n := 0
 	src := lc.source(f)
-	if lc.rng != nil {
-		args := make([]Value, len(lc.rng))
-		for i, x := range lc.rng {
-			args[i] = x(f)
-		}
-		switch {
-		case src.k != kindFunc:
-			fail("range is not callable")
-		case src.p == builtins["range"].p:
-			l.lo, l.step, l.n = rangeOf(args)
-		default:
-			l.items = f.r.iter(src.p.(*function).call(f.r, args, nil))
-			l.n = len(l.items)
-		}
+	if lc.rng == nil {
+		items = lc.kept(f, f.r.iter(src))
+		n = len(items)
 	} else {
-		l.items = lc.kept(f, f.r.iter(src))
-		l.n = len(l.items)
+		items, lo, step, n = lc.ranged(f, src)
 	}
-	if l.n == 0 {
+	if n == 0 {
 		return lc.els(f)
 	}
+	l := &loop{items: items, n: n, lo: lo, step: step}
 	lv := Value{k: kindLoop, p: l}
 	for l.i = 0; l.i < l.n; l.i++ {
 		f.r.step()
@@ -141,6 +132,24 @@ func (lc *loopCode) run(f *frame) control {
 		}
 	}
 	return proceed
+}
+
+// ranged evaluates a call of range without writing its numbers out; another
+// function may hide behind the name.
+func (lc *loopCode) ranged(f *frame, src Value) (items []Value, lo, step int64, n int) {
+	args := make([]Value, len(lc.rng))
+	for i, x := range lc.rng {
+		args[i] = x(f)
+	}
+	if src.k != kindFunc {
+		fail("range is not callable")
+	}
+	if src.p == builtins["range"].p {
+		lo, step, n = rangeOf(args)
+		return nil, lo, step, n
+	}
+	items = f.r.iter(src.p.(*function).call(f.r, args, nil))
+	return items, 0, 0, len(items)
 }
 
 // kept returns the items that pass the loop's filter.

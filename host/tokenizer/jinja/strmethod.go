@@ -100,7 +100,7 @@ func (r *run) stringMethod(s Value, name string, a []Value, kw []keyword) Value 
 func (r *run) stripMethod(s Value, name string, chars Value) Value {
 	left, right := name != "rstrip", name != "lstrip"
 	if chars.k == kindUndefined || chars.k == kindNone {
-		return r.strip(s, isSpace, left, right)
+		return r.strip(s, IsSpace, left, right)
 	}
 	set := r.needText(chars)
 	return r.strip(s, func(c rune) bool { return strings.ContainsRune(set, c) }, left, right)
@@ -167,12 +167,12 @@ func (r *run) find(s string, a []Value, last bool) Value {
 // all tells whether s is not empty and all its characters are of a class.
 // isdigit is known for ASCII only.
 func (r *run) all(s, name string) bool {
-	r.charge(len(s))
+	r.charge(walkCost * len(s))
 	for _, c := range s {
 		ok := false
 		switch {
 		case name == "isspace":
-			ok = isSpace(c)
+			ok = IsSpace(c)
 		case name == "isalpha":
 			ok = unicode.IsLetter(c)
 		case c < 0x80:

@@ -74,7 +74,7 @@ func (r *run) fields(s Value, n int) []Value {
 	var out []Value
 	i := 0
 	for {
-		rest := r.strip(s.sub(i, len(s.s)), isSpace, true, false)
+		rest := r.strip(s.sub(i, len(s.s)), IsSpace, true, false)
 		i = len(s.s) - len(rest.s)
 		if rest.s == "" {
 			return out
@@ -82,7 +82,7 @@ func (r *run) fields(s Value, n int) []Value {
 		if n == 0 {
 			return append(out, rest)
 		}
-		j := strings.IndexFunc(rest.s, isSpace)
+		j := strings.IndexFunc(rest.s, IsSpace)
 		if j < 0 {
 			j = len(rest.s)
 		}

@@ -130,3 +130,6 @@ func (t *Text) replaced(r *run, old, new string) Value {
 	t.memo[key] = v
 	return v
 }
+
+// AddValues counts n values of a list that is built of decoded ones.
+func (m *Meter) AddValues(n int) { m.add((n + 1) * valueBytes) }

@@ -262,12 +262,22 @@ def write_ids(folder, tokenizers, found):
     print("gen: ids", dict(count))
 
 
+def expression(t):
+    try:
+        return env.from_string(t).render()
+    except Exception:
+        return None
+
+
 def golden(folder):
     convs = conversations(1)
     out = {"conversations": [{"n": n, "c": c} for n, c in convs], "renders": {}}
     for f in sorted(glob.glob(folder + "/*.jinja")):
         x = env.from_string(open(f, newline="", encoding="utf-8").read())
         out["renders"][os.path.basename(f)] = [render(x, "<s>", "</s>", c) for _, c in convs]
+    # one template a line, and some of several lines
+    lines = open(folder + "/expressions.txt", encoding="utf-8").read().split("\n")[:-1]
+    out["expressions"] = [[t, expression(t)] for t in lines + ["a\n  {% if true %}\n  x\n  {%- endif %}\n\n{# c #}\ny\n", "  {%+ if true %}a{% endif +%}\nz\n\n"]]
     with open(folder + "/golden.json", "w", encoding="utf-8") as f:
         json.dump(out, f, ensure_ascii=False, indent=0)
 

@@ -11,8 +11,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -43,9 +43,13 @@ func main() {
 }
 
 func run() error {
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return err
+	}
 	counts := map[string]int{}
 	for _, s := range sources {
-		if err := count(counts, filepath.Join(runtime.GOROOT(), s)); err != nil {
+		if err := count(counts, filepath.Join(strings.TrimSpace(string(root)), s)); err != nil {
 			return err
 		}
 	}

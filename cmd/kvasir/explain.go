@@ -1,0 +1,147 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+func explainCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "explain [FILE]",
+		Short: "say why a request went where it went, or where one would go",
+		Long: "kvasir explain --request ID tells of a request that was served (ID is the answer's x-request-id).\n" +
+			"kvasir explain FILE decides about a request body without sending it.",
+		Args: cobra.MaximumNArgs(1),
+	}
+	a, output := adminFlags(c), outputFlag(c)
+	id := c.Flags().String("request", "", "x-request-id of a served request")
+	tenant := c.Flags().String("tenant", "", "for FILE: the tenant that would ask")
+	path := c.Flags().String("path", "/v1/chat/completions", "for FILE: the API path it would be sent to")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(*output); err != nil {
+			return err
+		}
+		b, err := explain(a, *id, *tenant, *path, args)
+		if err != nil {
+			return err
+		}
+		if *output == "json" {
+			return printJSON(cmd.OutOrStdout(), b)
+		}
+		return printExplanation(cmd.OutOrStdout(), b)
+	}
+	return c
+}
+
+func explain(a *adminClient, id, tenant, path string, args []string) ([]byte, error) {
+	switch {
+	case id != "" && len(args) == 0:
+		return a.call("GET", "/v1/explain/"+url.PathEscape(id), nil)
+	case id == "" && len(args) == 1:
+		body, err := os.ReadFile(args[0])
+		if err != nil {
+			return nil, exit(exitUsage, "%v", err)
+		}
+		q := url.Values{"tenant": {tenant}, "path": {path}}
+		return a.call("POST", "/v1/explain?"+q.Encode(), body)
+	}
+	return nil, exit(exitUsage, "want either --request ID or a FILE with a request body")
+}
+
+// explanation is what the text output shows of the JSON.
+type explanation struct {
+	RequestID  string `json:"request_id"`
+	Tenant     string `json:"tenant"`
+	Allow      bool   `json:"allow"`
+	Reason     string `json:"reason"`
+	Status     int    `json:"status"`
+	Model      string `json:"model"`
+	Pool       string `json:"pool"`
+	Namespace  string `json:"namespace_hash"`
+	Tokens     int    `json:"tokens"`
+	Prompt     string `json:"prompt"`
+	Block      int    `json:"block_tokens"`
+	Candidates []struct {
+		Endpoint string             `json:"endpoint"`
+		State    string             `json:"state"`
+		Reason   string             `json:"reason"`
+		Matched  map[string]int     `json:"matched_tokens"`
+		Columns  map[string]float64 `json:"columns"`
+		Total    float64            `json:"total"`
+		Scores   map[string]struct {
+			Score float64            `json:"score"`
+			Terms map[string]float64 `json:"terms"`
+		} `json:"scores"`
+	} `json:"candidates"`
+	Order     []string `json:"order"`
+	Chosen    string   `json:"chosen"`
+	Arm       string   `json:"arm"`
+	Predicted int      `json:"predicted_cached_tokens"`
+	Reported  *int     `json:"reported_cached_tokens"`
+}
+
+func printExplanation(w io.Writer, b []byte) error {
+	var e explanation
+	if err := json.Unmarshal(b, &e); err != nil {
+		return fmt.Errorf("the router's answer: %w", err)
+	}
+	fmt.Fprintf(w, "request    %s\ntenant     %s (namespace %s)\nmodel      %s\n", e.RequestID, e.Tenant, e.Namespace, e.Model)
+	if !e.Allow {
+		fmt.Fprintf(w, "refused    %d %s\n", e.Status, e.Reason)
+		return nil
+	}
+	reported := "not known"
+	if e.Reported != nil {
+		reported = fmt.Sprint(*e.Reported)
+	}
+	fmt.Fprintf(w, "prompt     %d tokens, blocks of %d\nplaced     %s, arm %s\ncached     %d predicted, %s reported\n\n", e.Tokens, e.Block, e.Chosen, e.Arm, e.Predicted, reported)
+	var names []string
+	for _, c := range e.Candidates {
+		for n := range c.Columns {
+			if !slices.Contains(names, n) {
+				names = append(names, n)
+			}
+		}
+	}
+	slices.Sort(names)
+	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "endpoint\tstate\ttotal\tmatched\t%s\t\n", strings.Join(names, "\t"))
+	for _, c := range e.Candidates {
+		state := c.State
+		if c.Reason != "" {
+			state += ": " + c.Reason
+		}
+		matched := 0
+		for _, n := range c.Matched {
+			matched = max(matched, n)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%.6g\t%d\t", c.Endpoint, state, c.Total, matched)
+		for _, n := range names {
+			fmt.Fprintf(t, "%.6g\t", c.Columns[n])
+		}
+		fmt.Fprintln(t)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, c := range e.Candidates {
+		for plugin, s := range c.Scores {
+			fmt.Fprintf(w, "%s by %s: score %.6g", c.Endpoint, plugin, s.Score)
+			for _, n := range slices.Sorted(maps.Keys(s.Terms)) {
+				fmt.Fprintf(w, ", %s %.6g", n, s.Terms[n])
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	_, err := fmt.Fprintf(w, "order: %s\n", strings.Join(e.Order, ", "))
+	return err
+}

@@ -1,0 +1,75 @@
+// Command kvasir is the router and everything that goes with it: serve, the
+// demo fleet (dev), the simulated engine, and the tools that ask a running
+// router or look at files.
+//
+// Exit codes: 0 done, 1 the answer is no, 2 wrong use, 3 router not reachable.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// Exit codes for scripts.
+const (
+	exitNo          = 1
+	exitUsage       = 2
+	exitUnreachable = 3
+)
+
+// exitError carries the exit code of an error.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func exit(code int, format string, args ...any) error {
+	return &exitError{code, fmt.Errorf(format, args...)}
+}
+
+func main() {
+	err := root().Execute()
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "kvasir:", err)
+	code := exitUsage
+	if e, ok := errors.AsType[*exitError](err); ok {
+		code = e.code
+	}
+	os.Exit(code)
+}
+
+func root() *cobra.Command {
+	c := &cobra.Command{
+		Use:           "kvasir",
+		Short:         "KV-aware, scriptable inference router",
+		Long:          "Kvasir sends each LLM request to the engine that already holds its KV cache.\nkvasir dev starts a demo fleet; kvasir serve -c kvasir.yaml routes to yours.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       version,
+	}
+	c.AddCommand(serveCommand(), devCommand(), engineCommand(), explainCommand(), endpointCommand(), tokenizeCommand(), keyCommand(), configCommand(), versionCommand())
+	return c
+}
+
+// outputFlag adds --output and returns where its value will be.
+func outputFlag(c *cobra.Command) *string {
+	return c.Flags().String("output", "text", "text or json")
+}
+
+func checkOutput(v string) error {
+	if v != "text" && v != "json" {
+		return exit(exitUsage, "--output %s: want text or json", v)
+	}
+	return nil
+}

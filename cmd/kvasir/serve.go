@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvasir-router/kvasir/host"
+	"github.com/kvasir-router/kvasir/host/config"
+)
+
+func serveCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "route requests to the engines of a configuration file",
+		Args:  cobra.NoArgs,
+	}
+	file := c.Flags().StringP("config", "c", "kvasir.yaml", "configuration file; watched, SIGHUP reloads it at once")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		cfg, err := config.Load(*file)
+		if err != nil {
+			return &exitError{exitNo, err}
+		}
+		log := logger(&cfg.Telemetry)
+		h, err := host.New(cfg, host.Options{Log: log, Version: version})
+		if err != nil {
+			return &exitError{exitNo, err}
+		}
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		hup := make(chan os.Signal, 1)
+		signal.Notify(hup, syscall.SIGHUP)
+		defer signal.Stop(hup)
+		if err := h.Run(ctx, reloads(ctx, hup)); err != nil {
+			return &exitError{exitNo, err}
+		}
+		return nil
+	}
+	return c
+}
+
+// reloads turns signals into reload requests until ctx ends.
+func reloads(ctx context.Context, hup <-chan os.Signal) <-chan struct{} {
+	c := make(chan struct{}, 1)
+	go func() {
+		for {
+			select {
+			case <-hup:
+				select {
+				case c <- struct{}{}:
+				default: // one is waiting already
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return c
+}
+
+var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+
+func logger(t *config.Telemetry) *slog.Logger {
+	opt := &slog.HandlerOptions{Level: levels[t.LogLevel]}
+	if t.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, opt))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, opt))
+}

@@ -1,0 +1,104 @@
+//go:build bench
+
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// fakeEngine answers chat requests without computing anything: what is measured
+// is the router. A request whose body holds the mark "n=N" is answered with a
+// stream of N events, one every 5 ms.
+type fakeEngine struct {
+	net.Listener
+	requests atomic.Int64
+}
+
+func startFakeEngine(t testing.TB) *fakeEngine {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &fakeEngine{Listener: l}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go e.serve(c)
+		}
+	}()
+	return e
+}
+
+var plain = []byte(`{"id":"c","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":100,"completion_tokens":1,"total_tokens":101,"prompt_tokens_details":{"cached_tokens":0}}}`)
+
+var models = []byte(`{"object":"list","data":[{"id":"m","object":"model","max_model_len":1000000}]}`)
+
+func (e *fakeEngine) serve(c net.Conn) {
+	defer c.Close()
+	r := bufio.NewReaderSize(c, 64<<10)
+	var body []byte
+	for {
+		req, err := http.ReadRequest(r)
+		if err != nil {
+			return
+		}
+		n := int(req.ContentLength)
+		if cap(body) < n {
+			body = make([]byte, n)
+		}
+		body = body[:max(n, 0)]
+		if _, err := io.ReadFull(req.Body, body); err != nil {
+			return
+		}
+		switch {
+		case req.Method == "GET":
+			answer(c, models)
+		default:
+			e.requests.Add(1)
+			if at := bytes.LastIndex(body, []byte("n=")); at >= 0 {
+				digits := string(body[at+2:])
+				digits = digits[:strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' })]
+				k, _ := strconv.Atoi(digits)
+				stream(c, k)
+			} else {
+				answer(c, plain)
+			}
+		}
+	}
+}
+
+func answer(c net.Conn, body []byte) {
+	fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+}
+
+// event is one event of a stream, of the size vLLM's have.
+const event = "data: {\"id\":\"chatcmpl-0123456789abcdef\",\"object\":\"chat.completion.chunk\",\"created\":1790000000,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n"
+
+func stream(c net.Conn, n int) {
+	io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+	chunk := fmt.Sprintf("%x\r\n%s\r\n", len(event), event)
+	t := time.NewTicker(5 * time.Millisecond)
+	defer t.Stop()
+	for range n {
+		<-t.C
+		if _, err := io.WriteString(c, chunk); err != nil {
+			return
+		}
+	}
+	io.WriteString(c, "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+}

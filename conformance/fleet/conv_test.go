@@ -1,0 +1,154 @@
+package fleet
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/kvasir-router/kvasir/conformance/harness"
+)
+
+// conversation is one of many that clients keep up at random, turn by turn.
+type conversation struct {
+	messages []any
+	turn     int
+	busy     bool
+	last     string // endpoint of its last turn
+}
+
+// convResult is what came of a run.
+type convResult struct {
+	turns, same int            // turns after the first; those on the endpoint of the turn before
+	per         map[string]int // requests by endpoint
+	cached      int            // tokens, as reported
+}
+
+func (r *convResult) balance(endpoints int) float64 {
+	most, sum := 0, 0
+	for _, n := range r.per {
+		most, sum = max(most, n), sum+n
+	}
+	return float64(most) * float64(endpoints) / float64(sum)
+}
+
+var convWords = strings.Fields("the river carries old stones past a quiet field where engines hum and routers learn which path a question took before")
+
+func sentence(r *rand.Rand, n int) string {
+	w := make([]string, n)
+	for i := range w {
+		w[i] = convWords[r.IntN(len(convWords))]
+	}
+	return strings.Join(w, " ")
+}
+
+const convTurns = 8
+
+// converse keeps `count` conversations of eight turns up with `clients` clients.
+func converse(t *testing.T, router *harness.Router, model string, shared bool, count, clients int) convResult {
+	r := rand.New(rand.NewPCG(11, uint64(count)))
+	system := "You are helpful."
+	if shared {
+		system = sentence(r, 1500)
+	}
+	cs := make([]*conversation, count)
+	for i := range cs {
+		cs[i] = &conversation{messages: []any{map[string]any{"role": "system", "content": system}}}
+	}
+	var mu sync.Mutex
+	res := convResult{per: map[string]int{}}
+	pick := func() *conversation {
+		mu.Lock()
+		defer mu.Unlock()
+		var can []*conversation
+		for _, c := range cs {
+			if !c.busy && c.turn < convTurns {
+				can = append(can, c)
+			}
+		}
+		if len(can) == 0 {
+			return nil
+		}
+		c := can[r.IntN(len(can))]
+		c.busy = true
+		c.messages = append(c.messages, map[string]any{"role": "user", "content": fmt.Sprint(r.Uint32(), " ", sentence(r, 200))})
+		return c
+	}
+	var wg sync.WaitGroup
+	for range clients {
+		wg.Go(func() {
+			for c := pick(); c != nil; c = pick() {
+				a, err := harness.Post(router.URL+"/v1/chat/completions", "", map[string]any{"model": model, "messages": c.messages, "max_tokens": 16})
+				if err != nil || a.Status != 200 {
+					t.Errorf("%v %+v", err, a)
+					return
+				}
+				got, err := a.Completion()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				e := harness.Explain(t, router.Admin, router.Token, a.RequestID)
+				mu.Lock()
+				n, _ := got.Usage.Cached()
+				res.cached += n
+				res.per[e.Chosen]++
+				if c.turn > 0 {
+					res.turns++
+					if c.last == e.Chosen {
+						res.same++
+					} else {
+						for _, x := range e.Candidates {
+							t.Logf("turn %d moved from %s to %s: %s matched %v, total %.0f, columns %v, %s", c.turn, c.last, e.Chosen, x.Endpoint, x.Matched, x.Total, x.Columns, e.Arm)
+						}
+					}
+				}
+				c.last = e.Chosen
+				c.turn++
+				c.busy = false
+				c.messages = append(c.messages, map[string]any{"role": "assistant", "content": got.Choices[0].Message.Content})
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return res
+}
+
+// TestConversations: four engines without events, so that placement has its own
+// predictions only. Turns return to their engine, and one system prompt that all
+// conversations share pulls nobody to one engine.
+func TestConversations(t *testing.T) {
+	es := startEngines(t, 4, "--preset", "8b-h100")
+	var urls []string
+	for _, e := range es {
+		urls = append(urls, strconv.Quote(e.URL))
+	}
+	for _, tc := range []struct {
+		shared         bool
+		count, clients int
+	}{{false, 40, 8}, {true, 40, 8}, {false, 200, 100}, {true, 200, 100}} {
+		t.Run(fmt.Sprintf("shared=%t/clients=%d", tc.shared, tc.clients), func(t *testing.T) {
+			r := harness.Serve(t, `
+listen: {LISTEN}
+admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
+state_dir: "{STATE}"
+identity: {anonymous: {tenant: local}}
+pools: [{name: main, endpoints: [`+strings.Join(urls, ", ")+`], events: {mode: "off"}}]
+models: [{name: `+es[0].Model+`, pools: [main], tokenizer: {dir: `+demoDir(t)+`}}]
+profiles: [{name: default, holdout: 0}]
+`)
+			res := converse(t, r, es[0].Model, tc.shared, tc.count, tc.clients)
+			same, balance := float64(res.same)/float64(res.turns), res.balance(len(es))
+			t.Logf("same engine %.3f, balance %.2f, requests %v", same, balance, res.per)
+			if same < 0.98 {
+				t.Errorf("%.3f of the turns returned to their engine, want 0.98", same)
+			}
+			if balance > 1.25 {
+				t.Errorf("the fullest engine has %.2f of the mean, want 1.25", balance)
+			}
+		})
+	}
+}

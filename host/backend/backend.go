@@ -1,0 +1,197 @@
+// Package backend watches engines: whether they are healthy, what they can do,
+// how loaded they are, and what they hold in their caches.
+//
+// A [Watcher] looks after one endpoint. It scrapes the engine's health and
+// metrics, discovers its models, capabilities and event sockets, follows its
+// cache events ([kvevents.Subscriber]), turns them into the router's own block
+// hashes and stores these in the index, and measures how far what the index says
+// can be trusted. All of it lands in the endpoint's State. A [Fleet] runs the
+// watchers of all endpoints.
+//
+// What differs between engines is behind [Dialect].
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/kvindex"
+)
+
+// Index is what a watcher tells of its engine's cache; [kvindex.Index] is one.
+// Holders are numbered by [kvindex.HolderOf]. Calls for one holder come from one
+// goroutine at a time; calls for different holders may be concurrent.
+type Index interface {
+	// Store adds blocks that follow the one the engine calls parent, or start a
+	// chain. engine and own are [blocks] and not kept.
+	Store(holder int, parent uint64, hasParent bool, engine, own []uint64) error
+	Remove(holder int, engine []uint64)
+	// Own returns our name of the block that the engine of holder calls engine, if
+	// any tier of the endpoint holds it.
+	Own(holder int, engine uint64) (own uint64, ok bool)
+	RemoveHolder(holder int)
+}
+
+// Holding is an Index that can also tell whether a holder itself holds a block.
+// With it, copies of a block are counted for engines with several tiers too.
+type Holding interface {
+	Holds(holder int, engine uint64) bool
+}
+
+// Assumed is the model of endpoints whose cache is only predicted. Clear is
+// called when the engine is known to have lost its cache.
+type Assumed interface {
+	Clear(holder int)
+}
+
+// Endpoints takes what watchers find; [endpoint.Store] is one.
+type Endpoints interface {
+	Update(id endpoint.ID, f func(*endpoint.State)) bool
+}
+
+// Event modes of a Config.
+const (
+	EventsAuto = "auto" // used if the engine has them
+	EventsOn   = "on"   // the same, and without them the endpoint's reason says so
+	EventsOff  = "off"  // not looked for
+)
+
+// Events says where an engine's cache events are, as far as that is configured.
+type Events struct {
+	Mode string // EventsAuto, EventsOn, EventsOff; "" = auto
+	// Publisher and Replay are addresses (tcp://host:port) that are used whatever
+	// the engine says. Listen is an address to wait on for an engine that dials us.
+	Publisher, Replay, Listen string
+	// Port and ReplayPort are the base ports for an engine that does not tell its
+	// own; rank r is at port + r. Default 5557 (vLLM's) and Port + 1.
+	Port, ReplayPort int
+	Topic            string
+}
+
+// Config is what a Watcher is made from. Zero values mean the defaults.
+type Config struct {
+	ID      endpoint.ID
+	URL     string // base URL of the engine, "http://host:port"
+	Dialect Dialect
+	Bearer  string // token shown to the engine
+	Rank    int    // data parallel rank this endpoint stands for
+
+	// CacheIdentity seeds the block hashes: the digest of the tokenizer of the
+	// model the engine serves, the same as on the request side.
+	CacheIdentity string
+	// BlockTokens is the block size that is expected; 0: the engine tells.
+	BlockTokens int
+	Events      Events
+
+	// Interval is between two looks at health and metrics, jittered by a tenth.
+	// Default 1 s: the age of the load figures that placement sees. Smaller costs
+	// the engine more than 1 % of a core for rendering its metrics.
+	Interval time.Duration
+	// Rediscover is between two looks at version, models and event sockets.
+	// Default 60 s; a restart that is seen triggers one at once.
+	Rediscover time.Duration
+	// Timeout bounds one HTTP exchange with the engine. Default 2 s: an engine under
+	// full load answers its health check within some hundred ms.
+	Timeout time.Duration
+	// FailAfter is how many health checks must fail in a row before the endpoint is
+	// not ready; one that is refused outright counts twice. Default 3.
+	FailAfter int
+	// RiseAfter is how many must succeed in a row before it is ready again. Default
+	// 2; the first one suffices at start.
+	RiseAfter int
+	// JoinWait bounds how long a healthy endpoint is kept back until its cache's
+	// history has been replayed. Default 3 s: requests sent before would be
+	// placed as if its cache were empty.
+	JoinWait time.Duration
+	// DeadAfter is how long an event stream may be down before what it told is
+	// forgotten and the endpoint's cache is predicted. Default 60 s.
+	DeadAfter time.Duration
+	// ParkBytes bounds what is kept of stored blocks whose parent is not known yet.
+	// Default 1 MiB, some 200k tokens.
+	ParkBytes int
+
+	Client *http.Client // default: NewClient()
+	Log    *slog.Logger // default: discards
+}
+
+func (c Config) withDefaults() Config {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	num := func(n *int, v int) {
+		if *n == 0 {
+			*n = v
+		}
+	}
+	def(&c.Interval, time.Second)
+	def(&c.Rediscover, time.Minute)
+	def(&c.Timeout, 2*time.Second)
+	def(&c.JoinWait, 3*time.Second)
+	def(&c.DeadAfter, time.Minute)
+	num(&c.FailAfter, 3)
+	num(&c.RiseAfter, 2)
+	num(&c.ParkBytes, 1<<20)
+	num(&c.Events.Port, 5557)
+	num(&c.Events.ReplayPort, c.Events.Port+1)
+	if c.Events.Mode == "" {
+		c.Events.Mode = EventsAuto
+	}
+	if c.Dialect == nil {
+		c.Dialect = VLLM{}
+	}
+	if c.Client == nil {
+		c.Client = NewClient()
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports all faults of the configuration together.
+func (c Config) Validate() error {
+	var faults []error
+	u, err := url.Parse(c.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		faults = append(faults, fmt.Errorf("backend: endpoint URL %q is not http(s)://host:port", c.URL))
+	}
+	switch c.Events.Mode {
+	case "", EventsAuto, EventsOn, EventsOff:
+	default:
+		faults = append(faults, fmt.Errorf("backend: event mode %q is not auto, on or off", c.Events.Mode))
+	}
+	if c.Interval < 0 || c.Rediscover < 0 || c.Timeout < 0 || c.JoinWait < 0 || c.DeadAfter < 0 ||
+		c.FailAfter < 0 || c.RiseAfter < 0 || c.ParkBytes < 0 || c.BlockTokens < 0 || c.Rank < 0 {
+		faults = append(faults, errors.New("backend: negative time, count or size"))
+	}
+	return errors.Join(faults...)
+}
+
+// NewClient returns an HTTP client for watchers to share: no proxy, no
+// redirects, no compression (metrics are read once and small beside the cost of
+// unpacking them), few idle connections per engine.
+func NewClient() *http.Client {
+	d := net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}
+	return &http.Client{
+		Transport: &http.Transport{DialContext: d.DialContext, MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second, DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
+	}
+}
+
+// jitter returns a time within a tenth of d, so that watchers of many replicas
+// do not meet at an engine.
+func jitter(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
+
+// holder returns the holder number of a tier of an endpoint.
+func holder(id endpoint.ID, tier int) int { return kvindex.HolderOf(int(id), tier) }

@@ -1,0 +1,35 @@
+package backend
+
+import (
+	"net"
+	"testing"
+)
+
+func TestDialsUs(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := "tcp://" + l.Addr().String()
+	if dialsUs(t.Context(), address) {
+		t.Error("an engine that listens is taken for one that dials")
+	}
+	l.Close()
+	if !dialsUs(t.Context(), address) {
+		t.Error("nobody listens on an address of ours, and it is not taken for one the engine dials")
+	}
+	for _, a := range []string{"tcp://192.0.2.1:5557", "tcp://nonsense", "tcp://engine.invalid:1"} {
+		if dialsUs(t.Context(), a) {
+			t.Errorf("%s is not ours to listen on", a)
+		}
+	}
+}
+
+func TestParseSources_dials(t *testing.T) {
+	for address, want := range map[string]bool{"tcp://*:5557": false, "tcp://[::]:5557": false, "tcp://127.0.0.1:5557": true, "tcp://10.0.0.9:5557": true} {
+		got, err := parseSources([]byte(`{"0":{"publisher":"zmq","endpoint":"`+address+`"}}`), "127.0.0.1")
+		if err != nil || len(got) != 1 || got[0].Dials != want {
+			t.Errorf("%s: %+v, %v, want dials %t", address, got, err, want)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package host_test
+
+import (
+	"go/build"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/kvasir-router/kvasir/"
+
+// mayImport is the whole import policy of the project: for each package, the
+// packages of ours it may import and the modules of others. Both lists are
+// closed: what is not here is forbidden, and what is here and unused fails too,
+// so the list can only shrink unless someone argues for a line.
+//
+// It reads from left to right as the request path does: state sits low, and the
+// stages walk over it (RATIONALE.md, "Why does the import order look like
+// this?").
+var mayImport = map[string]struct{ ours, theirs string }{
+	"host/internal/snapshot": {},
+	"host/llmapi":            {},
+	"host/blockhash":         {theirs: "github.com/cespare/xxhash/v2"},
+	"host/endpoint":          {},
+	"host/identity":          {},
+	"host/policy":            {ours: "host/identity"},
+	"host/kvevents":          {theirs: "github.com/cespare/xxhash/v2"},
+	"host/kvevents/fakepub":  {},
+
+	"host/tokenizer":                 {},
+	"host/tokenizer/bpe":             {},
+	"host/tokenizer/hf":              {theirs: "github.com/daulet/tokenizers"},
+	"host/tokenizer/demo":            {ours: "host/tokenizer/bpe"},
+	"host/tokenizer/demo/train":      {ours: "host/tokenizer/bpe"},
+	"host/tokenizer/jinja":           {},
+	"host/tokenizer/internal/oracle": {},
+	"host/tokenizer/chat/parity":     {ours: "host/llmapi host/tokenizer/chat"},
+	"host/tokenizer/chat":            {ours: "host/blockhash host/llmapi host/tokenizer host/tokenizer/jinja"},
+
+	"host/kvindex":   {},
+	"host/backend":   {ours: "host/blockhash host/endpoint host/kvevents host/kvindex", theirs: "github.com/cespare/xxhash/v2"},
+	"host/scheduler": {ours: "host/blockhash host/endpoint host/identity host/llmapi host/policy host/tokenizer"},
+	"host/proxy":     {ours: "host/identity host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
+	"host/telemetry": {theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
+	"host/admin":     {},
+	"host/config":    {theirs: "github.com/goccy/go-yaml"},
+
+	"host/simengine": {ours: "host/tokenizer/bpe host/tokenizer/jinja"},
+	"host/replay":    {},
+
+	"host": {ours: "host/admin host/backend host/config host/endpoint host/identity host/internal/snapshot host/kvindex host/llmapi" +
+		" host/policy host/proxy host/scheduler host/telemetry host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
+
+	"cmd/kvasir": {ours: "host host/config host/identity host/simengine host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},
+
+	"conformance/harness": {},
+	"conformance/fleet":   {},
+	"conformance/engine":  {},
+	"conformance/bench":   {},
+}
+
+func TestImports(t *testing.T) {
+	seen := map[string]bool{}
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && path != ".." {
+			return fs.SkipDir
+		}
+		p, err := build.ImportDir(path, 0)
+		if err != nil || len(p.GoFiles) == 0 {
+			return nil // no Go package here
+		}
+		if path, err = filepath.Rel("..", path); err != nil {
+			return err
+		}
+		path = filepath.ToSlash(path)
+		seen[path] = true
+		checkImports(t, path, p.Imports)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range mayImport {
+		if !seen[path] {
+			t.Errorf("%s: in mayImport but not in the tree", path)
+		}
+	}
+}
+
+func checkImports(t *testing.T, path string, imports []string) {
+	t.Helper()
+	rule, ok := mayImport[path]
+	if !ok {
+		t.Errorf("%s: not in mayImport", path)
+		return
+	}
+	unused := map[string]bool{}
+	for _, o := range strings.Fields(rule.ours) {
+		unused[o] = true
+	}
+	for _, imp := range imports {
+		if o, ok := strings.CutPrefix(imp, module); ok {
+			if !slices.Contains(strings.Fields(rule.ours), o) {
+				t.Errorf("%s imports %s", path, o)
+			}
+			delete(unused, o)
+		} else if host, _, _ := strings.Cut(imp, "/"); strings.Contains(host, ".") {
+			if !slices.ContainsFunc(strings.Fields(rule.theirs), func(m string) bool { return imp == m || strings.HasPrefix(imp, m+"/") }) {
+				t.Errorf("%s imports %s", path, imp)
+			}
+		}
+	}
+	for _, o := range slices.Sorted(maps.Keys(unused)) {
+		t.Errorf("%s may import %s but does not: delete it from mayImport", path, o)
+	}
+}

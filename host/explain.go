@@ -1,0 +1,129 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/admin"
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+)
+
+// explainer is the admin API's face of the scheduler's traces.
+type explainer struct{ h *Host }
+
+// Explain implements admin.Explainer.
+func (e explainer) Explain(_ context.Context, id string) (any, error) {
+	x, ok := e.h.state.Explain(id)
+	if !ok {
+		return nil, fmt.Errorf("%w: no decision about request %q is kept; the last 10,000 are", admin.ErrNotFound, id)
+	}
+	return x, nil
+}
+
+// DryRun implements admin.Explainer.
+func (e explainer) DryRun(_ context.Context, q *admin.DryRun) (any, error) {
+	op, known, _ := llmapi.Route([]byte("POST"), []byte(q.Path))
+	if !known || op == llmapi.OpNone {
+		return nil, fmt.Errorf("%w: path %q; served are %s", admin.ErrRefused, q.Path, llmapi.Served)
+	}
+	tenant := q.Tenant
+	if tenant == "" {
+		tenant = e.h.cfg.Identity.Anonymous.Tenant
+	}
+	if !identity.ValidTenant(tenant) {
+		return nil, fmt.Errorf("%w: name the tenant that would ask", admin.ErrRefused)
+	}
+	var api llmapi.Request
+	if err := api.Scan(op, q.Body); err != nil {
+		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
+	}
+	l := e.h.rules.Acquire()
+	defer l.Release()
+	return l.Value().scheduler.DryRun(&scheduler.Request{
+		API: &api, Principal: &identity.Principal{Tenant: tenant, User: q.User, Method: "explain"}, ID: "dry-run", Received: e.h.now(),
+	}), nil
+}
+
+// status is the admin API's face of what the router does.
+type status struct{ h *Host }
+
+// Ready implements admin.Status.
+func (s status) Ready() error {
+	select {
+	case <-s.h.readyCh:
+		return nil
+	default:
+		return fmt.Errorf("endpoints are being looked at for the first time")
+	}
+}
+
+// Status implements admin.Status.
+func (s status) Status(context.Context) (any, error) {
+	l := s.h.rules.Acquire()
+	defer l.Release()
+	return map[string]any{
+		"version": s.h.opt.Version, "started": s.h.started, "generation": l.Value().number, "rules_since": l.Value().built,
+		"scheduler": finite(s.h.state.Stats()), "proxy": s.h.proxy.Stats(), "index": s.h.index.Stats(),
+	}, nil
+}
+
+// finite is the scheduler's counts; the share of exact predictions is given as
+// counts, since JSON has no NaN.
+func finite(st scheduler.Stats) scheduler.Stats { return st }
+
+// endpointStatus is one endpoint as operators see it.
+type endpointStatus struct {
+	URL          string    `json:"url"`
+	Pool         string    `json:"pool"`
+	Dialect      string    `json:"dialect"`
+	Ready        bool      `json:"ready"`
+	Reason       string    `json:"reason,omitempty"`
+	Events       string    `json:"events"`
+	EventsReason string    `json:"events_reason,omitempty"`
+	EventSource  string    `json:"event_source,omitempty"`
+	Trust        float32   `json:"trust"`
+	Unverified   bool      `json:"unverified"`
+	BlockTokens  uint32    `json:"block_tokens"`
+	CacheBlocks  uint32    `json:"cache_blocks"`
+	MaxModelLen  uint32    `json:"max_model_len"`
+	Models       []string  `json:"models"`
+	Version      string    `json:"version,omitempty"`
+	Running      uint32    `json:"running"`
+	Waiting      uint32    `json:"waiting"`
+	KVUsage      float32   `json:"kvusage"`
+	Inflight     int64     `json:"inflight"`
+	Outstanding  int64     `json:"outstanding_uncached_tokens"`
+	Restarts     uint64    `json:"restarts"`
+	ScrapedAt    time.Time `json:"scraped_at,omitzero"`
+}
+
+// Endpoints implements admin.Status.
+func (s status) Endpoints(context.Context) (any, error) {
+	snap := s.h.store.Load()
+	out := []endpointStatus{}
+	for i := range snap.N {
+		id := endpoint.ID(i)
+		info := snap.Info(id)
+		if info == nil {
+			continue
+		}
+		st := snap.State(id)
+		e := endpointStatus{
+			URL: info.URL, Pool: info.Pool, Dialect: info.Dialect, Ready: snap.Ready.Has(id), Reason: st.Reason,
+			Events: st.Events.String(), Trust: st.Trust, BlockTokens: st.BlockTokens, CacheBlocks: st.CacheBlocks,
+			MaxModelLen: st.MaxModelLen, Models: st.Models, Running: st.Running, Waiting: st.Waiting, KVUsage: st.KVUsage,
+			Inflight: snap.Loads[i].Inflight(), Outstanding: snap.Loads[i].Outstanding(), ScrapedAt: st.ScrapedAt,
+		}
+		if w := s.h.fleet.watchers.Watcher(id); w != nil {
+			ws := w.Status()
+			e.EventsReason, e.EventSource, e.Version, e.Restarts = ws.EventsReason, ws.Publisher, ws.Capabilities.Version, ws.Restarts
+			e.Unverified = ws.Trust.Unverified
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}

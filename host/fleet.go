@@ -1,0 +1,165 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/kvasir-router/kvasir/host/backend"
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/kvindex"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+)
+
+// fleet keeps the endpoints of the store, and their watchers, in step with the
+// configuration. Its methods may be called concurrently.
+type fleet struct {
+	h        *Host
+	watchers *backend.Fleet
+
+	mu      sync.Mutex // guards members; held through a change of the fleet
+	members map[memberKey]endpoint.ID
+}
+
+// memberKey is what makes an endpoint the same across reloads: whatever a
+// watcher is built from. Where any of it changes the endpoint is taken out and
+// put in again.
+type memberKey struct {
+	url, pool, dialect, bearer, cache string
+	block                             int
+	events                            backend.Events
+	labels                            string
+	tokens                            int
+}
+
+func newFleet(h *Host) *fleet {
+	return &fleet{h: h, watchers: backend.NewFleet(h.index, h.assumed, h.store), members: map[memberKey]endpoint.ID{}}
+}
+
+func (f *fleet) run(ctx context.Context) error { return f.watchers.Run(ctx) }
+
+// observe passes what came of a request to the trust of its endpoint.
+func (f *fleet) observe(o *scheduler.Observation) {
+	if o.PromptTokens == 0 || o.Outcome.Err != "" || o.Outcome.Status != 200 {
+		return
+	}
+	if info := f.h.store.Load().Info(o.Endpoint); info == nil || info.Generation != o.Generation {
+		return
+	}
+	if o.Outcome.HasCached {
+		f.watchers.ObserveCached(o.Endpoint, o.PredictedCached, o.Outcome.CachedTokens)
+	} else {
+		f.watchers.ObserveSilent(o.Endpoint, o.PredictedCached)
+	}
+}
+
+// settled reports whether every endpoint serves.
+func (f *fleet) settled() bool {
+	snap := f.h.store.Load()
+	for id := range snap.N {
+		if snap.Live.Has(endpoint.ID(id)) && !snap.Ready.Has(endpoint.ID(id)) {
+			return false
+		}
+	}
+	return true
+}
+
+// sync makes the endpoints those of g: removed ones take no further requests,
+// requests in flight there go on.
+func (f *fleet) sync(g *generation) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	want := map[memberKey]*config.Pool{}
+	for i := range g.cfg.Pools {
+		p := &g.cfg.Pools[i]
+		for _, u := range p.Endpoints {
+			k, err := f.key(g, p, u)
+			if err != nil {
+				return err
+			}
+			want[k] = p
+		}
+	}
+	for k, id := range f.members {
+		if _, ok := want[k]; ok {
+			continue
+		}
+		f.watchers.Remove(id)
+		f.h.store.Remove(id)
+		for t := range tierWeights {
+			f.h.index.RemoveHolder(kvindex.HolderOf(int(id), t))
+		}
+		f.h.assumed.Clear(kvindex.HolderOf(int(id), 0))
+		delete(f.members, k)
+		f.h.log.Info("endpoint removed", "endpoint", k.url, "pool", k.pool)
+	}
+	for k, p := range want {
+		if _, ok := f.members[k]; ok {
+			continue
+		}
+		if err := f.add(k, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fleet) key(g *generation, p *config.Pool, u string) (memberKey, error) {
+	auth, err := bearer(p.Credentials.BearerFile)
+	if err != nil {
+		return memberKey{}, fmt.Errorf("pool %s: %w", p.Name, err)
+	}
+	k := memberKey{
+		url: strings.TrimRight(u, "/"), pool: p.Name, dialect: p.Dialect, bearer: strings.TrimPrefix(auth, "Bearer "),
+		block: int(p.BlockTokens), cache: g.cacheIdentity(p.Name), labels: fmt.Sprint(p.Labels), tokens: p.Capacity.CacheTokens,
+		events: backend.Events{Mode: p.Events.Mode, Port: p.Events.Port, ReplayPort: int(p.Events.ReplayPort), Topic: p.Events.Topic},
+	}
+	for _, s := range p.Events.Sources {
+		if s.Endpoint == u {
+			k.events.Publisher, k.events.Replay, k.events.Listen = s.Events, s.Replay, s.Listen
+		}
+	}
+	return k, nil
+}
+
+// assumedTokens is the cache of an endpoint that does not tell its size: 1 Mi
+// tokens is an 8B model's on one 80 GB GPU, twice over; a larger guess keeps
+// predicting what is long evicted.
+const assumedTokens = 1 << 20
+
+func (f *fleet) add(k memberKey, p *config.Pool) error {
+	u, err := url.Parse(k.url)
+	if err != nil {
+		return fmt.Errorf("host: endpoint %s: %w", k.url, err)
+	}
+	d, err := backend.DialectOf(k.dialect)
+	if err != nil {
+		return err
+	}
+	id, err := f.h.store.Add(endpoint.Info{URL: k.url, Addr: u.Host, Pool: k.pool, Dialect: k.dialect, Labels: p.Labels})
+	if err != nil {
+		return fmt.Errorf("host: endpoint %s: %w", k.url, err)
+	}
+	block, tokens := k.block, k.tokens
+	if block == 0 {
+		block = 16
+	}
+	if tokens == 0 {
+		tokens = assumedTokens
+	}
+	f.h.assumed.SetCapacity(kvindex.HolderOf(int(id), 0), tokens/block)
+	_, err = f.watchers.Add(backend.Config{
+		ID: id, URL: k.url, Dialect: d, Bearer: k.bearer, CacheIdentity: k.cache, BlockTokens: k.block, Events: k.events,
+		Log: f.h.log.With("endpoint", k.url),
+	})
+	if err != nil {
+		f.h.store.Remove(id)
+		return err
+	}
+	f.members[k] = id
+	f.h.log.Info("endpoint added", "endpoint", k.url, "pool", k.pool)
+	return nil
+}

@@ -1,0 +1,112 @@
+package host
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+)
+
+// generation is everything that a reload replaces. It is immutable once built.
+type generation struct {
+	number    uint64
+	cfg       *config.Config
+	scheduler *scheduler.Scheduler
+	prompts   []*prompts
+	keys      *identity.KeyFile // nil without a key file
+	built     time.Time
+}
+
+// build makes a generation over the state of h. On error nothing has changed.
+// Tokenizers whose files did not change are taken over from prev.
+func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (*generation, error) {
+	g := &generation{number: number, cfg: cfg, built: h.now()}
+	engine, err := policy.NewStatic(policy.StaticConfig{Key: h.saltKey})
+	if err != nil {
+		return nil, err
+	}
+	sc := scheduler.Config{State: h.state, Policy: engine, Generation: number}
+	for i := range cfg.Pools {
+		p, err := poolRules(&cfg.Pools[i], cfg.Identity.APIKeysFile == "")
+		if err != nil {
+			return nil, err
+		}
+		sc.Pools = append(sc.Pools, p)
+	}
+	for i := range cfg.Models {
+		m, err := h.modelRules(&cfg.Models[i], g, prev)
+		if err != nil {
+			return nil, err
+		}
+		sc.Models = append(sc.Models, m)
+	}
+	for i := range cfg.Profiles {
+		sc.Profiles = append(sc.Profiles, profileRules(&cfg.Profiles[i], i == 0))
+	}
+	if g.scheduler, err = scheduler.New(sc); err != nil {
+		return nil, err
+	}
+	if f := cfg.Identity.APIKeysFile; f != "" {
+		if g.keys, err = identity.ReadFile(f); err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Base(f), err)
+		}
+	}
+	return g, nil
+}
+
+// poolRules turns a pool of the file into one of the scheduler. oneTenant says
+// that nobody but the anonymous tenant can ask.
+func poolRules(p *config.Pool, oneTenant bool) (scheduler.Pool, error) {
+	auth, err := bearer(p.Credentials.BearerFile)
+	if err != nil {
+		return scheduler.Pool{}, fmt.Errorf("pool %s: %w", p.Name, err)
+	}
+	t := p.Timeouts
+	return scheduler.Pool{
+		Name: p.Name, Authorization: auth, MaxInflight: p.Capacity.MaxInflight,
+		Timeouts: scheduler.Timeouts{
+			Connect: time.Duration(t.Connect), Send: time.Duration(t.Send), FirstByte: time.Duration(t.FirstByte),
+			BetweenEvents: time.Duration(t.BetweenEvents), Total: time.Duration(t.Total),
+		},
+		UsageInjection: true, NoSalt: p.Dialect == "openai", Dedicated: oneTenant,
+	}, nil
+}
+
+func (h *Host) modelRules(m *config.Model, g, prev *generation) (scheduler.Model, error) {
+	out := scheduler.Model{Name: m.Name, Aliases: m.Aliases, Created: h.started.Unix()}
+	for _, p := range m.Pools {
+		out.Pools = append(out.Pools, scheduler.PoolRef{Pool: p.Name, ServedAs: p.ServedAs})
+	}
+	if m.Tokenizer.Dir == "" || m.Locality == "off" {
+		return out, nil
+	}
+	pr, err := h.loadPrompts(&m.Tokenizer, g, prev)
+	if err != nil {
+		return out, fmt.Errorf("model %s: %w", m.Name, err)
+	}
+	out.Prompter = pr.chat
+	return out, nil
+}
+
+// profileRules turns a profile of the file into one of the scheduler. The
+// first one is the default whatever its name.
+func profileRules(p *config.Profile, first bool) scheduler.Profile {
+	name := p.Name
+	if first {
+		name = "default"
+	}
+	out := scheduler.Profile{
+		Name: name, Objective: scheduler.Objective(p.Objective), Holdout: *p.Holdout, Distrust: p.Trust == "off",
+		Envelope: scheduler.Envelope{
+			MaxLoadRatio: float32(p.Envelope.MaxLoadRatio), SlackTokens: float32(p.Envelope.SlackTokens), MaxShare: float32(p.Envelope.MaxShare),
+		},
+	}
+	if p.Scorer == "roundrobin" {
+		out.Scorer = new(roundRobin)
+	}
+	return out
+}

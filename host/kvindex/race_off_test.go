@@ -1,0 +1,6 @@
+//go:build !race
+
+package kvindex
+
+// shorter divides the steps of tests that take long under the race detector.
+const shorter = 1

@@ -1,0 +1,183 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/telemetry"
+	"github.com/kvasir-router/kvasir/host/tokenizer"
+	"github.com/kvasir-router/kvasir/host/tokenizer/bpe"
+	"github.com/kvasir-router/kvasir/host/tokenizer/chat"
+	"github.com/kvasir-router/kvasir/host/tokenizer/hf"
+)
+
+// prompts is one tokenizer directory at work: from bodies to block hashes.
+type prompts struct {
+	key      config.Tokenizer
+	identity string // digest of the files; the cache identity of its models
+	chat     *chat.Model
+}
+
+// loadPrompts opens a tokenizer directory, or takes over what an unchanged one
+// gave before: its memo is warm.
+func (h *Host) loadPrompts(t *config.Tokenizer, g, prev *generation) (*prompts, error) {
+	for _, p := range g.prompts {
+		if p.key == *t {
+			return p, nil
+		}
+	}
+	dir := os.DirFS(t.Dir)
+	id, err := chat.Identity(dir)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer %s: %w", t.Dir, err)
+	}
+	if t.Digest != "" && t.Digest != id {
+		return nil, fmt.Errorf("tokenizer %s: digest is %s, configured is %s", t.Dir, id, t.Digest)
+	}
+	if prev != nil {
+		for _, p := range prev.prompts {
+			if p.key == *t && p.identity == id {
+				g.prompts = append(g.prompts, p)
+				return p, nil
+			}
+		}
+	}
+	p, err := openPrompts(t, int64(h.cfg.Limits.Prompts))
+	if err != nil {
+		return nil, err
+	}
+	g.prompts = append(g.prompts, p)
+	return p, nil
+}
+
+// openPrompts opens a tokenizer directory with the library that t asks for:
+// "auto" takes bpe, and hf for what bpe does not know.
+func openPrompts(t *config.Tokenizer, budget int64) (*prompts, error) {
+	enc, err := encoder(t)
+	if err != nil {
+		return nil, err
+	}
+	zone, err := time.LoadLocation(t.TimeZone)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: time_zone: %w", err)
+	}
+	cfg := chat.Config{Files: os.DirFS(t.Dir), Encoder: enc, TimeZone: zone, BudgetBytes: budget}
+	if cfg.CacheIdentity, err = chat.Identity(cfg.Files); err != nil {
+		return nil, err
+	}
+	if t.TemplateFile != "" {
+		b, err := os.ReadFile(t.TemplateFile)
+		if err != nil {
+			return nil, fmt.Errorf("tokenizer: template_file: %w", err)
+		}
+		cfg.Template = string(b)
+	}
+	m, err := chat.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer %s: %w", t.Dir, err)
+	}
+	return &prompts{key: *t, identity: cfg.CacheIdentity, chat: m}, nil
+}
+
+func encoder(t *config.Tokenizer) (tokenizer.Encoder, error) {
+	if t.Library != "hf" {
+		b, err := bpe.Load(t.Dir)
+		if err == nil {
+			return b, nil
+		}
+		if _, unknown := errors.AsType[*bpe.UnsupportedError](err); !unknown || t.Library == "bpe" {
+			return nil, err
+		}
+		f, hfErr := hf.Load(t.Dir)
+		if hfErr == nil {
+			return f, nil
+		}
+		return nil, fmt.Errorf("%w; and %v", err, hfErr)
+	}
+	f, err := hf.Load(t.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// cacheIdentity is what seeds the block hashes of a pool's endpoints: the
+// tokenizer of the models it serves (one, config checks that).
+func (g *generation) cacheIdentity(pool string) string {
+	for i := range g.cfg.Models {
+		m := &g.cfg.Models[i]
+		for _, mp := range m.Pools {
+			if mp.Name != pool {
+				continue
+			}
+			for _, p := range g.prompts {
+				if p.key == m.Tokenizer {
+					return p.identity
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// checkPrompts runs the background checks of every tokenizer: one request in
+// many is computed whole and compared with what the memo told.
+func (h *Host) checkPrompts(ctx context.Context) error {
+	running := map[*chat.Model]bool{}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		l := h.rules.Acquire()
+		for _, p := range l.Value().prompts {
+			if !running[p.chat] {
+				running[p.chat] = true
+				wg.Go(func() { h.check(ctx, p.chat) })
+			}
+		}
+		l.Release()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (h *Host) check(ctx context.Context, m *chat.Model) {
+	for {
+		c, err := m.NextCheck(ctx)
+		if err != nil {
+			return
+		}
+		if !c.Run() {
+			h.log.Error("a prompt computed whole differs from its memo; the model's prompts are no longer exact", "reason", m.Stats().Reason)
+		}
+	}
+}
+
+func (h *Host) collectPrompts(e *telemetry.Emitter) {
+	l := h.rules.Acquire()
+	defer l.Release()
+	for _, p := range l.Value().prompts {
+		st := p.chat.Stats()
+		labels := []string{"tokenizer", p.key.Dir}
+		exact := 0.0
+		if st.Exact {
+			exact = 1
+		}
+		e.Gauge("kvasir_prompts_exact", "1 if the tokenizer's chat prompts can be exact.", exact, labels...)
+		e.Gauge("kvasir_prompts_memo_bytes", "Memory of rendered and encoded prompts.", float64(st.Bytes), labels...)
+		e.Counter("kvasir_prompts_total", "Prompts worked out.", float64(st.Requests), labels...)
+		e.Counter("kvasir_prompts_approximate_total", "Prompts that were not exact.", float64(st.Approximate), labels...)
+		e.Counter("kvasir_prompts_encoded_bytes_total", "Bytes of prompts that were encoded.", float64(st.EncodedBytes), labels...)
+		e.Counter("kvasir_prompts_checks_total", "Prompts computed whole and compared.", float64(st.Checks), labels...)
+		e.Counter("kvasir_prompts_check_failures_total", "Prompts that differed.", float64(st.CheckFailures), labels...)
+	}
+}

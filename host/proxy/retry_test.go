@@ -1,0 +1,351 @@
+package proxy
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// deadAddr refuses connections.
+func deadAddr(t *testing.T) string {
+	ln := listen(t)
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+const okAnswer = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\nok"
+
+// oneAnswer answers every request with s, then closes unless keep.
+func oneAnswer(t *testing.T, n *atomic.Int64, s string, keep bool) string {
+	return rawEngine(t, func(c net.Conn, br *bufio.Reader) {
+		for {
+			if _, err := request(br); err != nil {
+				return
+			}
+			n.Add(1)
+			io.WriteString(c, s)
+			if !keep {
+				return
+			}
+		}
+	})
+}
+
+func TestRetry_table(t *testing.T) {
+	overload := func(code string) string {
+		return "HTTP/1.1 " + code + " X\r\nContent-Type: application/json\r\nRetry-After: 7\r\nContent-Length: 4\r\n\r\nbusy"
+	}
+	const dead, ok = "dead", okAnswer
+	for _, tc := range []struct {
+		name    string
+		engines []string // what each answers; dead = refuses
+		status  int
+		body    string // must be in it
+		seen    string // requests per engine
+		kind    string
+		retries string
+	}{
+		{"refused", []string{dead, ok}, 200, "ok", "01", "", "connect:1"},
+		{"refused_twice", []string{dead, dead, ok}, 200, "ok", "001", "", "connect:2"},
+		{"attempts_are_bounded", []string{dead, dead, dead, ok}, 502, `"code":"connect"`, "0000", ErrConnect, "connect:2"},
+		{"refused_and_nobody_else", []string{dead}, 502, `"code":"connect"`, "0", ErrConnect, ""},
+		{"closed_without_a_byte", []string{"", ok}, 200, "ok", "11", "", "upstream_no_answer:1"},
+		{"a_poisonous_prompt_takes_two", []string{"", "", ok}, 502, "upstream_no_answer", "110", ErrNoAnswer, "upstream_no_answer:1"},
+		{"closed_in_the_head", []string{"HTTP/1.1 200 OK\r\nConte", ok}, 502, "upstream_died", "10", ErrDied, ""},
+		{"closed_after_an_interim_answer", []string{"HTTP/1.1 103 X\r\n\r\n", ok}, 502, "upstream_died", "10", ErrDied, ""},
+		{"not_http", []string{"SSH-2.0-OpenSSH\r\n\r\n", ok}, 502, "upstream_malformed", "10", ErrMalformed, ""},
+		{"head_too_large", []string{"HTTP/1.1 200 OK\r\nA: " + strings.Repeat("x", 20<<10) + "\r\n\r\n", ok}, 502, "upstream_malformed", "10", ErrMalformed, ""},
+		{"protocol_switch", []string{"HTTP/1.1 101 X\r\n\r\n", ok}, 502, "upstream_malformed", "10", ErrMalformed, ""},
+		{"429", []string{overload("429"), ok}, 200, "ok", "11", "", "overload:1"},
+		{"503", []string{overload("503"), ok}, 200, "ok", "11", "", "overload:1"},
+		{"503_everywhere", []string{overload("503"), overload("429")}, 429, "busy", "11", "", "overload:1"},
+		{"503_and_nobody_else", []string{overload("503")}, 503, "busy", "1", "", ""},
+		{"503_then_refused", []string{overload("503"), dead, ok}, 200, "ok", "101", "", "connect:1 overload:1"},
+		{"500_is_passed_on", []string{overload("500"), ok}, 500, "busy", "10", "", ""},
+		{"400_is_passed_on", []string{overload("400"), ok}, 400, "busy", "10", "", ""},
+		{"404_is_passed_on", []string{overload("404"), ok}, 404, "busy", "10", "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			seen := make([]atomic.Int64, len(tc.engines))
+			r := newRouter()
+			for i, a := range tc.engines {
+				addr := ""
+				if a == dead {
+					addr = deadAddr(t)
+				} else {
+					addr = oneAnswer(t, &seen[i], a, a == ok)
+				}
+				r.targets = append(r.targets, Target{Addr: addr})
+			}
+			x := start(t, r)
+			resp, body := do(t, x.addr, post(plainBody))
+			got := ""
+			for i := range seen {
+				got += fmt.Sprint(seen[i].Load())
+			}
+			if resp.StatusCode != tc.status || !strings.Contains(body, tc.body) || got != tc.seen {
+				t.Errorf("got %d %q, engines saw %s; want %d %q %s", resp.StatusCode, body, got, tc.status, tc.body, tc.seen)
+			}
+			if resp.StatusCode == 429 || resp.StatusCode == 503 {
+				if ra := resp.Header.Get("Retry-After"); ra != "7" {
+					t.Errorf("the engine's Retry-After became %q", ra)
+				}
+			}
+			if o := r.outcome(t); o.Err != tc.kind || o.Status != tc.status {
+				t.Errorf("%+v", o)
+			}
+			if got := words(x.Stats().Retries); got != tc.retries {
+				t.Errorf("retries %q, want %q", got, tc.retries)
+			}
+			x.settle(t)
+		})
+	}
+}
+
+func words(m map[string]uint64) (s string) {
+	for _, k := range []string{ErrConnect, ErrNoAnswer, kindOverload, kindStale} {
+		if m[k] > 0 {
+			s += fmt.Sprintf(" %s:%d", k, m[k])
+		}
+	}
+	return strings.TrimSpace(s)
+}
+
+// The body is sent again whole.
+func TestRetry_largeBody(t *testing.T) {
+	var n atomic.Int64
+	e := newEngine(t, answerOK)
+	x := start(t, newRouter(oneAnswer(t, &n, "", false), e.addr))
+	body := `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("0123456789", 300_000) + `"}]}`
+	if resp, got := do(t, x.addr, post(body)); resp.StatusCode != 200 || got != "ok" {
+		t.Fatal(resp.StatusCode, got)
+	}
+	if got := *e.lastBody.Load(); string(got) != body {
+		t.Errorf("got %d bytes of %d", len(got), len(body))
+	}
+}
+
+func TestRetry_budget(t *testing.T) {
+	var busy, n atomic.Int64
+	x := start(t, newRouter(
+		oneAnswer(t, &busy, "HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n", true), oneAnswer(t, &n, okAnswer, true)))
+	const total = 200
+	ok := 0
+	c, br := dial(t, x.addr)
+	for range total {
+		io.WriteString(c, post(plainBody))
+		resp, err := http.ReadResponse(br, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, resp.Body)
+		if resp.StatusCode == 200 {
+			ok++
+		}
+	}
+	// The burst, and a fifth of the requests; all else is passed on as it is.
+	if want := retryBurst + total/retryCost; ok < want-2 || ok > want+2 || n.Load() != int64(ok) || busy.Load() != total {
+		t.Errorf("%d retried, want about %d; engines saw %d and %d", ok, want, busy.Load(), n.Load())
+	}
+}
+
+// The engine's idle limit runs out just as its connection is reused.
+func TestRetry_keepAliveRace(t *testing.T) {
+	e := newEngine(t, answerOK, 20*time.Millisecond)
+	x := start(t, newRouter(e.addr))
+	c, br := dial(t, x.addr)
+	const total = 60
+	for i := range total {
+		io.WriteString(c, post(plainBody))
+		resp, err := http.ReadResponse(br, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, _ := io.ReadAll(resp.Body); resp.StatusCode != 200 || string(b) != "ok" {
+			t.Fatalf("request %d: %d %q", i, resp.StatusCode, b)
+		}
+		time.Sleep(18*time.Millisecond + time.Duration(i%8)*500*time.Microsecond) // around the limit
+	}
+	if n := e.begun.Load(); n != total {
+		t.Errorf("%d generations for %d requests", n, total)
+	}
+	st := x.Stats()
+	t.Logf("dials %d reuses %d found dead %d raced %d", st.Dials, st.Reuses, st.Stale, st.Retries[kindStale])
+}
+
+// The race for certain: the engine reads the request on the reused connection
+// and closes.
+func TestRetry_stale(t *testing.T) {
+	var conns atomic.Int64
+	addr := rawEngine(t, func(c net.Conn, br *bufio.Reader) {
+		first := conns.Add(1) == 1
+		for i := 0; ; i++ {
+			if _, err := request(br); err != nil || first && i == 1 {
+				return
+			}
+			io.WriteString(c, okAnswer)
+		}
+	})
+	other := newEngine(t, answerOK)
+	x := start(t, newRouter(addr, other.addr))
+	for range 2 {
+		if resp, body := do(t, x.addr, post(plainBody)); resp.StatusCode != 200 || body != "ok" {
+			t.Fatal(resp.StatusCode, body)
+		}
+	}
+	if st := x.Stats(); st.Retries[kindStale] != 1 || st.Dials != 2 || other.begun.Load() != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// An engine that computes and then dies is no race.
+func TestRetry_lateDeathIsNoRace(t *testing.T) {
+	var got atomic.Int64
+	addr := rawEngine(t, func(c net.Conn, br *bufio.Reader) {
+		for i := 0; ; i++ {
+			if _, err := request(br); err != nil {
+				return
+			}
+			got.Add(1)
+			if i == 1 {
+				time.Sleep(60 * time.Millisecond) // computing
+				return
+			}
+			io.WriteString(c, okAnswer)
+		}
+	})
+	x := start(t, newRouter(addr), func(c *Config) { c.StaleWithin = 20 * time.Millisecond })
+	for i, want := range []int{200, 502} {
+		if resp, body := do(t, x.addr, post(plainBody)); resp.StatusCode != want || got.Load() != int64(i+1) {
+			t.Fatal(i, resp.StatusCode, body, got.Load())
+		}
+	}
+}
+
+// A refusal that comes while the body is still being sent is passed on.
+func TestEarlyAnswer(t *testing.T) {
+	addr := rawEngine(t, func(c net.Conn, br *bufio.Reader) {
+		if _, err := http.ReadRequest(br); err != nil {
+			return
+		}
+		io.WriteString(c, "HTTP/1.1 413 X\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge")
+		c.(*net.TCPConn).CloseWrite()
+		io.Copy(io.Discard, br)
+	})
+	x := start(t, newRouter(addr))
+	body := `{"model":"m","messages":[],"x":"` + strings.Repeat("y", 8<<20) + `"}`
+	if resp, got := do(t, x.addr, post(body)); resp.StatusCode != 413 || got != "large" {
+		t.Fatal(resp.StatusCode, got)
+	}
+	x.settle(t)
+	if st := x.Stats(); st.IdleConns != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestTimeouts(t *testing.T) {
+	hang := func(pieces ...string) func(c net.Conn, br *bufio.Reader) {
+		return func(c net.Conn, br *bufio.Reader) {
+			request(br)
+			for _, p := range pieces {
+				io.WriteString(c, p)
+			}
+			c.Read(make([]byte, 1))
+		}
+	}
+	head := sseHead + "Transfer-Encoding: chunked\r\n\r\n"
+	big := `{"model":"m","messages":[],"x":"` + strings.Repeat("y", 32<<20) + `"}`
+	const d = 80 * time.Millisecond
+	for _, tc := range []struct {
+		name   string
+		f      func(c net.Conn, br *bufio.Reader)
+		set    Timeouts
+		body   string
+		status int
+		kind   string
+	}{
+		{"first_byte", hang(), Timeouts{FirstByte: d}, plainBody, 504, ErrFirstByte},
+		{"first_byte_after_the_head", hang(head), Timeouts{FirstByte: d}, streamBody, 200, ErrFirstByte},
+		{"comments_are_no_first_byte", hang(head, chunked(": ping\n\n")), Timeouts{FirstByte: d}, streamBody, 200, ErrFirstByte},
+		{"between_events", hang(head, chunked("data: 1\n\n")), Timeouts{BetweenEvents: d}, streamBody, 200, ErrBetweenEvents},
+		{"total_before_the_head", hang(), Timeouts{Total: d}, plainBody, 504, ErrTotalTimeout},
+		{"total_in_a_stream", hang(head, chunked("data: 1\n\n")), Timeouts{Total: d}, streamBody, 200, ErrTotalTimeout},
+		{"send", func(c net.Conn, br *bufio.Reader) {
+			br.Peek(1)
+			waitClosed(c)
+		}, Timeouts{Send: d}, big, 504, ErrSendTimeout},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRouter(rawEngine(t, tc.f), rawEngine(t, tc.f))
+			for i := range r.targets {
+				r.targets[i].Timeouts = tc.set
+			}
+			x := start(t, r)
+			c, br := dial(t, x.addr)
+			from := time.Now()
+			io.WriteString(c, post(tc.body))
+			resp, err := http.ReadResponse(br, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := io.ReadAll(resp.Body)
+			took := time.Since(from)
+			if resp.StatusCode != tc.status || !strings.Contains(string(b), `"code":"`+tc.kind) || (err == nil) != (tc.status == 504) {
+				t.Errorf("got %d %q %v", resp.StatusCode, b, err)
+			}
+			if took < d || took > d+3*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if o := r.outcome(t); o.Err != tc.kind || o.Retries != 0 {
+				t.Errorf("%+v", o)
+			}
+			x.settle(t)
+		})
+	}
+}
+
+// waitClosed returns when the peer closed c, reading nothing of what it sent.
+func waitClosed(c net.Conn) {
+	one := make([]byte, 1)
+	for {
+		c.SetWriteDeadline(time.Now().Add(time.Second))
+		if _, err := c.Write(one[:0]); err != nil {
+			return
+		}
+		// A byte that nobody reads shows the reset.
+		if _, err := c.Write(one); err != nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// Events that come in time keep a stream alive beyond each single limit.
+func TestTimeouts_streamsMoveTheDeadline(t *testing.T) {
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request, e *engine) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := range 12 {
+			fmt.Fprintf(w, "data: %d\n\n", i)
+			w.(http.Flusher).Flush()
+			time.Sleep(30 * time.Millisecond)
+		}
+		io.WriteString(w, doneEvent)
+	})
+	r := newRouter(e.addr)
+	r.targets[0].Timeouts = Timeouts{FirstByte: 150 * time.Millisecond, BetweenEvents: 150 * time.Millisecond}
+	x := start(t, r)
+	for range 2 { // the second one on a connection whose timer is old
+		if _, got := do(t, x.addr, post(streamBody)); !strings.HasSuffix(got, doneEvent) {
+			t.Fatalf("%q", got)
+		}
+		if o := r.outcome(t); o.Err != "" {
+			t.Fatalf("%+v", o)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/admin"
+	"github.com/kvasir-router/kvasir/host/config"
+)
+
+// Reload reads the configuration file again and puts its rules in force. On
+// error nothing has changed.
+func (h *Host) Reload() (*generation, error) {
+	h.reloadMu.Lock()
+	defer h.reloadMu.Unlock()
+	l := h.rules.Acquire()
+	prev := l.Value()
+	defer l.Release()
+	cfg, err := config.Load(h.cfg.File)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.fixed(cfg); err != nil {
+		return nil, err
+	}
+	g, err := h.build(cfg, prev, prev.number+1)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.adopt(g); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// fixed refuses changes of what cannot be reloaded.
+func (h *Host) fixed(c *config.Config) error {
+	var errs []error
+	same := func(name string, equal bool) {
+		if !equal {
+			errs = append(errs, fmt.Errorf("%s: %s cannot be reloaded: restart to change it", c.File, name))
+		}
+	}
+	same("listen", c.Listen == h.cfg.Listen)
+	same("admin.http", c.Admin.HTTP == h.cfg.Admin.HTTP)
+	same("admin.metrics", c.Admin.Metrics == h.cfg.Admin.Metrics)
+	same("state_dir", c.StateDir == h.cfg.StateDir)
+	same("limits", c.Limits == h.cfg.Limits)
+	same("identity.anonymous", c.Identity.Anonymous == h.cfg.Identity.Anonymous)
+	return errors.Join(errs...)
+}
+
+// adopt puts a generation in force: keys, then endpoints, then rules, so that a
+// request never meets rules whose endpoints are not there.
+func (h *Host) adopt(g *generation) error {
+	if g.keys != nil {
+		if err := h.identity.Replace(g.keys); err != nil {
+			return err
+		}
+	}
+	if err := h.fleet.sync(g); err != nil {
+		return err
+	}
+	h.rules.Swap(g, nil)
+	h.log.Info("rules in force", "generation", g.number, "models", len(g.cfg.Models), "pools", len(g.cfg.Pools))
+	return nil
+}
+
+// watchEvery is how often the watched files are looked at: an edit is in force
+// within it, and a look costs a few stat calls.
+const watchEvery = 500 * time.Millisecond
+
+// watchFiles reloads when the configuration or the key file changed, or when
+// asked to.
+func (h *Host) watchFiles(ctx context.Context, asked <-chan struct{}) error {
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	last := h.digest()
+	for {
+		why := "file changed"
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-asked:
+			why = "asked"
+		case <-t.C:
+			d := h.digest()
+			if d == last {
+				continue
+			}
+			last = d
+		}
+		h.log.Info("reload", "why", why)
+		if _, err := h.Reload(); err != nil {
+			h.reloadFailed(err)
+		}
+	}
+}
+
+// reloadFailed logs and counts a reload that changed nothing.
+func (h *Host) reloadFailed(err error) {
+	h.reloadErrors.Add(1)
+	h.log.Error("reload failed, the rules before stay in force", "err", err)
+}
+
+// digest is of the watched files' contents; a file that cannot be read counts
+// as empty.
+func (h *Host) digest() (d [sha256.Size]byte) {
+	l := h.rules.Acquire()
+	defer l.Release()
+	s := sha256.New()
+	for _, name := range []string{h.cfg.File, l.Value().cfg.Identity.APIKeysFile} {
+		if name == "" {
+			continue
+		}
+		b, _ := os.ReadFile(name)
+		fmt.Fprintf(s, "%d:", len(b))
+		s.Write(b)
+	}
+	s.Sum(d[:0])
+	return d
+}
+
+// reloader is the admin API's face of Reload.
+type reloader struct{ h *Host }
+
+// Reload implements admin.Reloader.
+func (r reloader) Reload(context.Context) (any, error) {
+	g, err := r.h.Reload()
+	if err != nil {
+		r.h.reloadFailed(err)
+		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
+	}
+	return map[string]any{"generation": g.number, "models": len(g.cfg.Models), "pools": len(g.cfg.Pools)}, nil
+}

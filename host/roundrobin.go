@@ -1,0 +1,26 @@
+package host
+
+import (
+	"sync/atomic"
+
+	"github.com/kvasir-router/kvasir/host/scheduler"
+)
+
+// roundRobin is the scorer that takes the candidates in turn whatever they hold
+// and do: the baseline that locality is measured against.
+type roundRobin struct{ next atomic.Uint64 }
+
+func (*roundRobin) Name() string         { return "roundrobin" }
+func (*roundRobin) Unit() scheduler.Unit { return scheduler.UnitScore }
+
+// Score gives the candidate whose turn it is 0 and each further one less.
+func (r *roundRobin) Score(b *scheduler.Batch) error {
+	if b.N == 0 {
+		return nil
+	}
+	turn := int((r.next.Add(1) - 1) % uint64(b.N))
+	for i := range b.N {
+		b.Scores[i] = -float32((i - turn + b.N) % b.N)
+	}
+	return nil
+}

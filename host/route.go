@@ -1,0 +1,70 @@
+package host
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/proxy"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+)
+
+// Authenticate implements proxy.Router.
+func (h *Host) Authenticate(c *identity.Credentials) (*identity.Principal, error) {
+	p, err := h.identity.Authenticate(c)
+	switch {
+	case err == nil:
+		return p, nil
+	case errors.Is(err, identity.ErrTooManyFailures):
+		return nil, &proxy.Refusal{Status: http.StatusTooManyRequests, Code: "too_many_failures", Message: "too many requests with unknown API keys from this address", RetryAfter: time.Minute}
+	case errors.Is(err, identity.ErrNoCredentials):
+		return nil, &proxy.Refusal{Status: http.StatusUnauthorized, Code: "missing_api_key", Message: "no API key: send Authorization: Bearer KEY"}
+	}
+	return nil, &proxy.Refusal{Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: "the API key is not known or no longer valid"}
+}
+
+// Models implements proxy.Router.
+func (h *Host) Models(p *identity.Principal) []llmapi.Model {
+	l := h.rules.Acquire()
+	defer l.Release()
+	return l.Value().scheduler.Models(p)
+}
+
+// Schedule implements proxy.Router. The lease on the rules ends before the
+// first byte is forwarded, so that a long stream pins nothing.
+func (h *Host) Schedule(r *proxy.Request) (proxy.Placement, error) {
+	l := h.rules.Acquire()
+	defer l.Release()
+	p, err := l.Value().scheduler.Schedule(&scheduler.Request{API: r.API, Principal: r.Principal, ID: r.ID, Session: r.Session, Received: r.Received})
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return &placement{p: p}, nil
+}
+
+// refusal turns the scheduler's error into what the client sees.
+func refusal(err error) error {
+	d, ok := errors.AsType[*scheduler.DeniedError](err)
+	if !ok {
+		return err
+	}
+	if d.RetryAfter > 0 {
+		return &proxy.Refusal{Status: d.Status, Code: d.Code, Message: d.Message, RetryAfter: d.RetryAfter}
+	}
+	return &llmapi.Error{Status: d.Status, Type: errorType(d.Status), Code: d.Code, Param: d.Param, Message: d.Message}
+}
+
+// errorType is OpenAI's word for a status.
+func errorType(status int) string {
+	switch {
+	case status == http.StatusNotFound, status/100 == 4 && status != http.StatusForbidden && status != http.StatusTooManyRequests:
+		return "invalid_request_error"
+	case status == http.StatusForbidden:
+		return "permission_error"
+	case status == http.StatusTooManyRequests:
+		return "rate_limit_error"
+	}
+	return "server_error"
+}

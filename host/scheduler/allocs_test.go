@@ -1,0 +1,28 @@
+//go:build !race
+
+package scheduler
+
+import "testing"
+
+// The race detector makes sync.Pool forget at random; these tests are of what
+// the pools keep.
+
+func TestSchedule_allocs(t *testing.T) {
+	r, req := benchRig(t, 64)
+	run := func() { end(r.place(req)) }
+	for range 2000 {
+		run() // fills pools and the trace
+	}
+	if n := testing.AllocsPerRun(500, run); n > 0 {
+		t.Errorf("got %v allocs per placement without a prompt, want 0", n)
+	}
+}
+
+func TestScore_allocs(t *testing.T) {
+	b := &Batch{}
+	b.resize(64)
+	l := NewLeastWork(Blend)
+	if n := testing.AllocsPerRun(100, func() { b.resize(64); l.Score(b); b.resize(10) }); n != 0 {
+		t.Errorf("got %v allocs per score, want 0", n)
+	}
+}

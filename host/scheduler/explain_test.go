@@ -1,0 +1,169 @@
+package scheduler
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/policy"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
+
+// TestExplain_golden compares the JSON of `kvasir explain` with the golden
+// file; go test -run Explain_golden -rewrite writes it.
+func TestExplain_golden(t *testing.T) {
+	now := time.Unix(1000, 0)
+	r := newRig(t, 3, func(sc *StateConfig, _ *Config) { sc.Now = func() time.Time { return now } })
+	r.add("10.0.1.1:8000", "main", map[string]string{"region": "us"})
+	r.policy.d.Constraints = []policy.Constraint{{Label: "region", NotIn: true, Values: []string{"us"}}}
+	text := words(1, 1000)
+	r.index.Add(1, chainOf(text, "s", 16)[:40])
+	r.store.Update(2, func(s *endpoint.State) { s.Ready, s.Reason = false, "health: 500" })
+	r.store.Load().Loads[1].Charge("globex", 123, 456)
+	req := r.request(text)
+	p := r.place(req)
+	p.FirstToken()
+	p.Done(Outcome{Status: 200, TTFT: 20 * time.Millisecond, E2E: time.Second, HasCached: true, CachedTokens: 640})
+	e, ok := r.state.Explain(req.ID)
+	if !ok {
+		t.Fatal("not kept")
+	}
+	got, err := json.MarshalIndent(e, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join("testdata", "explain.json")
+	if *rewrite {
+		if err := os.WriteFile(file, append(got, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got)+"\n" != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// The fields that scripts read, whatever else is added.
+func TestExplain_fields(t *testing.T) {
+	r := newRig(t, 2, nil)
+	b, err := json.Marshal(r.sched.DryRun(r.request(words(1, 100))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range strings.Fields("request_id tenant allow reason status rules model pool namespace_hash tokens block_tokens candidates order chosen arm " +
+		"predicted_cached_tokens reported_cached_tokens plugins policy_revision generation stages_us endpoint state matched_tokens columns scores total score terms name digest fault") {
+		if !strings.Contains(string(b), `"`+f+`":`) {
+			t.Errorf("no field %q in %s", f, b)
+		}
+	}
+	if !strings.Contains(string(b), `"reported_cached_tokens":null`) {
+		t.Error("reported_cached_tokens is not null before the report")
+	}
+	for _, secret := range []string{"Bearer", `"s"`} {
+		if strings.Contains(string(b), secret) {
+			t.Errorf("%s is in the explanation", secret)
+		}
+	}
+}
+
+// The terms of the native cost add up to the score.
+func TestExplain_termsAddUp(t *testing.T) {
+	r := newRig(t, 3, nil)
+	for i, l := range r.store.Load().Loads {
+		l.Charge("x", int64(1000*i), int64(500*i))
+	}
+	for _, c := range r.sched.DryRun(r.request(words(1, 2000))).Candidates {
+		s := c.Scores["leastwork"]
+		sum := (s.Terms["outstanding"] + s.Terms["own"] + s.Terms["interference"] + s.Terms["kv_active"]) * s.Terms["speed"]
+		if d := sum - s.Score; d > .01 || d < -.01 {
+			t.Errorf("terms %v add up to %v, score %v", s.Terms, sum, s.Score)
+		}
+	}
+}
+
+func TestDryRun_changesNothing(t *testing.T) {
+	r := newRig(t, 3, nil)
+	req := r.request(words(1, 1000))
+	e := r.sched.DryRun(req)
+	if !e.Allow || e.Chosen == "" || len(e.Order) != 3 || e.Order[0] != e.Chosen {
+		t.Errorf("got %+v", e)
+	}
+	r.idle()
+	if r.index.adds != 0 {
+		t.Error("predicted by a dry run")
+	}
+	if _, ok := r.state.Explain(req.ID); ok {
+		t.Error("a dry run was recorded")
+	}
+	if n := r.state.Stats().Decisions["cold"]; n != 0 {
+		t.Error("a dry run was counted")
+	}
+	if p := r.place(req); p.Target().Addr != strings.TrimPrefix(e.Chosen, "http://") {
+		t.Errorf("placed at %s, the dry run said %s", p.Target().Addr, e.Chosen)
+	}
+	req.API.Model = "nope"
+	if e := r.sched.DryRun(req); e.Allow || e.Status != 404 || e.Reason == "" {
+		t.Errorf("got %+v, want a refusal", e)
+	}
+}
+
+func TestTrace_keepsTheLast(t *testing.T) {
+	r := newRig(t, 2, func(sc *StateConfig, _ *Config) { sc.TraceEntries = 10 })
+	for i := range 25 {
+		req := r.request(words(i, 50))
+		req.ID = fmt.Sprint("id", i)
+		end(r.place(req))
+	}
+	for i := range 25 {
+		if _, ok := r.state.Explain(fmt.Sprint("id", i)); ok != (i >= 15) {
+			t.Errorf("id%d: got kept %v, want %v", i, ok, i >= 15)
+		}
+	}
+	long := strings.Repeat("x", 300)
+	req := r.request("x")
+	req.ID = long
+	end(r.place(req))
+	if e, ok := r.state.Explain(long); !ok || e.RequestID != long {
+		t.Error("a long request id is not found")
+	}
+	if _, ok := r.state.Explain(long + "y"); ok {
+		t.Error("another long id with the same beginning is found")
+	}
+}
+
+// The byte bound holds: candidates are overwritten, and decisions that lost
+// theirs are forgotten, not told half.
+func TestTrace_byteBound(t *testing.T) {
+	r := newRig(t, 100, func(sc *StateConfig, _ *Config) { sc.TraceBytes = 1 })
+	for i := range 50 {
+		req := r.request(words(i, 50))
+		req.ID = fmt.Sprint("id", i)
+		end(r.place(req))
+	}
+	if n := len(r.state.trace.cands); n != 1024 {
+		t.Errorf("got %d candidates kept, want 1,024", n)
+	}
+	kept := 0
+	for i := range 50 {
+		if e, ok := r.state.Explain(fmt.Sprint("id", i)); ok {
+			kept++
+			if len(e.Candidates) != 100 || e.Chosen == "" {
+				t.Errorf("id%d is told half: %d candidates", i, len(e.Candidates))
+			}
+		}
+	}
+	if kept != 10 {
+		t.Errorf("got %d decisions kept, want 10 of 100 candidates each", kept)
+	}
+}

@@ -1,0 +1,33 @@
+//go:build !race
+
+package chat_test
+
+import (
+	"testing"
+
+	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/tokenizer"
+)
+
+// TestBlocks_allocs bounds the allocations of a request of which only the last
+// turn is new. The race detector makes pools forget, so it is left out there;
+// make test runs it without.
+func TestBlocks_allocs(t *testing.T) {
+	m := demoModel(t, nil)
+	q := &tokenizer.Query{Sizes: []int{16}}
+	var p tokenizer.Prompt
+	before, after := growing(2)
+	r0, r1 := scan(t, llmapi.OpChat, before), scan(t, llmapi.OpChat, after)
+	both := testing.AllocsPerRun(5, func() {
+		m.Drop()
+		m.Blocks(r0, q, &p)
+		m.Blocks(r1, q, &p)
+	})
+	first := testing.AllocsPerRun(5, func() {
+		m.Drop()
+		m.Blocks(r0, q, &p)
+	})
+	if got := both - first; got > 100 || !p.Exact {
+		t.Errorf("%v allocations for the last turn, want 100 at most", got)
+	}
+}

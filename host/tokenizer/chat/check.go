@@ -1,0 +1,95 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/tokenizer"
+)
+
+// maxWaitingChecks bounds checks that wait, each of which holds a copy of its
+// body.
+const maxWaitingChecks = 2
+
+// Check is a request that was told by way of the memo and is to be computed
+// whole.
+type Check struct {
+	m     *Model
+	op    llmapi.Operation
+	body  []byte
+	query tokenizer.Query
+	got   tokenizer.Prompt
+	now   time.Time
+}
+
+// offer makes a check of a request that was told exactly.
+func (m *Model) offer(r *llmapi.Request, q *tokenizer.Query, p *tokenizer.Prompt, now time.Time) {
+	if len(m.checks) == cap(m.checks) {
+		m.counters.checksSkipped.Add(1)
+		return
+	}
+	c := &Check{m: m, op: r.Op, body: bytes.Clone(r.Body), query: *q, now: now}
+	c.query.Sizes = slices.Clone(q.Sizes)
+	c.got = tokenizer.Prompt{Tokens: p.Tokens, Exact: true}
+	for i := range q.Sizes {
+		c.got.Chains[i] = slices.Clone(p.Chains[i])
+	}
+	select {
+	case m.checks <- c:
+	default:
+		m.counters.checksSkipped.Add(1)
+	}
+}
+
+// NextCheck waits for a request that is to be checked; the error is ctx's. The
+// caller runs the check, in a goroutine of its own making, at its leisure.
+func (m *Model) NextCheck(ctx context.Context) (*Check, error) {
+	select {
+	case c := <-m.checks:
+		return c, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Run computes the prompt whole, without any memo, and reports whether it is
+// what the memo told. If it is not, the memos are dropped and the model is no
+// longer exact: every prompt from then on carries the reason. Costs about 1 ms
+// for 40 KB of prompt.
+func (c *Check) Run() bool {
+	m := c.m
+	m.counters.checks.Add(1)
+	if c.equal() {
+		return true
+	}
+	m.counters.checkFailures.Add(1)
+	m.distrusted.Store(true)
+	m.Drop()
+	return false
+}
+
+func (c *Check) equal() bool {
+	var r llmapi.Request
+	if err := r.Scan(c.op, c.body); err != nil {
+		return false
+	}
+	w := newWork()
+	w.now = c.now
+	if c.m.prepare(w, &r, nil) != "" {
+		return false
+	}
+	ids, reason := c.m.encodeWhole(w, nil)
+	if reason != "" {
+		return false
+	}
+	var want tokenizer.Prompt
+	hashWhole(c.m.seed(c.query.Adapter, c.query.Salt), &c.query, &want, ids)
+	same := want.Tokens == c.got.Tokens
+	for i := range c.query.Sizes {
+		same = same && slices.Equal(want.Chains[i], c.got.Chains[i])
+	}
+	return same
+}

@@ -1,0 +1,122 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
+)
+
+// byteEncoder encodes every byte as one token; it cannot be cut.
+type byteEncoder struct{}
+
+func (byteEncoder) Encode(dst []uint32, text []byte) ([]uint32, error) {
+	for _, c := range text {
+		dst = append(dst, uint32(c))
+	}
+	return dst, nil
+}
+
+// scan scans a body as the router does.
+func scan(t testing.TB, op llmapi.Operation, body []byte) *llmapi.Request {
+	t.Helper()
+	r := new(llmapi.Request)
+	if err := r.Scan(op, body); err != nil {
+		t.Fatalf("%.200s: %v", body, err)
+	}
+	return r
+}
+
+// TestNormalize_vllm compares normalized messages and tools with those of
+// vLLM's own code (scripts/gen_vllm.py). What vLLM refuses may be anything but
+// must not fail.
+func TestNormalize_vllm(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("testdata", "vllm_messages.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden struct {
+		Messages []struct {
+			Name, Format    string
+			Chat, Developer bool
+			In, Out         json.RawMessage
+		}
+		Tools []struct {
+			Name    string
+			In, Out json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(raw, &golden); err != nil {
+		t.Fatal(err)
+	}
+	exact := 0
+	for _, c := range golden.Messages {
+		src := `{{ messages | tojson }}`
+		if c.Developer {
+			src += `{# 'developer' #}`
+		}
+		op := llmapi.OpTokenize
+		if c.Chat {
+			op = llmapi.OpChat
+		}
+		got, err := showPrompt(t, Config{Template: src, ContentFormat: c.Format}, op, `{"messages":%s}`, c.In)
+		if len(c.Out) > 0 && c.Out[0] == '"' || string(c.Out) == "[]" {
+			continue
+		}
+		exact++
+		if want := compact(t, c.Out); got != want || err != nil {
+			t.Errorf("%s (%s, chat %v, developer %v): %v\n got %s\nwant %s", c.Name, c.Format, c.Chat, c.Developer, err, got, want)
+		}
+	}
+	for _, c := range golden.Tools {
+		got, err := showPrompt(t, Config{Template: `{{ tools | tojson }}`}, llmapi.OpChat, `{"messages":[{"role":"user","content":"x"}],"tools":%s}`, c.In)
+		if len(c.Out) > 0 && c.Out[0] == '"' {
+			if err == nil {
+				t.Errorf("tools %s: exact although the engine refuses them", c.Name)
+			}
+			continue
+		}
+		exact++
+		if want := compact(t, c.Out); got != want || err != nil {
+			t.Errorf("tools %s: %v\n got %s\nwant %s", c.Name, err, got, want)
+		}
+	}
+	if exact < 200 {
+		t.Errorf("%d cases, want more", exact)
+	}
+}
+
+// showPrompt returns the prompt of a body.
+func showPrompt(t *testing.T, cfg Config, op llmapi.Operation, format string, a ...any) (string, error) {
+	t.Helper()
+	cfg.Encoder = byteEncoder{}
+	m, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Prompt(scan(t, op, fmt.Appendf(nil, format, a...)))
+}
+
+// compact rewrites JSON as tojson does.
+func compact(t *testing.T, raw []byte) string {
+	t.Helper()
+	v, err := jinja.DecodeJSON(raw, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := jinja.Compile(`{{ x | tojson }}`, jinja.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out jinja.Output
+	if err := c.Render(map[string]jinja.Value{"x": v}, time.Time{}, &out); err != nil {
+		t.Fatal(err)
+	}
+	return string(bytes.TrimSpace(out.Append(nil)))
+}

@@ -1,0 +1,318 @@
+package chat
+
+import (
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
+)
+
+// work is the scratch of one request.
+type work struct {
+	now    time.Time
+	vars   map[string]jinja.Value
+	msgs   []jinja.Value
+	roles  []role
+	values []*value // of the memo, in use by this request
+	out    jinja.Output
+	pieces []piece
+	ids    []uint32 // a prompt given as ids
+	given  bool     // the prompt is ids
+	affix  bool     // special tokens go around the prompt
+
+	lit     []byte // the literal being split
+	from    int    // where its next piece begins
+	splitAt func(at int)
+	buf     []byte
+	tokens  []uint32
+	created []*node
+	touched bool // the memo grew
+}
+
+func newWork() *work { return &work{vars: map[string]jinja.Value{}} }
+
+// maxKeptScratch bounds the scratch that a work takes back to the pool.
+const maxKeptScratch = 1 << 20
+
+// release drops what w refers to.
+func (w *work) release() {
+	clear(w.vars)
+	clear(w.msgs)
+	clear(w.values)
+	clear(w.out.Pieces)
+	clear(w.pieces)
+	clear(w.created)
+	w.msgs, w.roles, w.values, w.pieces, w.created = w.msgs[:0], w.roles[:0], w.values[:0], w.pieces[:0], w.created[:0]
+	w.out.Reset()
+	w.ids, w.given, w.affix, w.touched = w.ids[:0], false, false, false
+	if cap(w.buf) > maxKeptScratch {
+		w.buf = nil
+	}
+	if cap(w.tokens) > maxKeptScratch/4 {
+		w.tokens = nil
+	}
+	if cap(w.out.Buf) > maxKeptScratch {
+		w.out.Buf = nil
+	}
+}
+
+// text appends the prompt's text.
+func (w *work) text(dst []byte) []byte { return w.out.Append(dst) }
+
+// prepare leaves the rendered prompt in w.out, or its ids in w.ids. o may be
+// nil. It returns why the prompt is not exact, "" if it is.
+func (m *Model) prepare(w *work, r *llmapi.Request, o *memo) string {
+	switch r.Op {
+	case llmapi.OpChat:
+		return m.prepareChat(w, r, o)
+	case llmapi.OpCompletions:
+		return m.prepareText(w, r)
+	case llmapi.OpTokenize:
+		if _, ok := member(r, "messages"); ok {
+			return m.prepareChat(w, r, o)
+		}
+		return m.prepareText(w, r)
+	}
+	return reasonOperation
+}
+
+// member returns the raw value of a top-level member that reaches the engine
+// and is not null.
+func member(r *llmapi.Request, name string) ([]byte, bool) {
+	for i := len(r.Members) - 1; i >= 0; i-- {
+		if x := &r.Members[i]; x.Name == name && x.Class != llmapi.ClassInternal {
+			raw := r.Body[x.Value.Start:x.Value.End]
+			return raw, !isNull(raw)
+		}
+	}
+	return nil, false
+}
+
+// flag reads a boolean member.
+func flag(r *llmapi.Request, name string, def bool) (value, ok bool) {
+	raw, has := member(r, name)
+	switch {
+	case !has:
+		return def, true
+	case string(raw) == "true":
+		return true, true
+	case string(raw) == "false":
+		return false, true
+	}
+	return def, false
+}
+
+// prepareChat renders messages.
+func (m *Model) prepareChat(w *work, r *llmapi.Request, o *memo) string {
+	if m.why != "" {
+		return m.why
+	}
+	if _, has := member(r, "truncate_prompt_tokens"); has {
+		return reasonTruncate
+	}
+	var ok bool
+	if w.affix, ok = flag(r, "add_special_tokens", false); !ok {
+		return reasonField
+	}
+	x := &chatReader{m: m, w: w, r: r, o: o, t: m.template, chat: r.Op == llmapi.OpChat}
+	if reason := x.variables(); reason != "" {
+		return reason
+	}
+	if reason := x.messages(); reason != "" {
+		return reason
+	}
+	return x.render()
+}
+
+// chatReader reads a chat body into the variables of its template.
+type chatReader struct {
+	m         *Model
+	w         *work
+	r         *llmapi.Request
+	o         *memo
+	t         *template
+	chat      bool // POST /v1/chat/completions, not /tokenize
+	continues bool
+	last      string // text of the final message, when it is continued
+}
+
+// variables fills w.vars but for messages.
+func (x *chatReader) variables() string {
+	vars := x.w.vars
+	vars["tools"], vars["documents"] = jinja.None, jinja.None
+	for _, s := range x.m.special {
+		vars[s.name] = s.value
+	}
+	if raw, has := member(x.r, "tools"); has {
+		v := x.m.lookup(x.w, x.o, raw, kindTools)
+		if v.fault != "" {
+			return v.fault
+		}
+		vars["tools"] = v.v
+	}
+	user, reason := x.kwargs()
+	if reason != "" {
+		return reason
+	}
+	if !areMappings(vars["tools"]) {
+		return reasonTools
+	}
+	if !vars["tools"].IsNone() {
+		x.t = x.m.tools
+	}
+	if reason := x.effort(user); reason != "" {
+		return reason
+	}
+	if raw, has := member(x.r, "documents"); has && x.chat {
+		v := x.m.lookup(x.w, x.o, raw, kindJSON)
+		if v.fault != "" {
+			return reasonDocuments
+		}
+		vars["documents"] = v.v
+	}
+	if !areMappings(vars["documents"]) {
+		return reasonDocuments
+	}
+	add, ok1 := flag(x.r, "add_generation_prompt", true)
+	more, ok2 := flag(x.r, "continue_final_message", false)
+	if !ok1 || !ok2 {
+		return reasonField
+	}
+	if more && add {
+		return reasonContinue
+	}
+	vars["add_generation_prompt"] = jinja.Bool(add)
+	x.continues = more
+	return ""
+}
+
+// reserved are the parameters of apply_chat_template and the variables that it
+// sets: as template variables they change or break the call.
+var reserved = map[string]bool{"messages": true, "conversation": true, "conversations": true, "padding": true, "truncation": true, "max_length": true, "return_tensors": true, "return_dict": true, "return_assistant_tokens_mask": true, "tokenizer_kwargs": true}
+
+// kwargs sets the variables of chat_template_kwargs. The router removes those
+// that name the template itself.
+func (x *chatReader) kwargs() (user *jinja.Dict, reason string) {
+	raw, has := member(x.r, "chat_template_kwargs")
+	if !has {
+		return nil, ""
+	}
+	v := x.m.lookup(x.w, x.o, raw, kindJSON)
+	if v.fault != "" {
+		return nil, reasonKwargs
+	}
+	user = v.v.Dict()
+	if user == nil {
+		return nil, reasonKwargs
+	}
+	for i, k := range user.Keys {
+		switch {
+		case k == "chat_template" || k == "tokenize":
+		case reserved[k]:
+			return nil, reasonKwargs
+		case k == "namespace" || k == "range" || k == "dict" || k == "lipsum" || k == "cycler" || k == "joiner":
+			// names of Jinja2 itself, which vLLM filters away
+		case user.Vals[i].IsNone() || user.Vals[i].Text() == "auto":
+			// unset, to vLLM's merge_kwargs
+		default:
+			x.w.vars[k] = user.Vals[i]
+		}
+	}
+	delete(x.w.vars, "continue_final_message")
+	return user, ""
+}
+
+// effort sets reasoning_effort, which also turns thinking on or off unless the
+// request says so itself.
+func (x *chatReader) effort(user *jinja.Dict) string {
+	raw, has := member(x.r, "reasoning_effort")
+	if !has || !x.chat {
+		return ""
+	}
+	v := x.m.lookup(x.w, x.o, raw, kindJSON)
+	if v.fault != "" || !v.v.IsString() {
+		return reasonField
+	}
+	x.w.vars["reasoning_effort"] = v.v
+	if user != nil {
+		if _, says := user.Get("enable_thinking"); says {
+			return ""
+		}
+	}
+	x.w.vars["enable_thinking"] = jinja.Bool(v.v.Text() != "none")
+	return ""
+}
+
+// areMappings tells whether v is None or a list of mappings, as tools and
+// documents must be.
+func areMappings(v jinja.Value) bool {
+	if v.IsNone() {
+		return true
+	}
+	items, ok := v.Items()
+	if !ok {
+		return false
+	}
+	for _, d := range items {
+		if d.Dict() == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// messages fills the variable messages.
+func (x *chatReader) messages() string {
+	raw, has := member(x.r, "messages")
+	if !has || raw[0] != '[' {
+		return reasonNoMessages
+	}
+	kind := messageKind(x.chat, x.t.parts)
+	var last *value
+	developer, fault := false, ""
+	ok := eachItem(raw, func(i int) int {
+		v, end := x.m.next(x.w, x.o, raw, i, kind, last)
+		if v == nil {
+			return -1
+		}
+		if v.fault != "" {
+			fault = v.fault
+			return -1
+		}
+		x.w.msgs = append(x.w.msgs, v.v)
+		x.w.roles = append(x.w.roles, v.role)
+		developer = developer || v.role == roleDeveloper
+		last = v.entry
+		return end
+	})
+	switch {
+	case fault != "":
+		return fault
+	case !ok:
+		return reasonMessage
+	case len(x.w.msgs) == 0:
+		return reasonNoMessages
+	}
+	msgs := x.w.msgs
+	if developer && !x.t.developer {
+		msgs = withoutDeveloper(msgs, x.w.roles)
+	}
+	if x.continues {
+		if msgs = x.openFinal(msgs); msgs == nil {
+			return reasonContinue
+		}
+	}
+	x.w.vars["messages"] = jinja.List(msgs)
+	return ""
+}
+
+// render runs the template.
+func (x *chatReader) render() string {
+	if err := x.t.t.Render(x.w.vars, x.w.now, &x.w.out); err != nil {
+		return renderReason(err)
+	}
+	if x.continues && !x.closeFinal() {
+		return reasonContinue
+	}
+	return ""
+}

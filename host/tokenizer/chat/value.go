@@ -1,0 +1,222 @@
+package chat
+
+import (
+	"bytes"
+	"hash/maphash"
+	"sync/atomic"
+
+	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
+)
+
+// kind is what a raw JSON value is decoded as.
+type kind uint8
+
+const (
+	kindJSON    kind = iota // as it is
+	kindTools               // the member tools
+	kindMessage             // a message; + 1 for a chat request, + 2 for parts
+	_
+	_
+	_
+	kinds
+)
+
+func messageKind(chat, parts bool) kind {
+	k := kindMessage
+	if chat {
+		k++
+	}
+	if parts {
+		k += 2
+	}
+	return k
+}
+
+// decoded is what a raw value is decoded to. It is immutable.
+type decoded struct {
+	raw   []byte // own copy; nil when it is not kept
+	v     jinja.Value
+	role  role
+	fault string // why a prompt with it is not exact
+	entry *value // where it is kept, nil
+}
+
+// value is a place in a memo for a decoded value. When it is evicted its body
+// is taken away, so that a guess that still leads here holds no memory.
+type value struct {
+	kind  kind
+	hash  uint64
+	body  atomic.Pointer[decoded]
+	meter jinja.Meter
+
+	// next are the values seen after this one, latest first: guesses that save
+	// finding out where the next value ends and hashing it.
+	next    [2]atomic.Pointer[value]
+	stamp   atomic.Uint32 // epoch of the last use
+	charged atomic.Int64  // bytes counted, evicted
+}
+
+// evicted is the charge of a value that is no longer kept.
+const evicted = -1
+
+// Sizes of what the memo holds beside the bytes of values, about: the structs,
+// their map entry and their place in the ring.
+const (
+	valueBytes = 320
+	nodeBytes  = 304
+	memoBytes  = 2048
+)
+
+var hashSeed = maphash.MakeSeed()
+
+// hashOf is the place of raw among a memo's values. Kinds must not meet.
+func hashOf(raw []byte, k kind) uint64 {
+	return maphash.Bytes(hashSeed, raw)*uint64(2*kinds+1) + uint64(k)
+}
+
+// decode decodes raw as kind k without any memo.
+func decode(raw []byte, k kind, m *jinja.Meter) *decoded {
+	v, err := jinja.DecodeJSON(raw, m)
+	if err != nil {
+		return &decoded{fault: reasonMessage}
+	}
+	switch k {
+	case kindJSON:
+		return &decoded{v: v}
+	case kindTools:
+		v, fault := normalizeTools(v, m)
+		return &decoded{v: v, fault: fault}
+	}
+	n := normalizer{chat: (k-kindMessage)&1 != 0, parts: (k-kindMessage)&2 != 0, m: m}
+	msg := n.message(v)
+	d := &decoded{v: msg.v, fault: msg.fault}
+	switch {
+	case msg.developer:
+		d.role = roleDeveloper
+	case msg.system:
+		d.role = roleSystem
+	}
+	return d
+}
+
+// next returns the value at b[i] with its end. last is the value before it. A
+// nil value means that it has no end.
+func (m *Model) next(w *work, o *memo, b []byte, i int, k kind, last *value) (*decoded, int) {
+	if o != nil {
+		if last == nil {
+			last = &o.first
+		}
+		for j := range last.next {
+			s := last.next[j].Load()
+			if s == nil || s.kind != k {
+				continue
+			}
+			d := s.body.Load()
+			if d == nil || len(b)-i < len(d.raw) || !bytes.Equal(b[i:i+len(d.raw)], d.raw) {
+				continue
+			}
+			m.counters.guessed.Add(1)
+			m.use(w, s)
+			return d, i + len(d.raw)
+		}
+	}
+	end := skipValue(b, i)
+	if end <= i {
+		return nil, end
+	}
+	d := m.lookup(w, o, b[i:end], k)
+	// The bytes of an object end where they end, so a guess cannot match a part
+	// of a longer one; messages are objects.
+	if o != nil && d.entry != nil && d.entry != last && b[i] == '{' && last.next[0].Load() != d.entry {
+		last.next[1].Store(last.next[0].Load())
+		last.next[0].Store(d.entry)
+	}
+	return d, end
+}
+
+// use notes that a request uses s.
+func (m *Model) use(w *work, s *value) {
+	if now := m.epoch.Load(); s.stamp.Load() != now {
+		s.stamp.Store(now)
+	}
+	w.values = append(w.values, s)
+}
+
+// lookup returns raw decoded as k, from the memo if it is there.
+func (m *Model) lookup(w *work, o *memo, raw []byte, k kind) *decoded {
+	if o == nil {
+		return decode(raw, k, nil)
+	}
+	h := hashOf(raw, k)
+	o.mu.RLock()
+	s := o.values[h]
+	o.mu.RUnlock()
+	if s != nil {
+		if d := s.body.Load(); d != nil && s.kind == k && bytes.Equal(d.raw, raw) {
+			m.counters.found.Add(1)
+			m.use(w, s)
+			return d
+		}
+	}
+	m.counters.decoded.Add(1)
+	m.counters.decodedBytes.Add(int64(len(raw)))
+	s = &value{kind: k, hash: h}
+	d := decode(raw, k, &s.meter)
+	if d.fault != "" {
+		return d // a faulty request is not kept: it is answered by an error
+	}
+	d.raw, d.entry = bytes.Clone(raw), s
+	s.body.Store(d)
+	return m.keep(w, o, s, d)
+}
+
+// keep puts a value into the memo, unless another request was first: then that
+// one's is returned.
+func (m *Model) keep(w *work, o *memo, s *value, d *decoded) *decoded {
+	n := int64(len(d.raw)) + valueBytes + s.meter.Bytes()
+	s.charged.Store(n)
+	o.mu.Lock()
+	if x := o.values[s.hash]; x != nil {
+		if e := x.body.Load(); e != nil && x.kind == s.kind && bytes.Equal(e.raw, d.raw) {
+			o.mu.Unlock()
+			m.use(w, x)
+			return e
+		}
+	}
+	if o.gone {
+		o.mu.Unlock()
+		return d
+	}
+	s.stamp.Store(m.epoch.Load())
+	o.values[s.hash] = s
+	o.ring.add(entry{v: s})
+	o.bytes.Add(n)
+	o.mu.Unlock()
+	m.grow(n)
+	w.touched = true
+	w.values = append(w.values, s)
+	return d
+}
+
+// settle counts what rendering kept with the values that the request used.
+func (w *work) settle(m *Model, o *memo) {
+	for _, s := range w.values {
+		d := s.body.Load()
+		if d == nil {
+			continue
+		}
+		now := int64(len(d.raw)) + valueBytes + s.meter.Bytes()
+		if now == s.charged.Load() {
+			continue
+		}
+		o.mu.Lock()
+		was := s.charged.Load()
+		if was != evicted && was < now {
+			s.charged.Store(now)
+			o.bytes.Add(now - was)
+			m.grow(now - was)
+			w.touched = true
+		}
+		o.mu.Unlock()
+	}
+}
