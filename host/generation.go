@@ -106,7 +106,7 @@ func profileRules(p *config.Profile, first bool) scheduler.Profile {
 		},
 	}
 	if p.Scorer == "roundrobin" {
-		out.Scorer = new(roundRobin)
+		out.Scorers = []scheduler.Weighted{{Scorer: new(roundRobin), Weight: 1}}
 	}
 	return out
 }

@@ -13,10 +13,11 @@ func (d *decision) place() *DeniedError {
 	if err := d.gather(); err != nil {
 		return err
 	}
-	if d.deep = -1; d.exact && !d.holdout {
-		d.deep = d.deepest()
+	if d.prof.Unlocked {
+		d.askUnlocked()
+	} else {
+		d.ask()
 	}
-	d.score()
 	d.envelope()
 	at := d.choose()
 	if at < 0 {
@@ -36,9 +37,13 @@ func (d *decision) place() *DeniedError {
 // choose picks a column and, where its breaker is half-open, takes the probe.
 // A probe that another request took first leaves the endpoint out.
 func (d *decision) choose() int {
+	d.costs()
+	if d.prof.Picker != nil && !d.holdout {
+		d.askPicker()
+	}
 	for range d.b.N {
-		at := -1
-		if key := d.sessionKey(); !d.exact && !d.holdout && key != 0 {
+		at := d.firstPicked()
+		if key := d.sessionKey(); at < 0 && !d.exact && !d.holdout && key != 0 {
 			at = d.sticky(key)
 		}
 		if at < 0 {
@@ -144,6 +149,9 @@ func (d *decision) ranking(p *Placement, chosen int) {
 func (d *decision) before(i, j int) bool {
 	if a, b := d.over[i] == reasonNone, d.over[j] == reasonNone; a != b {
 		return a
+	}
+	if a, b := d.pickedAt(i), d.pickedAt(j); a != b {
+		return a < b
 	}
 	return d.less(i, j)
 }
