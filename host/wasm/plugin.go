@@ -83,6 +83,9 @@ func (p *Plugin) Manifest() *Manifest { return p.manifest }
 // Has tells whether the plugin has a role.
 func (p *Plugin) Has(r Role) bool { return p.manifest.Roles[r] != nil }
 
+// Quarantine returns the fault a plugin is in quarantine for, "" = it is heard.
+func (p *Plugin) Quarantine() string { return p.breaker.reason() }
+
 func (p *Plugin) unitsPerCandidate() float64 {
 	u := 0.0
 	for _, b := range p.budgets[:Observe] {
