@@ -156,7 +156,7 @@ func goBuilder(with, out string, flags []string) (*builder, error) {
 	switch program {
 	case "tinygo":
 		b.args = append([]string{program, "build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-gc=conservative", "-panic=trap", "-opt=2", "-no-debug", "-o", out}, flags...)
-		b.hint = "TinyGo 0.35 or newer is needed; --with go builds with Go"
+		b.hint = "TinyGo 0.35 or newer is needed, one that knows the installed Go; --with go builds with Go alone"
 	case "go":
 		b.env = append(b.env, "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=-mod=mod")
 		b.args = append([]string{program, "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out}, flags...)
@@ -235,7 +235,7 @@ func (b *builder) run(ctx context.Context, dir string) error {
 	if len(said) > 8<<10 {
 		said = said[:8<<10] + " …"
 	}
-	if !strings.Contains(said, "error:") || strings.Contains(said, "wasm-ld") && strings.Contains(said, "exist") {
+	if source := strings.Contains(said, "error:") || strings.Contains(said, ".go:"); b.name == "tinygo" || !source || strings.Contains(said, "\"wasm-ld\"") {
 		said += "\n(" + b.hint + ")"
 	}
 	return exit(exitNo, "%s: %v\n%s", b.args[0], err, said)

@@ -131,6 +131,32 @@ func TestPlugin_c(t *testing.T) {
 	}
 }
 
+// TestPlugin_examples: the commands of the examples' READMEs, and the bytes of
+// the module that is committed.
+func TestPlugin_examples(t *testing.T) {
+	if _, err := exec.LookPath("clang-19"); err != nil {
+		t.Log("clang-19 is not installed: not built")
+		return
+	}
+	out := filepath.Join(t.TempDir(), "x.wasm")
+	mustRun(t, "plugin", "build", "../../examples/scorer-c", "-o", out)
+	mustRun(t, "plugin", "check", out, "--calls", "200")
+	mustRun(t, "plugin", "build", "../../examples/learned-rate", "-o", out, "--with", "clang")
+	mustRun(t, "plugin", "check", out, "--calls", "200")
+	if _, err := exec.LookPath("wasm-opt"); err == nil {
+		t.Log("clang runs the installed wasm-opt on what it links: bytes not compared")
+		return
+	}
+	got, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile("../../examples/learned-rate/learned_rate.wasm")
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("learned_rate.wasm is not what plugin build makes of its source: %v", err)
+	}
+}
+
 // TestPlugin_noCompiler: the error names what to install.
 func TestPlugin_noCompiler(t *testing.T) {
 	dir := t.TempDir()
