@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -143,11 +144,21 @@ func pluginPush() *cobra.Command {
 		if *output == "json" {
 			return printJSON(cmd.OutOrStdout(), b)
 		}
-		what, next := "stored", "push it with --activate to place requests by it"
-		if *activate {
-			what, next = "active", "kvasir plugin rollback "+*name+" undoes it"
+		var v struct {
+			Digest       string
+			Active, Used bool
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s; %s\n", *name, short(digestIn(b)), what, next)
+		if err := json.Unmarshal(b, &v); err != nil {
+			return fmt.Errorf("the router's answer: %w", err)
+		}
+		note := "stored, not active: push it with --activate to place requests by it"
+		switch {
+		case v.Active && v.Used:
+			note = "active: the next request is placed by it; kvasir plugin rollback " + *name + " undoes it"
+		case v.Active:
+			note = "active, but no profile of the router's configuration names it:\n  profiles: [{name: default, scorers: [{plugin: " + *name + "}]}]"
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s\n", *name, short(v.Digest), note)
 		return err
 	}
 	return c
@@ -167,13 +178,6 @@ func manifestName(ctx context.Context, path string, code []byte) (string, error)
 	return p.Name(), nil
 }
 
-// digestIn returns the digest of an answer, "" if it tells none.
-func digestIn(b []byte) string {
-	var v struct{ Digest string }
-	_ = json.Unmarshal(b, &v) // another shape tells none
-	return v.Digest
-}
-
 // short returns as much of a digest as people compare.
 func short(digest string) string { return digest[:min(12, len(digest))] }
 
@@ -191,7 +195,15 @@ func pluginRollback() *cobra.Command {
 		if *output == "json" {
 			return printJSON(cmd.OutOrStdout(), b)
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s: active\n", args[0], short(digestIn(b)))
+		var v struct{ Digest string }
+		if err := json.Unmarshal(b, &v); err != nil {
+			return fmt.Errorf("the router's answer: %w", err)
+		}
+		if v.Digest == "" {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no pushed version is active any more\n", args[0])
+		} else {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s: active\n", args[0], short(v.Digest))
+		}
 		return err
 	}
 	return c
@@ -199,11 +211,18 @@ func pluginRollback() *cobra.Command {
 
 // listed is a plugin as GET /v1/plugins tells it.
 type listed struct {
-	Name, Active, Previous string
-	Versions               []struct {
+	Name, Digest, Version, Source, State, Reason string
+	Active, Previous                             string
+	Roles                                        []string
+	Versions                                     []struct {
 		Digest string
 		Bytes  int
 		Stored time.Time
+	}
+	Stats *struct {
+		Calls     uint64
+		Faults    map[string]uint64
+		CallNanos float64
 	}
 }
 
@@ -230,23 +249,34 @@ func pluginList() *cobra.Command {
 	return c
 }
 
-// printPlugins writes one line per version, newest first.
+// printPlugins writes a line per plugin, and under it one per pushed version
+// beside the active one, newest first.
 func printPlugins(w io.Writer, plugins []listed) error {
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "PLUGIN\tVERSION\tBYTES\tSTORED\tSTATE")
+	fmt.Fprintln(t, "PLUGIN\tDIGEST\tVERSION\tFROM\tROLES\tSTATE\tCALLS\tFAULTS\tTIME PER CALL")
 	for _, p := range plugins {
-		for i := len(p.Versions) - 1; i >= 0; i-- {
-			v, state := p.Versions[i], ""
-			switch v.Digest {
-			case p.Active:
-				state = "active"
-			case p.Previous:
-				state = "rollback goes here"
-			}
-			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", p.Name, short(v.Digest), v.Bytes, v.Stored.Local().Format(time.DateTime), state)
+		state, calls := p.State, "\t\t"
+		if p.Reason != "" {
+			state += ": " + p.Reason
 		}
-		if len(p.Versions) == 0 {
-			fmt.Fprintf(t, "%s\t%s\t\t\tactive\n", p.Name, short(p.Active))
+		if s := p.Stats; s != nil {
+			var faults uint64
+			for _, n := range s.Faults {
+				faults += n
+			}
+			calls = fmt.Sprintf("%d\t%d\t%v", s.Calls, faults, time.Duration(s.CallNanos))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, short(p.Digest), p.Version, p.Source, strings.Join(p.Roles, ","), state, calls)
+		for i := len(p.Versions) - 1; i >= 0; i-- {
+			v := p.Versions[i]
+			if v.Digest == p.Digest {
+				continue
+			}
+			state = "pushed " + v.Stored.Local().Format(time.DateTime)
+			if v.Digest == p.Previous {
+				state += ", rollback goes here"
+			}
+			fmt.Fprintf(t, "\t%s\t\t\t\t%s\t\t\t\n", short(v.Digest), state)
 		}
 	}
 	return t.Flush()

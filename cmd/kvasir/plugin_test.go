@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -259,14 +260,14 @@ func TestPlugin_admin(t *testing.T) {
 		asked = append(asked, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization"))
 		switch {
 		case r.Method == "GET":
-			w.Write([]byte(`{"plugins":[{"name":"mine","active":"bbbb","previous":"aaaa","versions":[{"digest":"aaaa","bytes":5,"stored":"2026-01-02T03:04:05Z"},{"digest":"bbbb","bytes":6,"stored":"2026-01-02T03:04:05Z"}]}]}`))
+			w.Write([]byte(`{"plugins":[{"name":"mine","digest":"bbbb","version":"1.2","source":"stored","roles":["score"],"state":"active","stats":{"Calls":7,"Faults":{"trap":1,"fuel":2},"CallNanos":1500.2},"active":"bbbb","previous":"aaaa","versions":[{"digest":"aaaa","bytes":5,"stored":"2026-01-02T03:04:05Z"},{"digest":"bbbb","bytes":6,"stored":"2026-01-02T03:04:05Z"}]}]}`))
 		case strings.HasSuffix(r.URL.Path, "/none/rollback"):
 			w.WriteHeader(http.StatusConflict)
 			w.Write([]byte(`{"error":{"message":"no version was active before"}}`))
 		default:
 			body.Reset()
 			body.ReadFrom(r.Body)
-			w.Write([]byte(`{"digest":"0123456789abcdef"}`))
+			w.Write([]byte(`{"digest":"0123456789abcdef","active":` + strconv.FormatBool(r.URL.Query().Has("activate")) + `,"used":true}`))
 		}
 	}))
 	defer srv.Close()
@@ -276,7 +277,9 @@ func TestPlugin_admin(t *testing.T) {
 	if out := mustRun(t, "plugin", "push", file, "--activate"); !strings.HasPrefix(out, "roundrobin 0123456789ab: active") || !bytes.Equal(body.Bytes(), code(t, "roundrobin")) {
 		t.Errorf("%s, %d bytes", out, body.Len())
 	}
-	mustRun(t, "plugin", "push", file, "--name", "mine")
+	if out := mustRun(t, "plugin", "push", file, "--name", "mine"); !strings.Contains(out, "not active") {
+		t.Error(out)
+	}
 	if out := mustRun(t, "plugin", "rollback", "mine", "--output", "json"); !strings.Contains(out, `"digest": "0123456789abcdef"`) {
 		t.Error(out)
 	}
@@ -284,7 +287,7 @@ func TestPlugin_admin(t *testing.T) {
 		t.Errorf("code %d, %v", code, err)
 	}
 	lines := strings.Split(mustRun(t, "plugin", "list"), "\n")
-	if len(lines) != 4 || !strings.HasSuffix(lines[1], "active") || !strings.HasSuffix(lines[2], "rollback goes here") {
+	if len(lines) != 4 || strings.Join(strings.Fields(lines[1]), " ") != "mine bbbb 1.2 stored score active 7 3 1.5µs" || !strings.Contains(lines[2], "aaaa") || !strings.Contains(lines[2], "rollback goes here") {
 		t.Errorf("%q", lines)
 	}
 	want := []string{"POST /v1/plugins?activate=true&name=roundrobin Bearer secret", "POST /v1/plugins?name=mine Bearer secret",

@@ -14,8 +14,8 @@ type index struct {
 	Plugins map[string]plugin `json:"plugins"`
 }
 
-// plugin is what the index holds of one name. Active is a digest of Versions or
-// empty, History holds digests of Versions only.
+// plugin is what the index holds of one name. Active and History are digests of
+// Versions, or "" = none was active.
 type plugin struct {
 	Active   string    `json:"active,omitempty"`
 	History  []string  `json:"history,omitempty"` // active before, last one last
@@ -63,7 +63,7 @@ func (p *plugin) check() error {
 		}
 	}
 	for _, d := range append(slices.Clone(p.History), p.Active) {
-		if d != "" && !p.has(d) || d == "" && slices.Contains(p.History, d) {
+		if d != "" && !p.has(d) {
 			return fmt.Errorf("digest %.100q is active, but not stored", d)
 		}
 	}
@@ -78,7 +78,7 @@ func (p *plugin) has(digest string) bool {
 	return slices.ContainsFunc(p.Versions, func(v Version) bool { return v.Digest == digest })
 }
 
-// previous returns what Rollback goes to, "" = nothing.
+// previous returns the digest that Rollback goes to, "" = none.
 func (p *plugin) previous() string {
 	if len(p.History) == 0 {
 		return ""
@@ -115,13 +115,8 @@ func (p *plugin) activate(digest string) {
 	if digest == p.Active {
 		return
 	}
-	if p.Active != "" {
-		p.History = append(p.History, p.Active)
-	}
+	p.History = append(p.History, p.Active)
 	p.Active = digest
-	if n := len(p.History); n > 0 && p.History[n-1] == digest {
-		p.History = p.History[:n-1] // back after Deactivate
-	}
 	if n := len(p.History) - MaxVersions; n > 0 {
 		p.History = slices.Delete(p.History, 0, n)
 	}

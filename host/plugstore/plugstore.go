@@ -48,7 +48,7 @@ var (
 	ErrSize       = fmt.Errorf("plugstore: want 1 to %d bytes of code", MaxCodeBytes)                                          // Put
 	ErrFull       = fmt.Errorf("plugstore: %d plugins are stored, which is the most", MaxNames)                                // Put
 	ErrUnknown    = errors.New("plugstore: not stored")                                                                        // Activate, Rollback, Deactivate, Code
-	ErrNoPrevious = errors.New("plugstore: no version was active before")                                                      // Rollback
+	ErrNoPrevious = errors.New("plugstore: nothing to go back to")                                                             // Rollback
 	ErrTorn       = errors.New("plugstore: torn file")                                                                         // Problems, Activate, Rollback, Code
 )
 
@@ -63,7 +63,7 @@ type Version struct {
 type Stored struct {
 	Name     string    `json:"name"`
 	Active   string    `json:"active,omitempty"`   // digest, "" = none
-	Previous string    `json:"previous,omitempty"` // digest Rollback goes to, "" = none
+	Previous string    `json:"previous,omitempty"` // digest Rollback goes to, "" = none, or nothing to go back to
 	Versions []Version `json:"versions"`           // oldest put first
 }
 
@@ -198,9 +198,9 @@ func (s *Store) Activate(name, digest string) error {
 	})
 }
 
-// Rollback makes the version active that was before the active one, or before
-// Deactivate, and returns its digest. Each call goes one activation further
-// back. Errors: ErrUnknown, ErrNoPrevious, ErrTorn and those of the file
+// Rollback undoes the last Activate or Deactivate that changed something: the
+// version that was active before is active again, and its digest returned; ""
+// where none was. Each call goes one further back, MaxVersions at most. Errors: ErrUnknown, ErrNoPrevious, ErrTorn and those of the file
 // system.
 func (s *Store) Rollback(name string) (digest string, err error) {
 	s.mu.Lock()
@@ -209,11 +209,13 @@ func (s *Store) Rollback(name string) (digest string, err error) {
 		if len(p.Versions) == 0 {
 			return fmt.Errorf("%w: %.200q", ErrUnknown, name)
 		}
-		if digest = p.previous(); digest == "" {
+		if len(p.History) == 0 {
 			return fmt.Errorf("%w: %s", ErrNoPrevious, name)
 		}
-		if _, err := s.readCode(digest); err != nil {
-			return err
+		if digest = p.previous(); digest != "" {
+			if _, err := s.readCode(digest); err != nil {
+				return err
+			}
 		}
 		p.Active, p.History = digest, p.History[:len(p.History)-1]
 		return nil
