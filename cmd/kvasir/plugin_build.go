@@ -154,8 +154,8 @@ func goBuilder(with, out string, flags []string) (*builder, error) {
 	program := find(with, map[string][]string{"tinygo": {"tinygo"}, "go": {"go"}}, "tinygo", "go")
 	b := &builder{name: program, env: []string{"GOWORK=off"}}
 	switch program {
-	case "tinygo":
-		b.args = append([]string{program, "build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-gc=conservative", "-panic=trap", "-opt=2", "-no-debug", "-o", out}, flags...)
+	case "tinygo": // wasm-unknown imports nothing, but counts as GOARCH=arm: the tag lets *_wasm.go in
+		b.args = append([]string{program, "build", "-target=wasm-unknown", "-tags=wasm", "-gc=conservative", "-panic=trap", "-opt=2", "-no-debug", "-o", out}, flags...)
 		b.hint = "TinyGo 0.35 or newer is needed, one that knows the installed Go; --with go builds with Go alone"
 	case "go":
 		b.env = append(b.env, "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=-mod=mod")
