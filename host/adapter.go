@@ -27,6 +27,7 @@ type adapter struct {
 	models    map[string]uint64 // numbers, by name
 	ratio     bool              // the plugin reads matched_ratio
 	labels    bool              // the plugin reads labels
+	ids       bool              // the plugin reads endpoint_id or published columns
 	reasons   []string          // of the filter, with the plugin's name
 	views     sync.Pool         // *views
 }
@@ -55,7 +56,9 @@ func newAdapter(p *plugin, cfg *config.Config, profile int, objective string) *a
 		}
 		for _, c := range r.Columns {
 			a.ratio = a.ratio || c.Name == abi.Columns[abi.ColMatchedRatio].Name
-			a.labels = a.labels || strings.HasPrefix(c.Name, "label/")
+			label := strings.HasPrefix(c.Name, "label/")
+			a.labels = a.labels || label
+			a.ids = a.ids || c.Name == abi.Columns[abi.ColEndpointID].Name || !label && strings.Contains(c.Name, "/")
 		}
 	}
 	if f := p.Manifest().Roles[wasm.Filter]; f != nil {
@@ -93,11 +96,14 @@ func (a *adapter) view(b *scheduler.Batch) *views {
 	c[abi.ColInflight], c[abi.ColKVActiveTokens], c[abi.ColSpeed] = b.Inflight, b.KVActive, b.Speed
 	c[abi.ColRunning], c[abi.ColWaiting], c[abi.ColKVUsage] = b.Running, b.Waiting, b.KVUsage
 	c[abi.ColIndexTrust], c[abi.ColAgeMS], c[abi.ColPrefillRate] = b.Trust, b.AgeMS, b.Rates
-	v.ids, v.infos = v.ids[:0], b.Infos
-	for i, id := range b.Endpoints {
-		v.ids = append(v.ids, abi.EndpointID(uint32(id), b.Infos[i].Generation))
+	v.infos = b.Infos
+	if a.ids {
+		v.ids = v.ids[:0]
+		for i, id := range b.Endpoints {
+			v.ids = append(v.ids, abi.EndpointID(uint32(id), b.Infos[i].Generation))
+		}
+		w.EndpointIDs = v.ids
 	}
-	w.EndpointIDs = v.ids
 	if a.ratio {
 		v.ratio = slices.Grow(v.ratio[:0], b.N)[:b.N]
 		for i, m := range b.Matched {
