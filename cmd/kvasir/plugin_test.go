@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"go/format"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -93,6 +94,13 @@ func mustRun(t *testing.T, args ...string) string {
 func TestPlugin_go(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "my-scorer")
 	mustRun(t, "plugin", "new", "my-scorer", "--lang", "go", "--dir", dir)
+	src, err := os.ReadFile(filepath.Join(dir, "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if formatted, err := format.Source(src); err != nil || !bytes.Equal(formatted, src) {
+		t.Errorf("main.go is not as gofmt writes it: %v", err)
+	}
 	mustRun(t, "plugin", "build", dir, "--with", "go")
 	out := mustRun(t, "plugin", "check", filepath.Join(dir, "my-scorer.wasm"), "--calls", "200", "--output", "json")
 	var rep struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // index is plugins.json. Plugins are values: a change replaces the entry.
@@ -127,24 +128,52 @@ func (p plugin) clone() plugin {
 	return p
 }
 
-// changeLocked applies change to a copy of a plugin's entry, writes the index
-// and then removes code that no plugin has. An error leaves all as it was.
+// changeLocked applies change to a copy of a plugin's entry and puts that in its
+// place. An error leaves all as it was.
 func (s *Store) changeLocked(name string, change func(p *plugin) error) error {
 	p := s.index.Plugins[name].clone()
 	if err := change(&p); err != nil {
 		return err
 	}
+	return s.replaceLocked(name, &p)
+}
+
+// replaceLocked writes the index with p in place of a plugin's entry, nil = none,
+// and then removes code that no plugin has.
+func (s *Store) replaceLocked(name string, p *plugin) error {
 	next := index{Version: 1, Plugins: maps.Clone(s.index.Plugins)}
-	next.Plugins[name] = p
+	if p != nil {
+		next.Plugins[name] = *p
+	} else {
+		delete(next.Plugins, name)
+	}
 	if err := s.writeIndex(&next); err != nil {
 		return fmt.Errorf("plugstore: %w", err)
 	}
-	before := s.index
+	before := s.index.Plugins[name].Versions
 	s.index = next
-	for _, v := range before.Plugins[name].Versions {
+	for _, v := range before {
 		s.removeUnused(v.Digest)
 	}
 	return nil
+}
+
+// makeRoomLocked drops the name that was put longest ago of those that are not
+// active, if name is one too many.
+func (s *Store) makeRoomLocked(name string) error {
+	if _, ok := s.index.Plugins[name]; ok || len(s.index.Plugins) < MaxNames {
+		return nil
+	}
+	oldest, at := "", time.Time{}
+	for n, p := range s.index.Plugins {
+		if put := p.Versions[len(p.Versions)-1].Stored; p.Active == "" && (oldest == "" || put.Before(at)) {
+			oldest, at = n, put
+		}
+	}
+	if oldest == "" {
+		return ErrFull
+	}
+	return s.replaceLocked(oldest, nil)
 }
 
 // uses tells whether any plugin has a version.

@@ -36,7 +36,8 @@ const (
 	// modules of Go are 40 MB.
 	MaxVersions = 20
 	// MaxNames bounds the index, and so what a mistaken script can fill: 256
-	// times MaxVersions of C plugins is 3 MB.
+	// times MaxVersions of C plugins is 3 MB. The name that was put longest ago
+	// makes room for another, unless it is active.
 	MaxNames = 256
 	// MaxNameBytes bounds a name.
 	MaxNameBytes = 128
@@ -46,7 +47,7 @@ const (
 var (
 	ErrName       = errors.New("plugstore: want a name of 1 to 128 letters, digits and ._-, beginning with a letter or digit") // Put
 	ErrSize       = fmt.Errorf("plugstore: want 1 to %d bytes of code", MaxCodeBytes)                                          // Put
-	ErrFull       = fmt.Errorf("plugstore: %d plugins are stored, which is the most", MaxNames)                                // Put
+	ErrFull       = fmt.Errorf("plugstore: %d plugins are active, which is the most", MaxNames)                                // Put
 	ErrUnknown    = errors.New("plugstore: not stored")                                                                        // Activate, Rollback, Deactivate, Code
 	ErrNoPrevious = errors.New("plugstore: nothing to go back to")                                                             // Rollback
 	ErrTorn       = errors.New("plugstore: torn file")                                                                         // Problems, Activate, Rollback, Code
@@ -134,8 +135,8 @@ func (s *Store) Put(name string, code []byte) (digest string, err error) {
 	digest = digestOf(code)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.index.Plugins[name]; !ok && len(s.index.Plugins) >= MaxNames {
-		return "", ErrFull
+	if err := s.makeRoomLocked(name); err != nil {
+		return "", err
 	}
 	if _, err := s.readCode(digest); err != nil {
 		if err := writeFile(s.codePath(digest), code); err != nil {

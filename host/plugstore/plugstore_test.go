@@ -143,13 +143,34 @@ func TestStore_bounds(t *testing.T) {
 	if err != nil || len(files) != MaxVersions+1 {
 		t.Errorf("%d files, %v, want %d", len(files), err, MaxVersions+1)
 	}
-	for i := 2; i < MaxNames; i++ {
-		s.index.Plugins[fmt.Sprint("n", i)] = s.index.Plugins["other"]
+}
+
+// TestStore_names: the name put longest ago makes room, unless it is active.
+func TestStore_names(t *testing.T) {
+	s := open(t, t.TempDir())
+	first, second := put(t, s, "first", "1"), put(t, s, "second", "2")
+	for i := 2; i < MaxNames; i++ { // in memory: the files are not what is tested
+		s.index.Plugins[fmt.Sprint("n", i)] = plugin{Active: second, Versions: s.index.Plugins["second"].Versions}
 	}
-	if _, err := s.Put("one-more", []byte("x")); !errors.Is(err, ErrFull) {
-		t.Errorf("beyond %d names: %v", MaxNames, err)
+	if err := s.Activate("first", first); err != nil {
+		t.Fatal(err)
 	}
-	put(t, s, "other", "y")
+	put(t, s, "third", "3")
+	if _, err := s.Code("second", second); !errors.Is(err, ErrUnknown) {
+		t.Errorf("second: %v", err)
+	}
+	wantActive(t, s, "first", "1")
+	wantActive(t, s, "n2", "2") // has the code of the one that went
+	put(t, s, "third", "4")
+	if err := s.Activate("third", digestOf([]byte("3"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put("fourth", []byte("5")); !errors.Is(err, ErrFull) {
+		t.Errorf("all are active: %v", err)
+	}
+	if again := open(t, s.dir); len(again.index.Plugins) != MaxNames || len(again.Problems()) != 0 {
+		t.Errorf("%d names, %v", len(again.index.Plugins), again.Problems())
+	}
 }
 
 func TestPlugin_history(t *testing.T) {
