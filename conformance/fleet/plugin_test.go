@@ -10,7 +10,9 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -319,4 +321,58 @@ func gauges(t testing.TB, r *harness.Router) map[string]float64 {
 		}
 	}
 	return out
+}
+
+// TestPlugin_go: a plugin of Go's standard toolchain, which compiles for
+// seconds, is pushed under load and replaced by one of C and back.
+func TestPlugin_go(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "scorer.wasm")
+	build := exec.Command("go", "build", "-buildmode=c-shared", "-o", out, ".")
+	build.Dir = filepath.Join("..", "..", "examples", "scorer-go")
+	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
+	if b, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v: %s", err, b)
+	}
+	code, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, engines, _ := fleetWith(t, guest(t, "first", 0), "{name: default, holdout: 0, scorers: [{plugin: mine}]}")
+	model := engines[0].Model
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards took
+	var took []time.Duration
+	for c := range 4 {
+		wg.Go(func() {
+			for i := 0; !stop.Load(); i++ {
+				a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), true, 4))
+				if err != nil || a.Status != 200 {
+					t.Errorf("%v %+v", err, a)
+					continue
+				}
+				mu.Lock()
+				took = append(took, a.FirstByte)
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range 3 {
+		begun := time.Now()
+		if s, b := adminDo(t, r, "POST", "/v1/plugins?name=mine&activate=true", code); s != 200 {
+			t.Fatalf("got %d %s", s, b)
+		}
+		t.Logf("push %d of Go: %v", i, time.Since(begun))
+		e := ask(t, r, model, strconv.Itoa(i))
+		if p := e.Plugins[0]; p.Fault != "" || p.Digest != digest(code) {
+			t.Errorf("got %+v", p)
+		}
+		if s, b := adminDo(t, r, "POST", "/v1/plugins?name=mine&activate=true", guest(t, "last", i+1)); s != 200 {
+			t.Fatalf("got %d %s", s, b)
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+	slices.Sort(took)
+	t.Logf("%d requests, first byte: median %v, p99 %v, longest %v", len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 }
