@@ -155,6 +155,7 @@ func (h *Host) collectPlugins(e *telemetry.Emitter) {
 			e.Counter("kvasir_plugin_faults_total", "Calls in which a plugin was at fault, by reason.", float64(st.Faults[r]), append(labels, "reason", string(r))...)
 		}
 	}
+	e.Counter("kvasir_plugin_loads_total", "Plugins loaded; each was put in force with the rules that name it, or refused with them.", float64(h.plugins.loads.Load()))
 	for _, s := range h.pluginMetrics.Snapshot() {
 		e.Gauge("kvasir_plugin_reported", "Numbers that plugins report themselves.", s.Value, "plugin", s.Plugin, "name", s.Name)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvasir-router/kvasir/abi"
@@ -48,6 +49,7 @@ type pluginKey struct {
 // holds it, by run and not by the request that ended the last lease.
 type pluginTable struct {
 	runtime *wasm.Runtime
+	loads   atomic.Uint64
 
 	mu   sync.Mutex // guards all, dead and plugin.uses
 	all  map[pluginKey]*plugin
@@ -73,6 +75,7 @@ func (t *pluginTable) acquire(k pluginKey, source string, code []byte, now time.
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s (%s): %w", k.name, source, err)
 	}
+	t.loads.Add(1)
 	p := &plugin{Plugin: w, key: k, source: source, since: now, uses: 1}
 	t.mu.Lock()
 	t.all[k] = p

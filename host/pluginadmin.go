@@ -17,20 +17,39 @@ type pluginAdmin struct{ h *Host }
 // pluginStatus is one plugin as operators see it. Of one that is loaded with
 // several configs there are several.
 type pluginStatus struct {
-	Name    string      `json:"name"`
-	Digest  string      `json:"digest,omitempty"`
-	Version string      `json:"version,omitempty"` // of the manifest
-	Source  string      `json:"source"`            // stored, file or shipped
-	Roles   []string    `json:"roles"`
-	State   string      `json:"state"` // active, quarantined, or stored: nobody uses it
-	Reason  string      `json:"reason,omitempty"`
-	Config  string      `json:"config,omitempty"`
-	Since   time.Time   `json:"since,omitzero"`
-	Stats   *wasm.Stats `json:"stats,omitempty"`
+	Name    string       `json:"name"`
+	Digest  string       `json:"digest,omitempty"`
+	Version string       `json:"version,omitempty"` // of the manifest
+	Source  string       `json:"source"`            // stored, file or shipped
+	Roles   []string     `json:"roles"`
+	State   string       `json:"state"` // active, quarantined, or stored: nobody uses it
+	Reason  string       `json:"reason,omitempty"`
+	Config  string       `json:"config,omitempty"`
+	Since   time.Time    `json:"since,omitzero"`
+	Stats   *pluginStats `json:"stats,omitempty"`
 
 	Active   string              `json:"active,omitempty"`   // digest
 	Previous string              `json:"previous,omitempty"` // digest a rollback goes to
 	Versions []plugstore.Version `json:"versions"`           // pushed ones
+}
+
+// pluginStats counts since the plugin was loaded.
+type pluginStats struct {
+	Calls             uint64                 `json:"calls"` // answered
+	Abstained         uint64                 `json:"abstained"`
+	Busy              uint64                 `json:"busy"` // no free instance
+	Faults            map[wasm.Reason]uint64 `json:"faults"`
+	Instances         int                    `json:"instances"` // free at this moment
+	Sliced            bool                   `json:"sliced"`    // asked without the decision lock
+	UnitsPerCandidate float64                `json:"units_per_candidate"`
+	LastUnits         int64                  `json:"last_units"`  // fuel of the last timed call
+	CallMicros        float64                `json:"call_us"`     // moving mean
+	CallMicrosMax     float64                `json:"call_max_us"` // longest timed
+}
+
+func statsOf(s *wasm.Stats) *pluginStats {
+	return &pluginStats{s.Calls, s.Abstained, s.Busy, s.Faults, s.Instances, s.Sliced, s.UnitsPerCandidate, s.LastUnits,
+		s.CallNanos / 1e3, float64(s.CallNanosMax) / 1e3}
 }
 
 // Plugins implements admin.Plugins.
@@ -47,7 +66,7 @@ func (a pluginAdmin) Plugins(context.Context) (any, error) {
 	for _, p := range a.h.plugins.list() {
 		st := p.Stats()
 		s := pluginStatus{Name: p.key.name, Digest: p.Digest(), Version: p.Manifest().Version, Source: p.source, Roles: []string{},
-			State: "active", Config: p.key.config, Since: p.since, Stats: &st, Active: p.Digest(),
+			State: "active", Config: p.key.config, Since: p.since, Stats: statsOf(&st), Active: p.Digest(),
 			Previous: byName[p.key.name].Previous, Versions: byName[p.key.name].Versions}
 		if st.Quarantined {
 			s.State, s.Reason = "quarantined", st.QuarantineReason
