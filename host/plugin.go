@@ -167,7 +167,10 @@ func declared(cfg *config.Config, name string) config.Plugin {
 // activated, else the file, else what ships with the router. code is nil if
 // there is none of these yet.
 func (h *Host) module(p *config.Plugin) (code []byte, source string, err error) {
-	if _, code, ok := h.pluginStore.Active(p.Name); ok {
+	if digest, code, ok := h.pluginStore.Active(p.Name); ok {
+		if p.File != "" {
+			h.log.Info("the pushed version of a plugin goes before its file", "plugin", p.Name, "digest", digest, "file", p.File)
+		}
 		return code, fromStore, nil
 	}
 	if p.File != "" {

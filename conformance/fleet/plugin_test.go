@@ -135,6 +135,9 @@ func TestPlugin_savingSwaps(t *testing.T) {
 	if r.Cmd.Process.Pid != pid || harness.Get(r.Admin+"/readyz", "") != 200 {
 		t.Error("another process serves")
 	}
+	if !r.Stop(20*time.Second) || !strings.Contains(r.Log.String(), "msg=stopped") {
+		t.Error("the router does not end when asked")
+	}
 }
 
 func digest(code []byte) string {

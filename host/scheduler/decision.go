@@ -172,7 +172,9 @@ func (st *State) putDecision(d *decision) {
 	}
 	clear(d.cands)
 	clear(d.loads)
-	clear(d.b.Infos)
+	if d.prof != nil && !d.prof.builtin {
+		clear(d.b.Infos)
+	}
 	clear(d.faults[:cap(d.faults)])
 	d.s, d.r, d.model, d.dec, d.prof, d.snap, d.prompt, d.placement = nil, nil, nil, nil, nil, nil, nil, nil
 	d.in, d.line = policy.Input{}, lineRef{}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 
@@ -161,9 +162,20 @@ func benchRig(tb testing.TB, n int) (*rig, *Request) {
 }
 
 func BenchmarkSchedule(b *testing.B) {
-	for _, n := range []int{4, 64, 512} {
-		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
+	for _, n := range []int{4, 64, 512, -64} {
+		name := fmt.Sprintf("endpoints=%d", n)
+		if n < 0 { // the built-in's cost by a scorer that is not it: what plugins cost beside their call
+			n, name = -n, fmt.Sprintf("endpoints=%d/scorer", -n)
+		}
+		b.Run(name, func(b *testing.B) {
 			r, req := benchRig(b, n)
+			if strings.HasSuffix(name, "/scorer") {
+				r.cfg.Profiles = []Profile{{Name: "default", Scorers: []Weighted{{scoring{"a", CostTokens, NewLeastWork(Blend).Score}, 1}}}}
+				var err error
+				if r.sched, err = New(r.cfg); err != nil {
+					b.Fatal(err)
+				}
+			}
 			b.ReportAllocs()
 			for b.Loop() {
 				p, err := r.sched.Schedule(req)

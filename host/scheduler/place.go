@@ -37,17 +37,20 @@ func (d *decision) place() *DeniedError {
 // choose picks a column and, where its breaker is half-open, takes the probe.
 // A probe that another request took first leaves the endpoint out.
 func (d *decision) choose() int {
-	d.costs()
 	if d.prof.Picker != nil && !d.holdout {
 		d.askPicker()
 	}
 	for range d.b.N {
 		at := d.firstPicked()
-		if key := d.sessionKey(); at < 0 && !d.exact && !d.holdout && key != 0 {
-			at = d.sticky(key)
+		if at < 0 && !d.exact && !d.holdout {
+			if key := d.sessionKey(); key != 0 {
+				at = d.sticky(key)
+			}
 		}
 		if at < 0 {
 			at = d.pick()
+		} else {
+			d.costs()
 		}
 		if at < 0 || !d.charge || d.loads[at].Admit(d.now) {
 			return at
@@ -150,8 +153,10 @@ func (d *decision) before(i, j int) bool {
 	if a, b := d.over[i] == reasonNone, d.over[j] == reasonNone; a != b {
 		return a
 	}
-	if a, b := d.pickedAt(i), d.pickedAt(j); a != b {
-		return a < b
+	if len(d.picked) > 0 {
+		if a, b := d.pickedAt(i), d.pickedAt(j); a != b {
+			return a < b
+		}
 	}
 	return d.less(i, j)
 }

@@ -165,7 +165,10 @@ func (d *decision) head(h *traceHead) {
 // literal would be built aside and copied.
 func (d *decision) record(t *candTrace, i int) {
 	c := &d.cands[i]
-	t.info, t.reason, t.state, t.tiers = d.info(c), d.words(c, i), c.state, c.tiers
+	t.info, t.reason, t.state, t.tiers = d.info(c), "", c.state, c.tiers
+	if c.why != reasonNone {
+		t.reason = d.words(c, i)
+	}
 	k := c.col
 	if k < 0 {
 		t.clearColumns()
