@@ -17,7 +17,9 @@ type explainer struct{ h *Host }
 
 // Explain implements admin.Explainer.
 func (e explainer) Explain(_ context.Context, id string) (any, error) {
-	x, ok := e.h.state.Explain(id)
+	l := e.h.rules.Acquire()
+	defer l.Release()
+	x, ok := l.Value().scheduler.Explain(id)
 	if !ok {
 		return nil, fmt.Errorf("%w: no decision about request %q is kept; the last 10,000 are", admin.ErrNotFound, id)
 	}

@@ -17,14 +17,21 @@ type generation struct {
 	cfg       *config.Config
 	scheduler *scheduler.Scheduler
 	prompts   []*prompts
+	plugins   []*plugin         // to release
 	keys      *identity.KeyFile // nil without a key file
 	built     time.Time
 }
 
 // build makes a generation over the state of h. On error nothing has changed.
-// Tokenizers whose files did not change are taken over from prev.
-func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (*generation, error) {
+// Tokenizers whose files did not change are taken over from prev, plugins from
+// the table. The caller must adopt or drop the generation.
+func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *generation, err error) {
 	g := &generation{number: number, cfg: cfg, built: h.now()}
+	defer func() {
+		if err != nil {
+			h.drop(g)
+		}
+	}()
 	engine, err := policy.NewStatic(policy.StaticConfig{Key: h.saltKey})
 	if err != nil {
 		return nil, err
@@ -45,7 +52,11 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (*gene
 		sc.Models = append(sc.Models, m)
 	}
 	for i := range cfg.Profiles {
-		sc.Profiles = append(sc.Profiles, profileRules(&cfg.Profiles[i], i == 0))
+		p := profileRules(&cfg.Profiles[i], i == 0)
+		if err := h.profilePlugins(g, i, &cfg.Profiles[i], &p); err != nil {
+			return nil, fmt.Errorf("profile %s: %w", cfg.Profiles[i].Name, err)
+		}
+		sc.Profiles = append(sc.Profiles, p)
 	}
 	if g.scheduler, err = scheduler.New(sc); err != nil {
 		return nil, err
@@ -57,6 +68,9 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (*gene
 	}
 	return g, nil
 }
+
+// drop gives up what a generation owns, once nothing uses it.
+func (h *Host) drop(g *generation) { h.plugins.release(g.plugins) }
 
 // poolRules turns a pool of the file into one of the scheduler. oneTenant says
 // that nobody but the anonymous tenant can ask.
@@ -106,7 +120,7 @@ func profileRules(p *config.Profile, first bool) scheduler.Profile {
 		},
 	}
 	if p.Scorer == "roundrobin" {
-		out.Scorer = new(roundRobin)
+		out.Scorers = []scheduler.Weighted{{Scorer: new(roundRobin), Weight: 1}}
 	}
 	return out
 }

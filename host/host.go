@@ -24,13 +24,16 @@ import (
 	"github.com/kvasir-router/kvasir/host/backend"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/hostmod"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/internal/snapshot"
 	"github.com/kvasir-router/kvasir/host/kvindex"
+	"github.com/kvasir-router/kvasir/host/plugstore"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/proxy"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry"
+	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
 // Options are what does not stand in the configuration file.
@@ -58,6 +61,10 @@ type Host struct {
 	identity  *identity.Store
 	fleet     *fleet
 
+	plugins       *pluginTable
+	pluginStore   *plugstore.Store
+	pluginMetrics *hostmod.Metrics
+
 	registry *telemetry.Registry
 	metrics  *telemetry.Metrics
 	proxy    *proxy.Proxy
@@ -84,9 +91,13 @@ func New(cfg *config.Config, opt Options) (_ *Host, err error) {
 	defer func() {
 		if err != nil {
 			h.closeListeners()
+			err = errors.Join(err, h.closeRules())
 		}
 	}()
 	if err := h.openState(); err != nil {
+		return nil, err
+	}
+	if err := h.openPlugins(); err != nil {
 		return nil, err
 	}
 	if err := h.openStores(); err != nil {
@@ -123,6 +134,27 @@ func (h *Host) openState() (err error) {
 	}
 	h.identity, err = identity.NewStore(identity.Config{Pepper: pepper, Anonymous: h.cfg.Identity.Anonymous.Tenant})
 	return err
+}
+
+// openPlugins makes the engine that plugins run in.
+func (h *Host) openPlugins() (err error) {
+	dir := h.cfg.StateDir
+	if h.pluginStore, err = plugstore.Open(filepath.Join(dir, "plugins")); err != nil {
+		return err
+	}
+	for _, err := range h.pluginStore.Problems() {
+		h.log.Warn("plugin store", "err", err)
+	}
+	h.pluginMetrics = hostmod.NewMetrics()
+	r, err := wasm.New(context.Background(), wasm.Config{
+		CacheDir: filepath.Join(dir, "wasm-cache"), Log: h.log,
+		Modules: []*wasm.HostModule{hostmod.Log(h.log), hostmod.KV(hostmod.NewSpaces(0)), h.pluginMetrics.Module()},
+	})
+	if err != nil {
+		return err
+	}
+	h.plugins = newPluginTable(r)
+	return nil
 }
 
 // tierWeights is what a token found in each tier is worth beside one in GPU
@@ -184,7 +216,7 @@ func (h *Host) openServers() (err error) {
 	}
 	h.admin, err = admin.New(admin.Config{
 		Token: h.adminToken, Hosts: c.Admin.Hosts, MaxBody: int64(c.Listen.MaxBody),
-		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Metrics: h.registry.Handler(), Log: h.log,
+		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Plugins: pluginAdmin{h}, Metrics: h.registry.Handler(), Log: h.log,
 	})
 	if err != nil {
 		return err
@@ -265,6 +297,8 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	}
 	actor(&background, func() error { return h.fleet.run(back) })
 	actor(&background, func() error { return h.housekeep(back) })
+	actor(&background, func() error { return h.plugins.runtime.Run(back) })
+	actor(&background, func() error { return h.plugins.run(back) })
 	actor(&background, func() error { return h.watchFiles(back, reload) })
 	actor(&background, func() error { return h.checkPrompts(back) })
 	actor(&background, func() error { return h.awaitReady(back) })
@@ -279,6 +313,9 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	wg.Wait()
 	stop()
 	background.Wait()
+	if err := h.closeRules(); err != nil {
+		h.log.Warn("plugins", "err", err)
+	}
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}

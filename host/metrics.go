@@ -1,8 +1,12 @@
 package host
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/telemetry"
+	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
 // collect registers what the parts count with the metrics.
@@ -19,6 +23,7 @@ func (h *Host) collect() {
 	h.registry.Collect(h.collectProxy)
 	h.registry.Collect(h.collectScheduler)
 	h.registry.Collect(h.collectPrompts)
+	h.registry.Collect(h.collectPlugins)
 }
 
 func (h *Host) collectEndpoints(e *telemetry.Emitter) {
@@ -111,5 +116,47 @@ func (h *Host) collectScheduler(e *telemetry.Emitter) {
 	e.Counter("kvasir_prompt_differed_total", "Prompts whose token count the engine contradicted.", float64(st.PromptDiffered))
 	for stage, n := range st.StageNanos {
 		e.Counter("kvasir_decision_seconds_total", "Time spent deciding, by stage.", float64(n)/1e9, "stage", stage)
+	}
+}
+
+// collectPlugins tells what plugins did. A module that is loaded with several
+// configs counts as one.
+func (h *Host) collectPlugins(e *telemetry.Emitter) {
+	var names []pluginKey
+	all := map[pluginKey]wasm.Stats{}
+	for _, p := range h.plugins.list() {
+		k, st := pluginKey{name: p.key.name, digest: p.key.digest}, p.Stats()
+		sum, there := all[k]
+		if !there {
+			names = append(names, k)
+			sum.Faults = map[wasm.Reason]uint64{}
+		}
+		sum.Calls, sum.Abstained, sum.Busy = sum.Calls+st.Calls, sum.Abstained+st.Abstained, sum.Busy+st.Busy
+		sum.LastUnits, sum.CallNanos = max(sum.LastUnits, st.LastUnits), max(sum.CallNanos, st.CallNanos)
+		sum.Quarantined = sum.Quarantined || st.Quarantined
+		for r, n := range st.Faults {
+			sum.Faults[r] += n
+		}
+		all[k] = sum
+	}
+	for _, k := range names {
+		st, labels := all[k], []string{"plugin", k.name, "digest", k.digest}
+		quarantined := 0.0
+		if st.Quarantined {
+			quarantined = 1
+		}
+		e.Counter("kvasir_plugin_calls_total", "Calls of a plugin that were answered.", float64(st.Calls), labels...)
+		e.Counter("kvasir_plugin_abstained_total", "Calls in which a plugin had no opinion.", float64(st.Abstained), labels...)
+		e.Counter("kvasir_plugin_busy_total", "Calls for which a plugin had no free instance.", float64(st.Busy), labels...)
+		e.Gauge("kvasir_plugin_fuel_units", "Units of fuel, about instructions, that a timed call used.", float64(st.LastUnits), labels...)
+		e.Gauge("kvasir_plugin_call_seconds", "Moving mean of the time a call takes.", st.CallNanos/1e9, labels...)
+		e.Gauge("kvasir_plugin_quarantined", "1 if a plugin is not asked because of its faults.", quarantined, labels...)
+		for _, r := range slices.Sorted(maps.Keys(st.Faults)) {
+			e.Counter("kvasir_plugin_faults_total", "Calls in which a plugin was at fault, by reason.", float64(st.Faults[r]), append(labels, "reason", string(r))...)
+		}
+	}
+	e.Counter("kvasir_plugin_loads_total", "Plugins loaded; each was put in force with the rules that name it, or refused with them.", float64(h.plugins.loads.Load()))
+	for _, s := range h.pluginMetrics.Snapshot() {
+		e.Gauge("kvasir_plugin_reported", "Numbers that plugins report themselves.", s.Value, "plugin", s.Plugin, "name", s.Name)
 	}
 }

@@ -17,15 +17,24 @@ import (
 func (h *Host) Reload() (*generation, error) {
 	h.reloadMu.Lock()
 	defer h.reloadMu.Unlock()
-	l := h.rules.Acquire()
-	prev := l.Value()
-	defer l.Release()
 	cfg, err := config.Load(h.cfg.File)
 	if err != nil {
 		return nil, err
 	}
 	if err := h.fixed(cfg); err != nil {
 		return nil, err
+	}
+	return h.rebuildLocked(cfg)
+}
+
+// rebuildLocked builds the rules of cfg, or of the configuration in force if
+// that is nil, and puts them in force. The caller holds reloadMu.
+func (h *Host) rebuildLocked(cfg *config.Config) (*generation, error) {
+	l := h.rules.Acquire()
+	defer l.Release()
+	prev := l.Value()
+	if cfg == nil {
+		cfg = prev.cfg
 	}
 	g, err := h.build(cfg, prev, prev.number+1)
 	if err != nil {
@@ -55,8 +64,13 @@ func (h *Host) fixed(c *config.Config) error {
 }
 
 // adopt puts a generation in force: keys, then endpoints, then rules, so that a
-// request never meets rules whose endpoints are not there.
-func (h *Host) adopt(g *generation) error {
+// request never meets rules whose endpoints are not there. On error it drops it.
+func (h *Host) adopt(g *generation) (err error) {
+	defer func() {
+		if err != nil {
+			h.drop(g)
+		}
+	}()
 	if g.keys != nil {
 		if err := h.identity.Replace(g.keys); err != nil {
 			return err
@@ -65,7 +79,7 @@ func (h *Host) adopt(g *generation) error {
 	if err := h.fleet.sync(g); err != nil {
 		return err
 	}
-	h.rules.Swap(g, nil)
+	h.rules.Swap(g, h.drop)
 	h.log.Info("rules in force", "generation", g.number, "models", len(g.cfg.Models), "pools", len(g.cfg.Pools))
 	return nil
 }
@@ -74,12 +88,13 @@ func (h *Host) adopt(g *generation) error {
 // within it, and a look costs a few stat calls.
 const watchEvery = 500 * time.Millisecond
 
-// watchFiles reloads when the configuration or the key file changed, or when
-// asked to.
+// watchFiles reloads when the configuration, the key file or a plugin's file
+// changed, or when asked to.
 func (h *Host) watchFiles(ctx context.Context, asked <-chan struct{}) error {
 	t := time.NewTicker(watchEvery)
 	defer t.Stop()
-	last := h.digest()
+	var seen files
+	last := h.digest(&seen)
 	for {
 		why := "file changed"
 		select {
@@ -88,7 +103,7 @@ func (h *Host) watchFiles(ctx context.Context, asked <-chan struct{}) error {
 		case <-asked:
 			why = "asked"
 		case <-t.C:
-			d := h.digest()
+			d := h.digest(&seen)
 			if d == last {
 				continue
 			}
@@ -109,17 +124,24 @@ func (h *Host) reloadFailed(err error) {
 
 // digest is of the watched files' contents; a file that cannot be read counts
 // as empty.
-func (h *Host) digest() (d [sha256.Size]byte) {
+func (h *Host) digest(seen *files) (d [sha256.Size]byte) {
 	l := h.rules.Acquire()
 	defer l.Release()
+	cfg := l.Value().cfg
 	s := sha256.New()
-	for _, name := range []string{h.cfg.File, l.Value().cfg.Identity.APIKeysFile} {
+	for _, name := range []string{h.cfg.File, cfg.Identity.APIKeysFile} {
 		if name == "" {
 			continue
 		}
 		b, _ := os.ReadFile(name)
 		fmt.Fprintf(s, "%d:", len(b))
 		s.Write(b)
+	}
+	for i := range cfg.Plugins {
+		if name := cfg.Plugins[i].File; name != "" {
+			sum := seen.sum(name)
+			s.Write(sum[:])
+		}
 	}
 	s.Sum(d[:0])
 	return d

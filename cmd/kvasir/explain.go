@@ -82,6 +82,11 @@ type explanation struct {
 			Terms map[string]float64 `json:"terms"`
 		} `json:"scores"`
 	} `json:"candidates"`
+	Plugins []struct {
+		Name   string `json:"name"`
+		Digest string `json:"digest"`
+		Fault  string `json:"fault"`
+	} `json:"plugins"`
 	Order     []string `json:"order"`
 	Chosen    string   `json:"chosen"`
 	Arm       string   `json:"arm"`
@@ -134,13 +139,21 @@ func printExplanation(w io.Writer, b []byte) error {
 		return err
 	}
 	for _, c := range e.Candidates {
-		for plugin, s := range c.Scores {
+		for _, plugin := range slices.Sorted(maps.Keys(c.Scores)) {
+			s := c.Scores[plugin]
 			fmt.Fprintf(w, "%s by %s: score %.6g", c.Endpoint, plugin, s.Score)
 			for _, n := range slices.Sorted(maps.Keys(s.Terms)) {
 				fmt.Fprintf(w, ", %s %.6g", n, s.Terms[n])
 			}
 			fmt.Fprintln(w)
 		}
+	}
+	for _, p := range e.Plugins {
+		heard := ""
+		if p.Fault != "" {
+			heard = ": not heard: " + p.Fault
+		}
+		fmt.Fprintf(w, "asked %s (%s)%s\n", p.Name, p.Digest[:min(12, len(p.Digest))], heard)
 	}
 	_, err := fmt.Fprintf(w, "order: %s\n", strings.Join(e.Order, ", "))
 	return err

@@ -73,6 +73,12 @@ func serve(t testing.TB, engines []*engine, profile string) *harness.Router {
 
 func serveAs(t testing.TB, engines []*engine, state, identity, profile string) *harness.Router {
 	t.Helper()
+	return serveWith(t, engines, state, identity, profile, "")
+}
+
+// serveWith is serveAs with further keys of the configuration.
+func serveWith(t testing.TB, engines []*engine, state, identity, profile, more string) *harness.Router {
+	t.Helper()
 	var urls, sources []string
 	for _, e := range engines {
 		urls = append(urls, strconv.Quote(e.URL))
@@ -86,7 +92,7 @@ identity: `+identity+`
 pools: [{name: main, endpoints: [`+strings.Join(urls, ", ")+`], events: {sources: [`+strings.Join(sources, ", ")+`]}}]
 models: [{name: `+engines[0].Model+`, pools: [main], tokenizer: {dir: `+demoDir(t)+`}}]
 profiles: [`+profile+`]
-`)
+`+more)
 	live(t, r, len(engines))
 	return r
 }

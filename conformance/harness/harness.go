@@ -407,8 +407,17 @@ type Explanation struct {
 		Reason   string             `json:"reason"`
 		Matched  map[string]int     `json:"matched_tokens"`
 		Columns  map[string]float64 `json:"columns"`
-		Total    float64            `json:"total"`
+		Scores   map[string]struct {
+			Score float64            `json:"score"`
+			Terms map[string]float64 `json:"terms"`
+		} `json:"scores"`
+		Total float64 `json:"total"`
 	} `json:"candidates"`
+	Plugins []struct {
+		Name   string `json:"name"`
+		Digest string `json:"digest"`
+		Fault  string `json:"fault"`
+	} `json:"plugins"`
 	Order     []string `json:"order"`
 	Chosen    string   `json:"chosen"`
 	Arm       string   `json:"arm"`

@@ -66,6 +66,20 @@ type Reloader interface {
 	Reload(ctx context.Context) (any, error)
 }
 
+// Plugins manages placement plugins. What it refuses wraps ErrRefused, names it
+// does not know ErrNotFound.
+type Plugins interface {
+	Plugins(ctx context.Context) (any, error)
+	// Push stores a module under a name and, if asked, places the next request
+	// by it. code is the callee's.
+	Push(ctx context.Context, name string, code []byte, activate bool) (any, error)
+	// Rollback activates the version that was active before.
+	Rollback(ctx context.Context, name string) (any, error)
+	// Deactivate leaves no stored version active: the configured file or the
+	// shipped plugin of that name is used again.
+	Deactivate(ctx context.Context, name string) (any, error)
+}
+
 // Config is the configuration of a Server.
 type Config struct {
 	Token string // at least 8 characters
@@ -82,6 +96,7 @@ type Config struct {
 	Explainer Explainer    // nil = those paths are 404
 	Status    Status       // nil = always ready; its paths are 404
 	Reloader  Reloader     // nil = its path is 404
+	Plugins   Plugins      // nil = its paths are 404
 	Metrics   http.Handler // nil = its path is 404
 	Log       *slog.Logger // nil = silent
 }

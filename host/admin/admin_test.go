@@ -43,6 +43,18 @@ func (f *fake) Status(context.Context) (any, error)    { return nil, errors.New(
 func (f *fake) Endpoints(context.Context) (any, error) { return []string{"a"}, nil }
 func (f *fake) Reload(context.Context) (any, error)    { return map[string]int{"generation": 2}, f.reload }
 
+func (f *fake) Plugins(context.Context) (any, error) { return []string{"p"}, nil }
+func (f *fake) Push(_ context.Context, name string, code []byte, activate bool) (any, error) {
+	if name == "" {
+		return nil, fmt.Errorf("%w: no name", ErrRefused)
+	}
+	return fmt.Sprint(name, len(code), activate), nil
+}
+func (f *fake) Rollback(_ context.Context, name string) (any, error) {
+	return nil, fmt.Errorf("%w: plugin %s", ErrNotFound, name)
+}
+func (f *fake) Deactivate(_ context.Context, name string) (any, error) { return "no " + name, nil }
+
 var metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "kvasir_up 1\n") })
 
 // start serves cfg on a port of its own until the test ends and returns its URL.
@@ -103,7 +115,7 @@ func call(t *testing.T, method, url, auth, host, body string) (int, http.Header,
 
 func TestServer_answers(t *testing.T) {
 	h := &fake{}
-	url := start(t, Config{Explainer: h, Status: h, Reloader: h, Metrics: metrics, MaxBody: 100})
+	url := start(t, Config{Explainer: h, Status: h, Reloader: h, Plugins: h, Metrics: metrics, MaxBody: 100})
 	f := func(method, path, body string, status int, want string) http.Header {
 		t.Helper()
 		got, head, text := call(t, method, url+path, "Bearer "+token, "", body)
@@ -142,6 +154,16 @@ func TestServer_answers(t *testing.T) {
 		t.Errorf("got %+v", h.lastDry)
 	}
 	f("POST", "/v1/explain", strings.Repeat("x", 101), 413, `body_too_large`)
+	f("GET", "/v1/plugins", "", 200, `["p"]`)
+	f("POST", "/v1/plugins?name=x&activate=true", "code", 200, `"x4 true"`)
+	f("POST", "/v1/plugins?name=x", "code", 200, `"x4 false"`)
+	f("POST", "/v1/plugins", "code", 422, `no name`)
+	f("POST", "/v1/plugins?name=x", strings.Repeat("x", 101), 413, `body_too_large`)
+	f("POST", "/v1/plugins/x/rollback", "", 404, `plugin x`)
+	f("DELETE", "/v1/plugins/x", "", 200, `"no x"`)
+	if got := f("GET", "/v1/plugins/x", "", 405, `DELETE`).Get("Allow"); got != "DELETE" {
+		t.Errorf("Allow: got %q", got)
+	}
 	f("GET", "/nothing", "", 404, `unknown_path`)
 	f("DELETE", "/nothing", "", 404, `unknown_path`)
 	if got := f("GET", "/v1/reload", "", 405, `POST`).Get("Allow"); got != "POST" {

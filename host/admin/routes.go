@@ -28,6 +28,16 @@ func (s *Server) Handler() http.Handler {
 			s.answer(w, r, re.Reload)
 		})
 	}
+	if p := s.cfg.Plugins; p != nil {
+		api.HandleFunc("GET /v1/plugins", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, p.Plugins) })
+		api.HandleFunc("POST /v1/plugins", s.push)
+		api.HandleFunc("POST /v1/plugins/{name}/rollback", func(w http.ResponseWriter, r *http.Request) {
+			s.answer(w, r, func(ctx context.Context) (any, error) { return p.Rollback(ctx, r.PathValue("name")) })
+		})
+		api.HandleFunc("DELETE /v1/plugins/{name}", func(w http.ResponseWriter, r *http.Request) {
+			s.answer(w, r, func(ctx context.Context) (any, error) { return p.Deactivate(ctx, r.PathValue("name")) })
+		})
+	}
 	if s.cfg.Metrics != nil {
 		api.Handle("GET /metrics", s.cfg.Metrics)
 	}
@@ -69,13 +79,8 @@ func (s *Server) health(mux *http.ServeMux) {
 // dryRun explains the request in the body as it would be decided now. Who would
 // ask and by which path stands in the query.
 func (s *Server) dryRun(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
-	if err != nil {
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			writeError(w, http.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this listener takes.")
-			return
-		}
-		writeError(w, http.StatusBadRequest, "bad_body", "The body could not be read.")
+	body, ok := s.body(w, r)
+	if !ok {
 		return
 	}
 	q := r.URL.Query()
@@ -84,6 +89,32 @@ func (s *Server) dryRun(w http.ResponseWriter, r *http.Request) {
 		d.Path = "/v1/chat/completions"
 	}
 	s.answer(w, r, func(ctx context.Context) (any, error) { return s.cfg.Explainer.DryRun(ctx, &d) })
+}
+
+// push stores the module in the body under the name in the query.
+func (s *Server) push(w http.ResponseWriter, r *http.Request) {
+	code, ok := s.body(w, r)
+	if !ok {
+		return
+	}
+	q := r.URL.Query()
+	activate := q.Get("activate") == "true"
+	s.cfg.Log.Info("plugin pushed", "plugin", q.Get("name"), "bytes", len(code), "activate", activate, "remote", r.RemoteAddr)
+	s.answer(w, r, func(ctx context.Context) (any, error) { return s.cfg.Plugins.Push(ctx, q.Get("name"), code, activate) })
+}
+
+// body reads the body; where it cannot it answers, and ok is false.
+func (s *Server) body(w http.ResponseWriter, r *http.Request) (b []byte, ok bool) {
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
+	if err == nil {
+		return b, true
+	}
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		writeError(w, http.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this listener takes.")
+		return nil, false
+	}
+	writeError(w, http.StatusBadRequest, "bad_body", "The body could not be read.")
+	return nil, false
 }
 
 // answer writes what f returns.
@@ -151,7 +182,7 @@ func allowed(mux *http.ServeMux, r *http.Request) string {
 	if _, pattern := mux.Handler(r); pattern != "/" {
 		return ""
 	}
-	for _, m := range []string{http.MethodGet, http.MethodPost} {
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 		probe := r.Clone(r.Context())
 		probe.Method = m
 		if _, pattern := mux.Handler(probe); pattern != "/" && pattern != "" && m != r.Method {

@@ -19,6 +19,7 @@ type Config struct {
 	Pools       []Pool      `yaml:"pools" doc:"endpoints that are interchangeable"`
 	Models      []Model     `yaml:"models" doc:"what clients may ask for"`
 	Profiles    []Profile   `yaml:"profiles" doc:"how requests are placed; the first is the default"`
+	Plugins     []Plugin    `yaml:"plugins" doc:"Wasm plugins that profiles name"`
 	Identity    Identity    `yaml:"identity" doc:"who may ask"`
 	ClientHints ClientHints `yaml:"client_hints" doc:"headers that are read and then stripped"`
 	Limits      Limits      `yaml:"limits" doc:"bounds of the process"`
@@ -130,11 +131,35 @@ type Tokenizer struct {
 type Profile struct {
 	Name      string   `yaml:"name" doc:"unique"`
 	Objective string   `yaml:"objective" doc:"ttft, throughput or blend; default blend"`
-	Scorer    string   `yaml:"scorer" doc:"leastwork or roundrobin; default leastwork"`
+	Scorer    string   `yaml:"scorer" doc:"a built-in: leastwork or roundrobin; default leastwork; not beside scorers"`
+	Scorers   []Scorer `yaml:"scorers" doc:"plugins whose scores are added up, at most 4, all of one unit"`
+	Filters   []string `yaml:"filters" doc:"plugins that may drop candidates, in this order, at most 4"`
+	Picker    string   `yaml:"picker" doc:"builtin or a plugin that puts the candidates in order; default builtin"`
 	Trust     string   `yaml:"trust" doc:"measured or off; default measured: off places by load alone"`
 	Envelope  Envelope `yaml:"envelope" doc:"how far load may follow locality"`
 	Sticky    Sticky   `yaml:"sticky" doc:"session affinity where prompts are unknown"`
 	Holdout   *float64 `yaml:"holdout" doc:"share of requests placed without locality, to measure what locality gains; default 0.005: 4,000 of 800,000 requests a day tell p95 well, and it costs at most 0.5 % of the hits"`
+}
+
+// Scorer is a plugin that scores, as one profile uses it.
+type Scorer struct {
+	Plugin string  `yaml:"plugin" doc:"name of a plugin, or of one that ships with the router: leastwork, roundrobin, prefixfirst"`
+	Weight float64 `yaml:"weight" doc:"its scores are multiplied by it; default 1"`
+	Config JSON    `yaml:"config" doc:"given to the plugin instead of the plugin's own config"`
+}
+
+// Plugin is a Wasm module (abi/SPEC.md).
+type Plugin struct {
+	Name   string       `yaml:"name" doc:"unique; lower-case letters, digits and -"`
+	File   string       `yaml:"file" doc:"the module; saving it swaps the plugin; a version that was pushed and activated goes before it; default: the plugin of this name that ships with the router"`
+	Grants []string     `yaml:"grants" doc:"what it may use: log, kv, metrics; default nothing"`
+	Limits PluginLimits `yaml:"limits" doc:"bounds of one instance"`
+	Config JSON         `yaml:"config" doc:"given to the plugin; default {}"`
+}
+
+// PluginLimits bound one instance of a plugin.
+type PluginLimits struct {
+	Memory Size `yaml:"memory" doc:"default 16MiB: Go's runtime needs 4; at most 64MiB: there are up to 8 instances"`
 }
 
 // Envelope bounds locality.
@@ -246,3 +271,6 @@ type Size int64
 
 // AutoInt is a positive integer, or "auto" (0).
 type AutoInt int
+
+// JSON is a mapping of any shape, kept as JSON text; "" = absent.
+type JSON string

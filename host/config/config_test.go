@@ -76,6 +76,22 @@ limits: {index: 1GiB}
 	}
 }
 
+func TestParse_plugins(t *testing.T) {
+	c, err := Parse("f", []byte(minimal+`plugins: [{name: mine, file: config.go, grants: [log], config: {a: 1, b: [x, 2.5, true, null], c: {d: "5"}}}]
+profiles: [{name: d, scorers: [{plugin: mine, config: {k: v}}, {plugin: leastwork, weight: 0.5}], filters: [mine], picker: mine}]
+`), noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := c.Plugins[0]; p.Config != `{"a":1,"b":["x",2.5,true,null],"c":{"d":"5"}}` || p.Limits.Memory != 16<<20 || p.Grants[0] != "log" {
+		t.Errorf("plugin = %+v", p)
+	}
+	p := c.Profiles[0]
+	if p.Scorers[0] != (Scorer{Plugin: "mine", Weight: 1, Config: `{"k":"v"}`}) || p.Scorers[1].Weight != 0.5 || p.Scorer != "" || p.Picker != "mine" {
+		t.Errorf("profile = %+v", p)
+	}
+}
+
 func TestParse_faults(t *testing.T) {
 	for name, tc := range map[string]struct {
 		src  string
@@ -93,7 +109,14 @@ func TestParse_faults(t *testing.T) {
 		"not yaml":       {"a: [", []string{"not YAML"}},
 		"empty":          {"", []string{"want one YAML document"}},
 		"endpoint twice": {strings.Replace(minimal, "10.0.0.2", "10.0.0.1", 1), []string{"pools[0].endpoints[1]: http://10.0.0.1:8000 stands in pool \"main\" already"}},
-		"alias clash":    {strings.Replace(minimal, "{name: qwen3-8b,", "{name: qwen3-8b, aliases: [qwen3-8b],", 1), []string{`name "qwen3-8b" stands twice`}},
+		"no such plugin": {minimal + "profiles:\n- name: a\n  scorers:\n  - plugin: nope\n  filters: [no]\n  picker: none\n", []string{
+			`kvasir.yaml:8: profiles[0].scorers[0].plugin: plugin "nope" is neither`, `:9: profiles[0].filters[0]: plugin "no" is`, `:10: profiles[0].picker: plugin "none" is`}},
+		"scorer twice": {minimal + "profiles: [{name: a, scorer: leastwork, scorers: [{plugin: leastwork}]}]\n", []string{"profiles[0].scorer: write either"}},
+		"bad plugin": {minimal + "plugins:\n- {name: X, file: /nope, grants: [net]}\n- {name: a, config: 3, limits: {memory: 1GiB}}\n- {name: a}\n", []string{
+			":7: plugins[1].config: want a mapping"}},
+		"bad plugins": {minimal + "plugins:\n- {name: X, file: /nope, grants: [net]}\n- {name: a, limits: {memory: 1GiB}}\n- {name: a}\n", []string{
+			":6: plugins[0].name: want lower-case", ":6: plugins[0].file: ", ":6: plugins[0].grants[0]: want one of log", ":7: plugins[1].limits.memory: want at most 64MiB", `:8: plugins[2].name: plugin "a" stands twice`}},
+		"alias clash": {strings.Replace(minimal, "{name: qwen3-8b,", "{name: qwen3-8b, aliases: [qwen3-8b],", 1), []string{`name "qwen3-8b" stands twice`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := Parse("kvasir.yaml", []byte(tc.src), noEnv)

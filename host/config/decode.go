@@ -114,6 +114,8 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string) {
 		d.size(n, p, path)
 	case *AutoInt:
 		d.autoInt(n, p, path)
+	case *JSON:
+		d.json(n, p, path)
 	case *Listen:
 		d.shorthand(n, v, &p.HTTP, path)
 	case *ModelPool:

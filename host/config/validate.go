@@ -54,6 +54,9 @@ func (c *Config) defaults() {
 	for i := range c.Profiles {
 		c.Profiles[i].defaults()
 	}
+	for i := range c.Plugins {
+		or(&c.Plugins[i].Limits.Memory, 16<<20)
+	}
 }
 
 func (p *Pool) defaults() {
@@ -70,7 +73,13 @@ func (p *Pool) defaults() {
 
 func (p *Profile) defaults() {
 	or(&p.Objective, "blend")
-	or(&p.Scorer, "leastwork")
+	if len(p.Scorers) == 0 {
+		or(&p.Scorer, "leastwork")
+	}
+	for i := range p.Scorers {
+		or(&p.Scorers[i].Weight, 1)
+	}
+	or(&p.Picker, Builtin)
 	or(&p.Trust, "measured")
 	or(&p.Envelope.MaxLoadRatio, 1.5)
 	or(&p.Envelope.SlackTokens, 16384)
@@ -136,7 +145,7 @@ func (c *Config) validate() []complaint {
 	}
 	pools := k.pools(c.Pools)
 	k.models(c.Models, pools)
-	k.profiles(c.Profiles)
+	k.profiles(c.Profiles, k.plugins(c.Plugins))
 	return k.out
 }
 
@@ -274,7 +283,7 @@ func (k *checker) tokenizer(path string, t Tokenizer) {
 	}
 }
 
-func (k *checker) profiles(profiles []Profile) {
+func (k *checker) profiles(profiles []Profile, plugins map[string]bool) {
 	names := map[string]bool{}
 	for i := range profiles {
 		p, path := &profiles[i], fmt.Sprintf("profiles[%d]", i)
@@ -283,7 +292,10 @@ func (k *checker) profiles(profiles []Profile) {
 		}
 		names[p.Name] = true
 		k.oneOf(path+".objective", p.Objective, "ttft", "throughput", "blend")
-		k.oneOf(path+".scorer", p.Scorer, "leastwork", "roundrobin")
+		if len(p.Scorers) == 0 {
+			k.oneOf(path+".scorer", p.Scorer, "leastwork", "roundrobin")
+		}
+		k.uses(p, path, plugins)
 		k.oneOf(path+".trust", p.Trust, "measured", "off")
 		if *p.Holdout < 0 || *p.Holdout > 1 {
 			k.add(path+".holdout", "want a share from 0 to 1, got %v", *p.Holdout)

@@ -143,9 +143,18 @@ func clampShare(v float32) float32 {
 // AgeMS returns the age of an endpoint's reported figures in milliseconds at
 // now, or a million seconds if it was never scraped.
 func (s *Snapshot) AgeMS(id ID, now time.Time) float32 {
+	if int(id) >= s.N {
+		return AgeMS(0, now)
+	}
+	return AgeMS(s.ScrapedAt[id], now)
+}
+
+// AgeMS returns the age in milliseconds of figures that were scraped at a time
+// in Unix nanoseconds, 0 = never: then a very large value.
+func AgeMS(scrapedAt int64, now time.Time) float32 {
 	const never = 1e9
-	if int(id) >= s.N || s.ScrapedAt[id] == 0 {
+	if scrapedAt == 0 {
 		return never
 	}
-	return float32(max(0, float64(now.UnixNano()-s.ScrapedAt[id])/1e6))
+	return float32(max(0, float64(now.UnixNano()-scrapedAt)/1e6))
 }

@@ -1,6 +1,9 @@
 package scheduler
 
-import "github.com/kvasir-router/kvasir/host/endpoint"
+import (
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+)
 
 // Batch is one decision's candidates in columns, the input and output of a
 // Scorer. Every column is [N], in candidate order; values are finite, in
@@ -12,7 +15,14 @@ type Batch struct {
 	Seed         uint64  // keyed hash of the request id
 	NowMS        float64 // Unix milliseconds, frozen for the call
 
+	Op        llmapi.Operation
+	BodyBytes int
+	Tenant    uint64 // keyed hash
+	Session   uint64 // hash, 0 = none
+	Model     string
+
 	Endpoints []endpoint.ID
+	Infos     []*endpoint.Info // who they are; not filled for the built-in
 
 	Matched     []float32 // leading prompt tokens held, any tier, as the engine would reuse them
 	Uncached    []float32 // prompt tokens to compute, ≥ 1: matches weighted by tier and trust
@@ -25,6 +35,9 @@ type Batch struct {
 	KVUsage     []float32 // in [0, 1], as the engine reported
 	Trust       []float32 // in [0, 1]
 	AgeMS       []float32 // age of the reported figures in milliseconds
+	Rates       []float32 // learned prefill tokens/s, 0 = not yet
+
+	Tiers [MaxTiers][]float32 // of the matched tokens, those found in each tier; not filled for the built-in
 
 	Scores []float32 // out: higher is better
 }
@@ -46,9 +59,12 @@ func (u Unit) String() string {
 }
 
 // Scorer rates the candidates of one decision: one call per decision, never
-// one per candidate. Score is called under the decision lock, so that a choice
-// and its charge are one step: it must be a pure function of the batch and
-// return within microseconds. An error makes the built-in score this request.
+// one per candidate. Score writes b.Scores. It is called under the decision
+// lock, so that a choice and its charge are one step, unless the profile is
+// Unlocked: it must be a pure function of the batch and return within
+// microseconds. It is called concurrently by explain and where the profile is
+// Unlocked. A scorer that returns an error counts nothing in this decision; if
+// none is left the built-in scores it. ErrAbstain is not a fault.
 type Scorer interface {
 	Name() string
 	Unit() Unit
@@ -56,7 +72,7 @@ type Scorer interface {
 }
 
 // columns is how many float32 columns a Batch has.
-const columns = 12
+const columns = 13 + MaxTiers
 
 // resize gives every column room for n candidates, reusing memory. The columns
 // share one allocation; strides are multiples of 16.
@@ -68,9 +84,10 @@ func (b *Batch) resize(n int) {
 			*c = mem[i*stride : i*stride : (i+1)*stride]
 		}
 		b.Endpoints = make([]endpoint.ID, 0, stride)
+		b.Infos = make([]*endpoint.Info, 0, stride)
 	}
 	b.N = n
-	b.Endpoints = b.Endpoints[:n]
+	b.Endpoints, b.Infos = b.Endpoints[:n], b.Infos[:n]
 	for _, c := range b.all() {
 		*c = (*c)[:n]
 	}
@@ -78,5 +95,5 @@ func (b *Batch) resize(n int) {
 
 func (b *Batch) all() [columns]*[]float32 {
 	return [columns]*[]float32{&b.Matched, &b.Uncached, &b.Outstanding, &b.Inflight, &b.KVActive, &b.Speed,
-		&b.Running, &b.Waiting, &b.KVUsage, &b.Trust, &b.AgeMS, &b.Scores}
+		&b.Running, &b.Waiting, &b.KVUsage, &b.Trust, &b.AgeMS, &b.Rates, &b.Tiers[0], &b.Tiers[1], &b.Tiers[2], &b.Scores}
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/llmapi"
@@ -66,9 +67,15 @@ type Timeouts struct {
 // Profile is everything about placement that policy may choose by name.
 type Profile struct {
 	Name      string
-	Objective Objective // "" = Blend
-	Scorer    Scorer    // nil = LeastWork with the weights of Objective
+	Objective Objective  // "" = Blend
+	Scorers   []Weighted // none = LeastWork with the weights of Objective; of one unit
+	Filters   []Filter
+	Picker    Picker // nil = the built-in
 	Envelope  Envelope
+	// Unlocked has scorers, filters and picker called without the decision
+	// lock, for such as take about a millisecond or more. The requests of a
+	// burst then see the loads of before the call (RATIONALE.md).
+	Unlocked bool
 	// Distrust gives no credit for what the index says: requests are placed by
 	// load alone, and what is known is still looked up and told.
 	Distrust bool
@@ -152,11 +159,27 @@ func (c *Config) Validate() error {
 		if _, ok := objectives[p.Objective]; !ok {
 			bad("profile %q: objective %q is none of ttft, throughput, blend", p.Name, p.Objective)
 		}
+		p.validate(bad)
 		if !(p.Holdout >= 0 && p.Holdout <= 1) {
 			bad("profile %q: holdout %v is not in [0, 1]", p.Name, p.Holdout)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (p *Profile) validate(bad func(string, ...any)) {
+	if len(p.Scorers) > MaxScorers || len(p.Filters) > MaxScorers {
+		bad("profile %q: %d scorers and %d filters, at most %d of each", p.Name, len(p.Scorers), len(p.Filters), MaxScorers)
+	}
+	for i := range p.Scorers {
+		s := &p.Scorers[i]
+		if w := s.Weight; w == 0 || math.IsNaN(w) || math.IsInf(w, 0) {
+			bad("profile %q: scorer %s: weight %v", p.Name, s.Scorer.Name(), w)
+		}
+		if first := &p.Scorers[0]; s.Scorer.Unit() != first.Scorer.Unit() {
+			bad("profile %q: scorer %s counts in %v, %s in %v: they cannot be added up", p.Name, first.Scorer.Name(), first.Scorer.Unit(), s.Scorer.Name(), s.Scorer.Unit())
+		}
+	}
 }
 
 func (m *Model) validate(pools, names map[string]bool, bad func(string, ...any)) {

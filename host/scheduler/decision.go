@@ -67,7 +67,15 @@ type decision struct {
 	cands   []cand // endpoints of the model's pools, filtered ones too
 	order   []int32
 	b       Batch
-	rates   []float32
+	parts   [MaxScorers][]float32 // [N] scores of each scorer, unless the profile is direct
+	drop    []uint32              // [N] a filter's verdicts
+	mask    []uint32              // [N] a picker's choice
+	picked  []uint32              // columns in a picker's order, nil = there is none
+	pickMem [keepOrder]uint32     // memory of picked
+	dropped []string              // [cands] why a filter dropped them; nil = none did
+	faults  []useFault            // who was not heard, and why
+	unit    Unit                  // of the scores
+	builtin bool                  // they are the built-in's, instead of the profile's scorers'
 	loads   []*endpoint.Load
 	total   []float32 // [N] cost the pick went by
 	lines   []float32 // [N] lines of the request's group begun there
@@ -85,7 +93,6 @@ type decision struct {
 	line      lineRef
 	kind      Kind
 	chosen    int32 // index in cands, -1 = none
-	fault     string
 	placement *Placement
 }
 
@@ -123,15 +130,19 @@ const (
 	reasonShare
 	reasonRamp
 	reasonProbe
+	reasonFilter // d.dropped has the words
 )
 
 var reasonWords = [...]string{"", "policy constraint", "no cache isolation", "model not served", "not ready", "context too long", "breaker open",
-	"at its cap of requests", "load above the envelope", "one tenant holds most of its work", "slow start", "probe under way"}
+	"at its cap of requests", "load above the envelope", "one tenant holds most of its work", "slow start", "probe under way", "dropped by a filter"}
 
 // words returns the reason of a candidate for explain.
-func (d *decision) words(c *cand) string {
-	if c.why == reasonReady {
+func (d *decision) words(c *cand, i int) string {
+	switch c.why {
+	case reasonReady:
 		return d.snap.Reasons[c.id]
+	case reasonFilter:
+		return d.dropped[i]
 	}
 	return reasonWords[c.why]
 }
@@ -161,6 +172,10 @@ func (st *State) putDecision(d *decision) {
 	}
 	clear(d.cands)
 	clear(d.loads)
+	if d.prof != nil && !d.prof.builtin {
+		clear(d.b.Infos)
+	}
+	clear(d.faults[:cap(d.faults)])
 	d.s, d.r, d.model, d.dec, d.prof, d.snap, d.prompt, d.placement = nil, nil, nil, nil, nil, nil, nil, nil
 	d.in, d.line = policy.Input{}, lineRef{}
 	st.scratch.Put(d)
@@ -187,7 +202,8 @@ func (d *decision) begin(s *Scheduler, r *Request, charge bool) {
 	d.cands = d.cands[:0]
 	d.b.N = 0
 	d.exact, d.tokens, d.maxTokens, d.why, d.holdout = false, 0, 0, "", false
-	d.kind, d.chosen, d.fault = KindCold, -1, ""
+	d.kind, d.chosen = KindCold, -1
+	d.faults, d.dropped, d.picked, d.builtin = d.faults[:0], d.dropped[:0], nil, false
 	d.seed = s.st.hashID(r.ID)
 }
 

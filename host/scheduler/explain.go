@@ -58,11 +58,11 @@ type Score struct {
 	Terms map[string]float32 `json:"terms"`
 }
 
-// PluginUse is a scorer that took part.
+// PluginUse is a scorer, filter or picker that was asked.
 type PluginUse struct {
 	Name   string `json:"name"`
-	Digest string `json:"digest"`
-	Fault  string `json:"fault"`
+	Digest string `json:"digest"` // builtin, or of the plugin
+	Fault  string `json:"fault"`  // why it was not heard, "" = it was
 }
 
 // OutcomeSeen is what came of the request, once known.
@@ -79,7 +79,8 @@ var TierNames = [MaxTiers]string{"gpu", "host", "disk"}
 // Digester is implemented by scorers that are plugins.
 type Digester interface{ Digest() string }
 
-// Explain returns the decision on a request among the last ones kept.
+// Explain returns the decision on a request among the last ones kept, without
+// the terms of plugins.
 func (s *State) Explain(requestID string) (*Explanation, bool) {
 	h, cands, ok := s.trace.copyOut(requestID, s.hashID(requestID))
 	if !ok {
@@ -89,7 +90,7 @@ func (s *State) Explain(requestID string) (*Explanation, bool) {
 }
 
 // explainDecision renders a decision that was not recorded.
-func explainDecision(d *decision, err *DeniedError) *Explanation {
+func (s *Scheduler) explainDecision(d *decision, err *DeniedError) *Explanation {
 	var h traceHead
 	d.head(&h)
 	h.denied = err
@@ -97,7 +98,9 @@ func explainDecision(d *decision, err *DeniedError) *Explanation {
 	for i := range cands {
 		d.record(&cands[i], i)
 	}
-	return explain(d.r.ID, &h, cands)
+	e := explain(d.r.ID, &h, cands)
+	s.fillTerms(e, &h, cands)
+	return e
 }
 
 func explain(id string, h *traceHead, cands []candTrace) *Explanation {
@@ -121,9 +124,7 @@ func explain(id string, h *traceHead, cands []candTrace) *Explanation {
 	for i, name := range StageNames {
 		e.StagesMicros[name] = micros(h.took[i])
 	}
-	if h.scorer != "" {
-		e.Plugins = append(e.Plugins, PluginUse{Name: h.scorer, Digest: "builtin", Fault: h.fault})
-	}
+	e.plugins(h)
 	if h.done {
 		e.Outcome = &OutcomeSeen{Status: h.status, Err: h.err, TTFTMillis: micros(h.ttft) / 1e3, E2EMillis: micros(h.e2e) / 1e3}
 	}
@@ -132,6 +133,31 @@ func explain(id string, h *traceHead, cands []candTrace) *Explanation {
 		e.Allow, e.Reason, e.Status, e.Kind = false, h.denied.Message, h.denied.Status, ""
 	}
 	return e
+}
+
+// plugins lists who was asked. In the control arm the scorers and the picker
+// are not; where no scorer is heard, the built-in follows them.
+func (e *Explanation) plugins(h *traceHead) {
+	for i, u := range h.cast {
+		filter := i >= h.scorers && i < h.scorers+h.filters
+		if !h.holdout || filter {
+			u.Fault = h.faultOf(i)
+			e.Plugins = append(e.Plugins, u)
+		}
+	}
+	if h.builtin {
+		e.Plugins = append(e.Plugins, PluginUse{Name: h.native.Name(), Digest: "builtin"})
+	}
+}
+
+// faultOf says why a member of the cast was not heard, "" = it was.
+func (h *traceHead) faultOf(use int) string {
+	for _, f := range h.faults {
+		if f.use == use {
+			return f.err.Error()
+		}
+	}
+	return ""
 }
 
 // candidates renders the candidates and the order they were preferred in.
@@ -181,13 +207,21 @@ func (c *candTrace) render(h *traceHead) Candidate {
 	if c.scraped != 0 {
 		out.Columns["age_ms"] = float32(max(0, float64(h.at.UnixNano()-c.scraped)/1e6))
 	}
-	name := h.scorer
-	s := Score{Score: c.score, Terms: map[string]float32{}}
-	if h.native != nil {
-		name = h.native.Name()
-		s.Terms = h.native.terms(c)
+	if h.builtin {
+		out.Scores[h.native.Name()] = Score{c.parts[0], h.native.terms(c)}
+		return out
 	}
-	out.Scores[name] = s
+	for k := range h.scorers {
+		u := &h.cast[k]
+		if h.faultOf(k) != "" {
+			continue
+		}
+		s := Score{Score: c.parts[k], Terms: map[string]float32{}}
+		if u.Digest == "builtin" && u.Name == h.native.Name() {
+			s.Terms = h.native.terms(c)
+		}
+		out.Scores[u.Name] = s
+	}
 	return out
 }
 

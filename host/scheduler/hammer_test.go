@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 
@@ -13,12 +14,25 @@ import (
 
 // TestSchedule_hammer schedules, retries, ends, explains and refreshes while
 // endpoints come, go and change. At the end nothing is charged.
-func TestSchedule_hammer(t *testing.T) {
+func TestSchedule_hammer(t *testing.T) { hammer(t, func(*Profile) {}) }
+
+// TestSchedule_hammerPlugins: the same with plugins that are asked without the
+// decision lock.
+func TestSchedule_hammerPlugins(t *testing.T) {
+	hammer(t, func(p *Profile) {
+		p.Unlocked = true
+		p.Scorers = []Weighted{{favour("a", 1), 2}, {favour("b", 3), 1}, {faulty("c", ErrAbstain), 1}}
+		p.Filters, p.Picker = []Filter{filtering{drops: map[int]uint32{2: 1, 4: 2}}}, picking{n: 2}
+	})
+}
+
+func hammer(t *testing.T, change func(*Profile)) {
 	assumed := newFakeIndex()
 	r := newRig(t, 6, func(sc *StateConfig, c *Config) {
 		sc.Locality.Assumed = assumed
 		sc.TraceEntries = 200
 		c.Profiles[0].Holdout = 0.1
+		change(&c.Profiles[0])
 		c.Pools[0].MaxInflight = 40
 	})
 	tenants := []*identity.Principal{{Tenant: "acme"}, {Tenant: "globex"}}
@@ -50,7 +64,7 @@ func TestSchedule_hammer(t *testing.T) {
 					q.Done([]Outcome{{Status: 200}, {Status: 500}, {Err: ErrClientGone}, {Status: 200, HasUsage: true, HasCached: true, CachedTokens: 5}}[rnd.IntN(4)])
 				}
 				if i%20 == 0 {
-					r.state.Explain(req.ID)
+					r.sched.Explain(req.ID)
 					r.sched.DryRun(req)
 					r.state.Refresh()
 					r.state.Stats()
@@ -148,9 +162,20 @@ func benchRig(tb testing.TB, n int) (*rig, *Request) {
 }
 
 func BenchmarkSchedule(b *testing.B) {
-	for _, n := range []int{4, 64, 512} {
-		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
+	for _, n := range []int{4, 64, 512, -64} {
+		name := fmt.Sprintf("endpoints=%d", n)
+		if n < 0 { // the built-in's cost by a scorer that is not it: what plugins cost beside their call
+			n, name = -n, fmt.Sprintf("endpoints=%d/scorer", -n)
+		}
+		b.Run(name, func(b *testing.B) {
 			r, req := benchRig(b, n)
+			if strings.HasSuffix(name, "/scorer") {
+				r.cfg.Profiles = []Profile{{Name: "default", Scorers: []Weighted{{scoring{"a", CostTokens, NewLeastWork(Blend).Score}, 1}}}}
+				var err error
+				if r.sched, err = New(r.cfg); err != nil {
+					b.Fatal(err)
+				}
+			}
 			b.ReportAllocs()
 			for b.Loop() {
 				p, err := r.sched.Schedule(req)

@@ -81,15 +81,6 @@ func (l *LeastWork) terms(c *candTrace) map[string]float32 {
 	}
 }
 
-// own returns a: how much one of the request's own tokens weighs in the scores
-// of a scorer that counts in tokens.
-func ownWeight(s Scorer) float32 {
-	if l, ok := s.(*LeastWork); ok {
-		return l.w.Own
-	}
-	return objectives[Blend].Own
-}
-
 // A learned rate moves S only beyond this band: two equal GPUs measure rates
 // that differ by the mix of their prompts. And it is bounded: a GPU four times
 // as fast as the mean is the widest mix in use (L4 beside H100).

@@ -132,7 +132,7 @@ func (d *decision) gather() *DeniedError {
 		d.order[n], d.loads[n], b.Endpoints[n] = int32(i), c.load, c.id
 		b.Matched[n], b.Uncached[n], b.Trust[n] = float32(c.matched), c.uncached, v.Trust[c.id]
 		b.Inflight[n], b.Outstanding[n], b.KVActive[n] = float32(inflight), float32(c.load.Outstanding()), float32(c.load.KVActive())
-		d.rates[n] = c.load.PrefillRate()
+		b.Rates[n] = c.load.PrefillRate()
 		n++
 	}
 	if n == 0 && capped {
@@ -142,16 +142,32 @@ func (d *decision) gather() *DeniedError {
 		return errNoEndpoint("none answers")
 	}
 	d.resize(n)
-	fillSpeeds(b.Speed, d.rates)
+	fillSpeeds(b.Speed, b.Rates)
 	if !d.prof.builtin {
-		for i, id := range b.Endpoints {
-			b.Running[i], b.Waiting[i], b.KVUsage[i] = float32(v.Running[id]), float32(v.Waiting[id]), v.KVUsage[id]
-			b.AgeMS[i] = v.AgeMS(id, d.now)
-		}
+		d.gatherMore()
 	}
 	b.PromptTokens, b.MaxTokens, b.Seed = uint32(d.tokens), uint32(d.maxTokens), d.seed
-	b.NowMS = float64(d.now.UnixNano()) / float64(time.Millisecond)
+	b.NowMS = millis(d.now)
 	return nil
+}
+
+// millis returns a time in Unix milliseconds.
+func millis(t time.Time) float64 { return float64(t.UnixNano()) / float64(time.Millisecond) }
+
+// gatherMore fills what the built-in does not look at.
+func (d *decision) gatherMore() {
+	v, b := d.snap, &d.b
+	for i, id := range b.Endpoints {
+		b.Running[i], b.Waiting[i], b.KVUsage[i] = float32(v.Running[id]), float32(v.Waiting[id]), v.KVUsage[id]
+		b.AgeMS[i], b.Infos[i] = v.AgeMS(id, d.now), v.Infos[id]
+		for t, n := range d.cands[d.order[i]].tiers {
+			b.Tiers[t][i] = float32(n)
+		}
+	}
+	b.Op, b.BodyBytes, b.Session, b.Model = d.r.API.Op, len(d.r.API.Body), d.sessionKey(), d.model.name
+	if b.Tenant = 0; d.r.Principal != nil {
+		b.Tenant = d.s.st.hashID(d.r.Principal.Tenant)
+	}
 }
 
 // resize gives the per-candidate scratch room for n.
@@ -159,11 +175,16 @@ func (d *decision) resize(n int) {
 	d.b.resize(n)
 	if cap(d.order) < n {
 		m := (n + 15) &^ 15
-		d.order, d.loads, d.rates = make([]int32, m), make([]*endpoint.Load, m), make([]float32, m)
+		d.order, d.loads = make([]int32, m), make([]*endpoint.Load, m)
+		d.drop, d.mask = make([]uint32, m), make([]uint32, m)
+		for k := range d.parts {
+			d.parts[k] = nil
+		}
 		d.total, d.lines, d.allLine = make([]float32, m), make([]float32, m), make([]float32, m)
 		d.over, d.joins = make([]reason, m), make([]bool, m)
 	}
-	d.order, d.loads, d.rates = d.order[:n], d.loads[:n], d.rates[:n]
+	d.order, d.loads = d.order[:n], d.loads[:n]
+	d.drop, d.mask = d.drop[:n], d.mask[:n]
 	d.total, d.lines, d.allLine = d.total[:n], d.lines[:n], d.allLine[:n]
 	d.over, d.joins = d.over[:n], d.joins[:n]
 }

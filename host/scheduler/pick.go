@@ -85,23 +85,6 @@ func (d *decision) ramps(i int, meanInflight float32) bool {
 	return r < 1 && d.b.Inflight[i] > r*meanInflight
 }
 
-// score has the profile's scorer rate the candidates, or the built-in where
-// that fails.
-func (d *decision) score() {
-	sc := d.prof.Scorer
-	if d.holdout {
-		// The control arm is placed as if nothing were known of any cache.
-		for i := range d.b.N {
-			d.b.Uncached[i] = float32(d.tokens)
-		}
-		sc = d.prof.native
-	}
-	if err := sc.Score(&d.b); err != nil || !finite(d.b.Scores) {
-		d.fault = sc.Name()
-		d.prof.native.Score(&d.b)
-	}
-}
-
 // finite reports whether no score is NaN or infinite: x-x is 0 for others.
 func finite(scores []float32) bool {
 	var sum float32
@@ -141,12 +124,9 @@ func (d *decision) argmin() int {
 // noise on the scale of a line: those go to the line (hold, spread).
 func (d *decision) pick() int {
 	clear(d.joins)
-	for i, s := range d.b.Scores {
-		d.total[i] = -s
-	}
+	d.costs()
 	d.line = lineRef{}
-	native := d.fault != "" || d.prof.Scorer.Unit() == CostTokens
-	if d.holdout || !native || !hasPrompt(d.r.API.Op) {
+	if d.holdout || d.unit != CostTokens || !hasPrompt(d.r.API.Op) {
 		return d.argmin()
 	}
 	deepest := d.deep
@@ -176,6 +156,13 @@ func (d *decision) pick() int {
 // (256 tokens, a short system prompt) is not worth a line's place. Its lines begin
 // as if they had nothing in common.
 const trifle = 16
+
+// costs sets the totals to minus the scores.
+func (d *decision) costs() {
+	for i, s := range d.b.Scores {
+		d.total[i] = -s
+	}
+}
 
 // branchBlocks is how far before the end of a match the end of a shared prefix
 // is looked for. A prefix ends within a block; the block after it also holds the

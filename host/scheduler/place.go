@@ -13,10 +13,11 @@ func (d *decision) place() *DeniedError {
 	if err := d.gather(); err != nil {
 		return err
 	}
-	if d.deep = -1; d.exact && !d.holdout {
-		d.deep = d.deepest()
+	if d.prof.Unlocked {
+		d.askUnlocked()
+	} else {
+		d.ask()
 	}
-	d.score()
 	d.envelope()
 	at := d.choose()
 	if at < 0 {
@@ -36,13 +37,20 @@ func (d *decision) place() *DeniedError {
 // choose picks a column and, where its breaker is half-open, takes the probe.
 // A probe that another request took first leaves the endpoint out.
 func (d *decision) choose() int {
+	if d.prof.Picker != nil && !d.holdout {
+		d.askPicker()
+	}
 	for range d.b.N {
-		at := -1
-		if key := d.sessionKey(); !d.exact && !d.holdout && key != 0 {
-			at = d.sticky(key)
+		at := d.firstPicked()
+		if at < 0 && !d.exact && !d.holdout {
+			if key := d.sessionKey(); key != 0 {
+				at = d.sticky(key)
+			}
 		}
 		if at < 0 {
 			at = d.pick()
+		} else {
+			d.costs()
 		}
 		if at < 0 || !d.charge || d.loads[at].Admit(d.now) {
 			return at
@@ -144,6 +152,11 @@ func (d *decision) ranking(p *Placement, chosen int) {
 func (d *decision) before(i, j int) bool {
 	if a, b := d.over[i] == reasonNone, d.over[j] == reasonNone; a != b {
 		return a
+	}
+	if len(d.picked) > 0 {
+		if a, b := d.pickedAt(i), d.pickedAt(j); a != b {
+			return a < b
+		}
 	}
 	return d.less(i, j)
 }

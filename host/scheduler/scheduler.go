@@ -55,9 +55,12 @@ type poolUse struct {
 
 type profile struct {
 	Profile
-	native  *LeastWork // scores where Scorer fails
-	builtin bool       // Scorer is the native one and needs no reported columns
+	native  *LeastWork // scores where no scorer is heard
+	builtin bool       // nobody but the native one is asked, which needs no reported columns
+	direct  bool       // one scorer of weight 1: its scores are the sum
+	unit    Unit       // of the sum
 	own     float32
+	cast    []PluginUse // scorers, filters, picker, in this order
 }
 
 // New checks cfg and builds a scheduler over cfg.State.
@@ -98,15 +101,18 @@ func New(cfg Config) (*Scheduler, error) {
 
 func newProfile(p Profile) *profile {
 	n := NewLeastWork(p.Objective)
-	if p.Scorer == nil {
-		p.Scorer = n
+	if len(p.Scorers) == 0 {
+		p.Scorers = []Weighted{{n, 1}}
 	}
 	if p.Objective == "" {
 		p.Objective = Blend
 	}
 	p.Envelope = p.Envelope.withDefaults()
-	_, builtin := p.Scorer.(*LeastWork)
-	return &profile{Profile: p, native: n, builtin: builtin, own: ownWeight(p.Scorer)}
+	out := &profile{Profile: p, native: n, unit: p.Scorers[0].Scorer.Unit(), own: n.w.Own, cast: castOf(&p)}
+	out.direct = len(p.Scorers) == 1 && p.Scorers[0].Weight == 1
+	_, native := p.Scorers[0].Scorer.(*LeastWork)
+	out.builtin = native && out.direct && len(p.Filters) == 0 && p.Picker == nil
+	return out
 }
 
 func hashString(s string) uint64 {
@@ -145,7 +151,7 @@ func (s *Scheduler) DryRun(r *Request) *Explanation {
 	d.begin(s, r, false)
 	err := d.run()
 	d.lap(stageSchedule)
-	return explainDecision(d, err)
+	return s.explainDecision(d, err)
 }
 
 // Models lists the models policy lets principal use, with their aliases.

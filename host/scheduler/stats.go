@@ -83,7 +83,7 @@ func (c *counters) decided(d *decision) {
 	for i, t := range d.took {
 		c.stage[i].Add(uint64(max(0, t)))
 	}
-	if d.fault != "" {
+	if d.builtin && !d.holdout {
 		c.faults.Add(1)
 	}
 	var best uint32

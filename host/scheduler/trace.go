@@ -1,11 +1,13 @@
 package scheduler
 
 import (
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // traceRing keeps the last decisions for Explain in memory that is never
@@ -34,18 +36,24 @@ type traceHead struct {
 	holdout bool
 	exact   bool
 	done    bool
-	unit    Unit
+	builtin bool // the built-in scored instead of the profile's scorers
+	op      llmapi.Operation
 
 	tenant, model, objective string
-	why, fault, scorer       string
-	native                   *LeastWork // recomputes the terms
-	rules                    []string   // of an immutable policy decision
+	why, profile             string
+	native                   *LeastWork  // recomputes the terms of the built-in
+	cast                     []PluginUse // of an immutable profile
+	scorers, filters         int         // of the cast
+	faults                   []useFault
+	rules                    []string // of an immutable policy decision
 	namespace, revision      string
 	generation               uint64
 	at                       time.Time
 	denied                   *DeniedError
 
 	tokens, blockTokens int
+	maxTokens, bytes    int
+	session             uint64
 	first, count        uint64 // candidates: numbers [first, first+count)
 	chosen              int32  // of these, -1 = none
 	retries             uint8
@@ -65,7 +73,8 @@ type candTrace struct {
 	tiers  [MaxTiers]uint32
 
 	uncached, outstanding, inflight, kvActive, speed, trust float32
-	kvUsage, lines, score, total                            float32
+	kvUsage, lines, total, rate                             float32
+	parts                                                   [MaxScorers]float32 // by scorer; [0] is the built-in's if it scored
 	running, waiting                                        uint32
 	scraped                                                 int64 // Unix nanoseconds, 0 = never
 }
@@ -135,13 +144,14 @@ func (d *decision) head(h *traceHead) {
 		h.rules, h.namespace, h.revision = d.dec.Rules, d.dec.Namespace, d.dec.Revision
 	}
 	if d.prof != nil {
-		h.objective, h.scorer, h.unit = string(d.prof.Objective), d.prof.Scorer.Name(), d.prof.Scorer.Unit()
-		h.native, _ = d.prof.Scorer.(*LeastWork)
-		if d.fault != "" || d.holdout {
-			h.native = d.prof.native
-		}
+		h.objective, h.profile, h.native = string(d.prof.Objective), d.prof.Name, d.prof.native
+		h.cast, h.scorers, h.filters, h.builtin = d.prof.cast, len(d.prof.Scorers), len(d.prof.Filters), d.builtin
+		h.op, h.maxTokens, h.bytes, h.session = d.r.API.Op, d.maxTokens, len(d.r.API.Body), d.b.Session
 	}
-	h.kind, h.holdout, h.exact, h.why, h.fault = d.kind, d.holdout, d.exact, d.why, d.fault
+	if len(d.faults) > 0 {
+		h.faults = slices.Clone(d.faults)
+	}
+	h.kind, h.holdout, h.exact, h.why = d.kind, d.holdout, d.exact, d.why
 	h.tokens, h.took, h.reported, h.chosen = d.tokens, d.took, -1, d.chosen
 	if d.chosen < 0 {
 		return
@@ -155,7 +165,10 @@ func (d *decision) head(h *traceHead) {
 // literal would be built aside and copied.
 func (d *decision) record(t *candTrace, i int) {
 	c := &d.cands[i]
-	t.info, t.reason, t.state, t.tiers = d.info(c), d.words(c), c.state, c.tiers
+	t.info, t.reason, t.state, t.tiers = d.info(c), "", c.state, c.tiers
+	if c.why != reasonNone {
+		t.reason = d.words(c, i)
+	}
 	k := c.col
 	if k < 0 {
 		t.clearColumns()
@@ -164,7 +177,12 @@ func (d *decision) record(t *candTrace, i int) {
 	b, v := &d.b, d.snap
 	t.uncached, t.outstanding, t.inflight, t.kvActive, t.speed, t.trust = b.Uncached[k], b.Outstanding[k], b.Inflight[k], b.KVActive[k], b.Speed[k], b.Trust[k]
 	t.running, t.waiting, t.kvUsage, t.scraped = v.Running[c.id], v.Waiting[c.id], v.KVUsage[c.id], v.ScrapedAt[c.id]
-	t.score, t.total, t.lines = b.Scores[k], d.total[k], 0
+	t.total, t.rate, t.lines = d.total[k], b.Rates[k], 0
+	if t.parts[0] = b.Scores[k]; !d.builtin && !d.prof.direct {
+		for s := range d.prof.Scorers {
+			t.parts[s] = d.parts[s][k]
+		}
+	}
 	if d.line.group != nil {
 		t.lines = d.lines[k]
 	}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvasir-router/kvasir/abi"
+	"github.com/kvasir-router/kvasir/host/hostmod"
+	"github.com/kvasir-router/kvasir/host/wasm"
+)
+
+func pluginCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "plugin",
+		Short: "write, build, check and push placement plugins",
+		Long: "A placement plugin rates, narrows or orders the endpoints a request may go to, as WebAssembly.\n\n" +
+			"  kvasir plugin new my-scorer --lang go\n  cd my-scorer\n  kvasir plugin build\n  kvasir plugin check my-scorer.wasm\n  kvasir plugin push my-scorer.wasm --activate",
+	}
+	c.AddCommand(pluginNew(), pluginBuild(), pluginCheck(), pluginBench(), pluginPush(), pluginList(), pluginRollback())
+	return c
+}
+
+// pluginName is what a manifest may call a plugin.
+var pluginName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+
+func checkPluginName(name string) error {
+	if !pluginName.MatchString(name) {
+		return exit(exitUsage, "plugin name %q: want lower-case letters, digits and -, beginning with a letter, at most 63", name)
+	}
+	return nil
+}
+
+func pluginNew() *cobra.Command {
+	c := &cobra.Command{Use: "new NAME", Short: "write a project with a scorer of ten lines", Args: cobra.ExactArgs(1)}
+	lang := c.Flags().String("lang", "go", "go or c")
+	dir := c.Flags().String("dir", "", "folder to write; default NAME")
+	output := outputFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		name := args[0]
+		if err := errors.Join(checkOutput(*output), checkPluginName(name)); err != nil {
+			return err
+		}
+		if *dir == "" {
+			*dir = name
+		}
+		wasmFile, err := outputName(*dir)
+		if err != nil {
+			return err
+		}
+		files, err := projectFiles(*lang, name, wasmFile)
+		if err != nil {
+			return err
+		}
+		if err := writeFiles(*dir, files); err != nil {
+			return err
+		}
+		if *output == "json" {
+			paths := make([]string, len(files))
+			for i, f := range files {
+				paths[i] = f.path
+			}
+			return printValue(cmd.OutOrStdout(), map[string]any{"name": name, "lang": *lang, "dir": *dir, "edit": files[0].path, "files": paths})
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is ready. Edit %s, then:\n\n  cd %s\n  kvasir plugin build\n  kvasir plugin check %s\n\nREADME.md has the next steps, COLUMNS.md what a plugin can read.\n",
+			*dir, filepath.Join(*dir, files[0].path), *dir, wasmFile)
+		return err
+	}
+	return c
+}
+
+// readModule reads a plugin's file.
+func readModule(path string) ([]byte, error) {
+	code, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, exit(exitUsage, "%s: no such file (kvasir plugin build makes it)", path)
+	}
+	if err != nil {
+		return nil, exit(exitUsage, "%v", err)
+	}
+	return code, nil
+}
+
+// allModules are what a plugin may be granted; a check here grants all.
+var allModules = []string{abi.ModuleLog, abi.ModuleKV, abi.ModuleMetrics}
+
+// loadModule loads a plugin as the router would, into a runtime of its own.
+// done closes both.
+func loadModule(ctx context.Context, code []byte, opt wasm.Options) (p *wasm.Plugin, done func(), err error) {
+	rt, err := wasm.New(ctx, wasm.Config{Modules: []*wasm.HostModule{
+		hostmod.Log(slog.New(slog.DiscardHandler)), hostmod.KV(hostmod.NewSpaces(0)), hostmod.NewMetrics().Module(),
+	}})
+	if err != nil {
+		return nil, nil, err
+	}
+	opt.Grants = allModules
+	if p, err = rt.Load(ctx, code, opt); err != nil {
+		return nil, nil, errors.Join(err, rt.Close())
+	}
+	return p, func() { p.Close(); _ = rt.Close() }, nil
+}
+
+func pluginPush() *cobra.Command {
+	c := &cobra.Command{Use: "push FILE", Short: "store a plugin in a running router", Args: cobra.ExactArgs(1)}
+	a, output := adminFlags(c), outputFlag(c)
+	name := c.Flags().String("name", "", "name to store it under; default that of its manifest")
+	activate := c.Flags().Bool("activate", false, "place the next request by it")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(*output); err != nil {
+			return err
+		}
+		code, err := readModule(args[0])
+		if err != nil {
+			return err
+		}
+		if *name == "" {
+			if *name, err = manifestName(cmd.Context(), args[0], code); err != nil {
+				return err
+			}
+		}
+		if err := checkPluginName(*name); err != nil {
+			return err
+		}
+		query := url.Values{"name": {*name}}
+		if *activate {
+			query.Set("activate", "true")
+		}
+		b, err := a.call("POST", "/v1/plugins?"+query.Encode(), code)
+		if err != nil {
+			return err
+		}
+		if *output == "json" {
+			return printJSON(cmd.OutOrStdout(), b)
+		}
+		var v struct {
+			Digest       string
+			Active, Used bool
+		}
+		if err := json.Unmarshal(b, &v); err != nil {
+			return fmt.Errorf("the router's answer: %w", err)
+		}
+		note := "stored, not active: push it with --activate to place requests by it"
+		switch {
+		case v.Active && v.Used:
+			note = "active: the next request is placed by it; kvasir plugin rollback " + *name + " undoes it"
+		case v.Active:
+			note = "active, but no profile of the router's configuration names it:\n  profiles: [{name: default, scorers: [{plugin: " + *name + "}]}]"
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s\n", *name, short(v.Digest), note)
+		return err
+	}
+	return c
+}
+
+// manifestName returns what a plugin calls itself. It has to be started for
+// that, so what no router would load is refused here.
+func manifestName(ctx context.Context, path string, code []byte) (string, error) {
+	p, done, err := loadModule(ctx, code, wasm.Options{Instances: 1})
+	if le, ok := errors.AsType[*wasm.LoadError](err); ok && le.Step == "configure" {
+		return "", exit(exitUsage, "%s: wants a config before it tells its name: give --name (%v)", path, err)
+	}
+	if err != nil {
+		return "", exit(exitNo, "%s: %v", path, err)
+	}
+	defer done()
+	return p.Name(), nil
+}
+
+// short returns as much of a digest as people compare.
+func short(digest string) string { return digest[:min(12, len(digest))] }
+
+func pluginRollback() *cobra.Command {
+	c := &cobra.Command{Use: "rollback NAME", Short: "go back to the version that was active before", Args: cobra.ExactArgs(1)}
+	a, output := adminFlags(c), outputFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := errors.Join(checkOutput(*output), checkPluginName(args[0])); err != nil {
+			return err
+		}
+		b, err := a.call("POST", "/v1/plugins/"+args[0]+"/rollback", nil)
+		if err != nil {
+			return err
+		}
+		if *output == "json" {
+			return printJSON(cmd.OutOrStdout(), b)
+		}
+		var v struct{ Digest string }
+		if err := json.Unmarshal(b, &v); err != nil {
+			return fmt.Errorf("the router's answer: %w", err)
+		}
+		if v.Digest == "" {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no pushed version is active any more\n", args[0])
+		} else {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s: active\n", args[0], short(v.Digest))
+		}
+		return err
+	}
+	return c
+}
+
+// listed is a plugin as GET /v1/plugins tells it.
+type listed struct {
+	Name, Digest, Version, Source, State, Reason string
+	Active, Previous                             string
+	Roles                                        []string
+	Versions                                     []struct {
+		Digest string
+		Bytes  int
+		Stored time.Time
+	}
+	Stats *struct {
+		Calls      uint64
+		Faults     map[string]uint64
+		CallMicros float64 `json:"call_us"`
+	}
+}
+
+func pluginList() *cobra.Command {
+	c := &cobra.Command{Use: "list", Short: "list the plugins of a running router and their versions", Args: cobra.NoArgs}
+	a, output := adminFlags(c), outputFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(*output); err != nil {
+			return err
+		}
+		b, err := a.call("GET", "/v1/plugins", nil)
+		if err != nil {
+			return err
+		}
+		if *output == "json" {
+			return printJSON(cmd.OutOrStdout(), b)
+		}
+		var answer struct{ Plugins []listed }
+		if err := json.Unmarshal(b, &answer); err != nil {
+			return fmt.Errorf("the router's answer: %w", err)
+		}
+		return printPlugins(cmd.OutOrStdout(), answer.Plugins)
+	}
+	return c
+}
+
+// printPlugins writes a line per plugin, and under it one per pushed version
+// beside the active one, newest first.
+func printPlugins(w io.Writer, plugins []listed) error {
+	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PLUGIN\tDIGEST\tVERSION\tFROM\tROLES\tSTATE\tCALLS\tFAULTS\tTIME PER CALL")
+	for _, p := range plugins {
+		state, calls := p.State, "\t\t"
+		if p.Reason != "" {
+			state += ": " + p.Reason
+		}
+		if s := p.Stats; s != nil {
+			var faults uint64
+			for _, n := range s.Faults {
+				faults += n
+			}
+			calls = fmt.Sprintf("%d\t%d\t%v", s.Calls, faults, time.Duration(s.CallMicros*float64(time.Microsecond)))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, short(p.Digest), p.Version, p.Source, strings.Join(p.Roles, ","), state, calls)
+		for i := len(p.Versions) - 1; i >= 0; i-- {
+			v := p.Versions[i]
+			if v.Digest == p.Digest {
+				continue
+			}
+			state = "pushed " + v.Stored.Local().Format(time.DateTime)
+			if v.Digest == p.Previous {
+				state += ", rollback goes here"
+			}
+			fmt.Fprintf(t, "\t%s\t\t\t\t%s\t\t\t\n", short(v.Digest), state)
+		}
+	}
+	return t.Flush()
+}
+
+// printValue writes v as indented JSON.
+func printValue(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

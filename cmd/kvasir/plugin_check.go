@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvasir-router/kvasir/conformance/plugincheck"
+)
+
+func pluginCheck() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "check FILE",
+		Short: "load a plugin as a router would and look for what it would be refused or silenced for",
+		Long:  "Loads the module, calls each of its roles with batches of many shapes and looks for results that depend on more than the batch,\nwrites outside the result, growing memory and fuel. Exit code 1: a check failed.",
+		Args:  cobra.ExactArgs(1),
+	}
+	config := c.Flags().String("config", "", "JSON for the plugin, or @FILE")
+	calls := c.Flags().Int("calls", 0, "calls of the check for growing memory; default 2,000: 100,000 find a slow leak")
+	output := outputFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(*output); err != nil {
+			return err
+		}
+		code, err := readModule(args[0])
+		if err != nil {
+			return err
+		}
+		conf, err := readConfig(*config)
+		if err != nil {
+			return err
+		}
+		rep, err := plugincheck.Check(cmd.Context(), code, plugincheck.Options{Config: conf, Grants: allModules, Calls: *calls})
+		if err != nil {
+			return exit(exitNo, "%s: %v", args[0], err)
+		}
+		if *output == "json" {
+			err = printValue(cmd.OutOrStdout(), struct {
+				OK bool `json:"ok"`
+				*plugincheck.Report
+			}{rep.OK(), rep})
+		} else {
+			_, err = fmt.Fprint(cmd.OutOrStdout(), rep, summary(rep))
+		}
+		if err == nil && !rep.OK() {
+			err = exit(exitNo, "%s: %s", args[0], failures(rep))
+		}
+		return err
+	}
+	return c
+}
+
+// readConfig returns JSON given as text or as @FILE.
+func readConfig(v string) ([]byte, error) {
+	path, ok := strings.CutPrefix(v, "@")
+	if !ok {
+		return []byte(v), nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, exit(exitUsage, "--config: %v", err)
+	}
+	return b, nil
+}
+
+// summary says in one line what was checked.
+func summary(r *plugincheck.Report) string {
+	if r.Name == "" {
+		return ""
+	}
+	s := fmt.Sprintf("%s %s (%s): %s; %d bytes, %.0f units of fuel per candidate, %d KiB of memory",
+		r.Name, r.Version, short(r.Digest), strings.Join(r.Roles, ", "), r.Bytes, r.UnitsPerCandidate, r.MemoryBytes>>10)
+	if len(r.Imports) > 0 {
+		s += "; needs grants: " + strings.Join(r.Imports, ", ")
+	}
+	return s + "\n"
+}
+
+// failures names every failed check.
+func failures(r *plugincheck.Report) string {
+	var names []string
+	for _, x := range r.Results {
+		if !x.OK {
+			names = append(names, x.Name)
+		}
+	}
+	return fmt.Sprintf("%d of %d checks failed: %s", len(names), len(r.Results), strings.Join(names, ", "))
+}

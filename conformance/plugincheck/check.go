@@ -1,0 +1,136 @@
+// Package plugincheck checks a plugin as `kvasir plugin check` does: it loads
+// it as a host would, calls its roles with batches of many shapes and looks
+// for what no host could forgive or explain. It is also the suite an SDK's
+// examples must pass.
+package plugincheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/kvasir-router/kvasir/abi"
+	"github.com/kvasir-router/kvasir/host/hostmod"
+	"github.com/kvasir-router/kvasir/host/wasm"
+)
+
+// Options say how a plugin is checked.
+type Options struct {
+	Config []byte   // JSON for kvasir_configure
+	Grants []string // modules it may import
+	// Calls of the check for growing memory; 0 = 2,000. 100,000 find what a
+	// slow leak does in a day.
+	Calls int
+}
+
+// Result is one check.
+type Result struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail,omitempty"` // why not, or a figure
+}
+
+// Report is what was found.
+type Report struct {
+	Name              string   `json:"name,omitempty"`
+	Version           string   `json:"version,omitempty"`
+	Digest            string   `json:"digest,omitempty"`
+	Bytes             int      `json:"bytes"`
+	Roles             []string `json:"roles,omitempty"`
+	Imports           []string `json:"imports,omitempty"`
+	UnitsPerCandidate float64  `json:"units_per_candidate"`
+	Sliced            bool     `json:"sliced"` // needs the form for expensive modules
+	MemoryBytes       uint32   `json:"memory_bytes"`
+	Results           []Result `json:"results"`
+}
+
+// OK tells whether every check passed.
+func (r *Report) OK() bool {
+	return !slices.ContainsFunc(r.Results, func(x Result) bool { return !x.OK })
+}
+
+// String returns one line per check.
+func (r *Report) String() string {
+	var b strings.Builder
+	for _, x := range r.Results {
+		mark := "ok  "
+		if !x.OK {
+			mark = "FAIL"
+		}
+		fmt.Fprintf(&b, "%s %s", mark, x.Name)
+		if x.Detail != "" {
+			fmt.Fprintf(&b, ": %s", x.Detail)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func (r *Report) add(name string, err error) bool {
+	x := Result{Name: name, OK: err == nil}
+	if err != nil {
+		x.Detail = err.Error()
+	}
+	r.Results = append(r.Results, x)
+	return x.OK
+}
+
+// Check checks a module. The error is one of the checker; what is wrong with
+// the plugin is in the report.
+func Check(ctx context.Context, code []byte, opt Options) (*Report, error) {
+	log := slog.New(slog.DiscardHandler)
+	rt, err := wasm.New(ctx, wasm.Config{Modules: []*wasm.HostModule{
+		hostmod.Log(log), hostmod.KV(hostmod.NewSpaces(0)), hostmod.NewMetrics().Module(),
+	}})
+	if err != nil {
+		return nil, err
+	}
+	defer rt.Close()
+	rep := &Report{Bytes: len(code)}
+	p, err := rt.Load(ctx, code, wasm.Options{Config: opt.Config, Grants: opt.Grants, Instances: 1})
+	if !rep.add("load", err) {
+		return rep, nil
+	}
+	defer p.Close()
+	rep.describe(p)
+	for r := wasm.Filter; r <= wasm.Pick; r++ {
+		if p.Has(r) {
+			c := &checker{ctx: ctx, p: p, role: r, calls: opt.Calls, rep: rep}
+			c.run()
+		}
+	}
+	if p.Has(wasm.Observe) {
+		rep.add("observe", checkObserve(p))
+	}
+	return rep, nil
+}
+
+func (r *Report) describe(p *wasm.Plugin) {
+	m, s := p.Manifest(), p.Stats()
+	r.Name, r.Version, r.Digest, r.Imports = m.Name, m.Version, p.Digest(), m.Imports
+	r.UnitsPerCandidate, r.Sliced = s.UnitsPerCandidate, s.Sliced
+	for role := wasm.Filter; role <= wasm.Idle; role++ {
+		if p.Has(role) {
+			r.Roles = append(r.Roles, role.String())
+		}
+	}
+}
+
+// checkObserve hands over outcomes of several sizes.
+func checkObserve(p *wasm.Plugin) error {
+	for _, n := range []int{0, 1, 17, 500} {
+		o := &wasm.Outcomes{N: n, NowMS: 1.7e12, Endpoints: []uint32{abi.EndpointID(0, 1), abi.EndpointID(1, 1), abi.EndpointID(2, 1)}}
+		rows := make([]uint32, n)
+		for i := range rows {
+			rows[i] = uint32(i % 3)
+		}
+		o.U32[abi.OutEndpointRow] = rows
+		if err := p.Observe(o); err != nil && !errors.Is(err, wasm.ErrAbstain) {
+			return fmt.Errorf("%d outcomes: %w", n, err)
+		}
+	}
+	return nil
+}

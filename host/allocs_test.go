@@ -1,0 +1,27 @@
+//go:build !race
+
+package host
+
+import (
+	"testing"
+
+	"github.com/kvasir-router/kvasir/host/config"
+)
+
+// TestAdapter_allocs: what plugins cost a decision is time only. (The race
+// detector makes sync.Pool forget.)
+func TestAdapter_allocs(t *testing.T) {
+	table := newTable(t)
+	for _, name := range []string{"leastwork", "roundrobin", "prefixfirst"} {
+		p := acquire(t, table, name, "", 0)
+		s, b := scorer{newAdapter(p, &config.Config{}, 0, "blend")}, fill(t, 64)
+		if n := testing.AllocsPerRun(200, func() {
+			if err := s.Score(b); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations per decision, want 0", name, n)
+		}
+		table.release([]*plugin{p})
+	}
+}

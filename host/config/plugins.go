@@ -1,0 +1,139 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/kvasir-router/kvasir/plugins"
+)
+
+// Builtin is the name of the built-in picker.
+const Builtin = "builtin"
+
+// maxUses bounds the scorers and the filters of one profile: each is a call per
+// decision, and explain keeps a score of each candidate by each scorer.
+const maxUses = 4
+
+// maxPluginMemory is what a plugin's instance may be granted.
+const maxPluginMemory = 64 << 20
+
+// grants are the words for what a plugin may use.
+var grants = []string{"log", "kv", "metrics"}
+
+var pluginName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+
+// plugins checks the plugins and returns the names that profiles may use.
+func (k *checker) plugins(ps []Plugin) map[string]bool {
+	names, usable := map[string]bool{}, map[string]bool{}
+	for _, n := range plugins.Names {
+		usable[n] = true
+	}
+	for i := range ps {
+		p, path := &ps[i], fmt.Sprintf("plugins[%d]", i)
+		switch {
+		case p.Name == "":
+			k.add(path+".name", "missing")
+		case !pluginName.MatchString(p.Name):
+			k.add(path+".name", "want lower-case letters, digits and -, beginning with a letter, got %q", p.Name)
+		case names[p.Name]:
+			k.add(path+".name", "plugin %q stands twice", p.Name)
+		}
+		names[p.Name], usable[p.Name] = true, true
+		k.file(path+".file", p.File)
+		for j, g := range p.Grants {
+			k.oneOf(fmt.Sprintf("%s.grants[%d]", path, j), g, grants...)
+		}
+		if p.Limits.Memory > maxPluginMemory {
+			k.add(path+".limits.memory", "want at most 64MiB, got %d bytes", p.Limits.Memory)
+		}
+	}
+	return usable
+}
+
+// uses checks the plugins that a profile names.
+func (k *checker) uses(p *Profile, path string, usable map[string]bool) {
+	known := func(at, name string) {
+		if !usable[name] {
+			k.add(at, "plugin %q is neither among plugins nor one of those that ship with the router (%v)", name, plugins.Names)
+		}
+	}
+	if len(p.Scorers) > 0 && p.Scorer != "" {
+		k.add(path+".scorer", "write either scorer, a built-in, or scorers, plugins; leastwork is there as both")
+	}
+	if n := max(len(p.Scorers), len(p.Filters)); n > maxUses {
+		k.add(path, "%d scorers or filters, at most %d", n, maxUses)
+	}
+	scorers := map[string]bool{}
+	for i := range p.Scorers {
+		at, name := fmt.Sprintf("%s.scorers[%d].plugin", path, i), p.Scorers[i].Plugin
+		known(at, name)
+		if scorers[name] {
+			k.add(at, "scorer %q stands twice", name)
+		}
+		scorers[name] = true
+	}
+	for i, f := range p.Filters {
+		known(fmt.Sprintf("%s.filters[%d]", path, i), f)
+		if slices.Contains(p.Filters[:i], f) {
+			k.add(fmt.Sprintf("%s.filters[%d]", path, i), "filter %q stands twice", f)
+		}
+	}
+	if p.Picker != Builtin {
+		known(path+".picker", p.Picker)
+	}
+}
+
+// json takes a mapping of any shape.
+func (d *decoder) json(n ast.Node, p *JSON, path string) {
+	v, ok := d.any(n, path)
+	if !ok {
+		return
+	}
+	if _, isMap := v.(map[string]any); !isMap {
+		d.fault(n, path, "want a mapping of keys to values")
+		return
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		d.fault(n, path, "cannot be written as JSON: %v", err)
+		return
+	}
+	*p = JSON(b)
+}
+
+// any returns a node as what encoding/json makes of its like.
+func (d *decoder) any(n ast.Node, path string) (any, bool) {
+	if n = d.resolve(n, path); n == nil {
+		return nil, false
+	}
+	switch x := n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		members, ok := d.mapping(n, path)
+		out := map[string]any{}
+		for _, m := range members {
+			v, good := d.any(m.val, join(path, m.key))
+			out[m.key], ok = v, ok && good
+		}
+		return out, ok
+	case *ast.SequenceNode:
+		out, ok := make([]any, len(x.Values)), true
+		for i, e := range x.Values {
+			v, good := d.any(e, fmt.Sprintf("%s[%d]", path, i))
+			out[i], ok = v, ok && good
+		}
+		return out, ok
+	case *ast.NullNode:
+		return nil, true
+	case *ast.BoolNode:
+		return x.Value, true
+	case *ast.IntegerNode:
+		return x.Value, true
+	case *ast.FloatNode:
+		return x.Value, true
+	}
+	return d.text(n, path)
+}

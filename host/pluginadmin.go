@@ -1,0 +1,180 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/admin"
+	"github.com/kvasir-router/kvasir/host/plugstore"
+	"github.com/kvasir-router/kvasir/host/wasm"
+)
+
+// pluginAdmin is the admin API's face of plugins.
+type pluginAdmin struct{ h *Host }
+
+// pluginStatus is one plugin as operators see it. Of one that is loaded with
+// several configs there are several.
+type pluginStatus struct {
+	Name    string       `json:"name"`
+	Digest  string       `json:"digest,omitempty"`
+	Version string       `json:"version,omitempty"` // of the manifest
+	Source  string       `json:"source"`            // stored, file or shipped
+	Roles   []string     `json:"roles"`
+	State   string       `json:"state"` // active, quarantined, or stored: nobody uses it
+	Reason  string       `json:"reason,omitempty"`
+	Config  string       `json:"config,omitempty"`
+	Since   time.Time    `json:"since,omitzero"`
+	Stats   *pluginStats `json:"stats,omitempty"`
+
+	Active   string              `json:"active,omitempty"`   // digest
+	Previous string              `json:"previous,omitempty"` // digest a rollback goes to
+	Versions []plugstore.Version `json:"versions"`           // pushed ones
+}
+
+// pluginStats counts since the plugin was loaded.
+type pluginStats struct {
+	Calls             uint64                 `json:"calls"` // answered
+	Abstained         uint64                 `json:"abstained"`
+	Busy              uint64                 `json:"busy"` // no free instance
+	Faults            map[wasm.Reason]uint64 `json:"faults"`
+	Instances         int                    `json:"instances"` // free at this moment
+	Sliced            bool                   `json:"sliced"`    // asked without the decision lock
+	UnitsPerCandidate float64                `json:"units_per_candidate"`
+	LastUnits         int64                  `json:"last_units"`  // fuel of the last timed call
+	CallMicros        float64                `json:"call_us"`     // moving mean
+	CallMicrosMax     float64                `json:"call_max_us"` // longest timed
+}
+
+func statsOf(s *wasm.Stats) *pluginStats {
+	return &pluginStats{s.Calls, s.Abstained, s.Busy, s.Faults, s.Instances, s.Sliced, s.UnitsPerCandidate, s.LastUnits,
+		s.CallNanos / 1e3, float64(s.CallNanosMax) / 1e3}
+}
+
+// Plugins implements admin.Plugins.
+func (a pluginAdmin) Plugins(context.Context) (any, error) {
+	stored, err := a.h.pluginStore.List()
+	if err != nil {
+		a.h.log.Warn("plugin store", "err", err)
+	}
+	byName := map[string]plugstore.Stored{}
+	for _, s := range stored {
+		byName[s.Name] = s
+	}
+	out, used := []pluginStatus{}, map[string]bool{}
+	for _, p := range a.h.plugins.list() {
+		st := p.Stats()
+		s := pluginStatus{Name: p.key.name, Digest: p.Digest(), Version: p.Manifest().Version, Source: p.source, Roles: []string{},
+			State: "active", Config: p.key.config, Since: p.since, Stats: statsOf(&st), Active: p.Digest(),
+			Previous: byName[p.key.name].Previous, Versions: byName[p.key.name].Versions}
+		if st.Quarantined {
+			s.State, s.Reason = "quarantined", st.QuarantineReason
+		}
+		for r := range p.Manifest().Roles {
+			if p.Has(wasm.Role(r)) {
+				s.Roles = append(s.Roles, wasm.Role(r).String())
+			}
+		}
+		out, used[p.key.name] = append(out, s), true
+	}
+	for _, s := range stored {
+		if !used[s.Name] {
+			out = append(out, pluginStatus{Name: s.Name, Digest: s.Active, Source: fromStore, Roles: []string{}, State: "stored",
+				Reason: "no profile names it", Active: s.Active, Previous: s.Previous, Versions: s.Versions})
+		}
+	}
+	return map[string]any{"plugins": out}, nil
+}
+
+// Push implements admin.Plugins: the module is loaded as it will be, then
+// stored, then put in force.
+func (a pluginAdmin) Push(ctx context.Context, name string, code []byte, activate bool) (any, error) {
+	if !plugstore.ValidName(name) {
+		return nil, fmt.Errorf("%w: name %.128q: say ?name=NAME with lower-case letters, digits and -", admin.ErrRefused, name)
+	}
+	h := a.h
+	h.reloadMu.Lock()
+	defer h.reloadMu.Unlock()
+	if err := h.tryPlugin(ctx, name, code); err != nil {
+		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
+	}
+	digest, err := h.pluginStore.Put(name, code)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
+	}
+	if !activate {
+		return map[string]any{"name": name, "digest": digest, "active": false}, nil
+	}
+	before, _, _ := h.pluginStore.Active(name)
+	if err := h.pluginStore.Activate(name, digest); err != nil {
+		return nil, err
+	}
+	return a.putInForce(name, digest, func() error {
+		if before == "" {
+			return h.pluginStore.Deactivate(name)
+		}
+		return h.pluginStore.Activate(name, before)
+	})
+}
+
+// tryPlugin loads a module with the settings of the rules in force.
+func (h *Host) tryPlugin(ctx context.Context, name string, code []byte) error {
+	l := h.rules.Acquire()
+	c := declared(l.Value().cfg, name)
+	l.Release()
+	k := keyOf(&c, code, "")
+	opt := k.options()
+	opt.Instances = 1
+	p, err := h.plugins.runtime.Load(ctx, code, opt)
+	if err != nil {
+		return err
+	}
+	p.Close()
+	return nil
+}
+
+// putInForce rebuilds the rules after the active version of a plugin changed;
+// where that fails it takes the change back.
+func (a pluginAdmin) putInForce(name, digest string, undo func() error) (any, error) {
+	g, err := a.h.rebuildLocked(nil)
+	if err != nil {
+		a.h.reloadFailed(err)
+		return nil, errors.Join(fmt.Errorf("%w: %v", admin.ErrRefused, err), undo())
+	}
+	used := false
+	for _, p := range g.plugins {
+		used = used || p.key.name == name
+	}
+	a.h.log.Info("plugin in force", "plugin", name, "digest", digest, "generation", g.number, "used", used)
+	return map[string]any{"name": name, "digest": digest, "active": true, "used": used, "generation": g.number}, nil
+}
+
+// Rollback implements admin.Plugins.
+func (a pluginAdmin) Rollback(_ context.Context, name string) (any, error) {
+	return a.change(name, func() (string, error) { return a.h.pluginStore.Rollback(name) })
+}
+
+// Deactivate implements admin.Plugins.
+func (a pluginAdmin) Deactivate(_ context.Context, name string) (any, error) {
+	return a.change(name, func() (string, error) { return "", a.h.pluginStore.Deactivate(name) })
+}
+
+func (a pluginAdmin) change(name string, do func() (string, error)) (any, error) {
+	a.h.reloadMu.Lock()
+	defer a.h.reloadMu.Unlock()
+	before, _, _ := a.h.pluginStore.Active(name)
+	digest, err := do()
+	switch {
+	case errors.Is(err, plugstore.ErrUnknown):
+		return nil, fmt.Errorf("%w: %v", admin.ErrNotFound, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
+	}
+	return a.putInForce(name, digest, func() error {
+		if before == "" {
+			return nil
+		}
+		return a.h.pluginStore.Activate(name, before)
+	})
+}

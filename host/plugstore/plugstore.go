@@ -1,0 +1,285 @@
+// Package plugstore keeps the code of plugins on disk: which versions of a
+// plugin there are, which one is active and which one was before.
+//
+// A store is a directory of mode 0700 that one process owns:
+//
+//	code/SHA256.wasm    code, once per content, mode 0600
+//	plugins.json        names, versions, active set
+//	plugins.json.prev   the index before the last change
+//
+// Every file is written whole under another name, synced and renamed. Code is
+// there before an index names it and goes only after no index does, so that a
+// crash at any moment leaves the state before or after the change. What is torn
+// all the same (a disk's fault, an editor) is ignored, told by Problems and
+// List, and never handed out: code is compared with its digest at every read.
+package plugstore
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Bounds of a store.
+const (
+	// MaxCodeBytes bounds one module, as package wasm does: Go's standard
+	// toolchain makes 2 MB of a scorer, and what is larger than 8 MB compiles for
+	// many seconds.
+	MaxCodeBytes = 8 << 20
+	// MaxVersions is kept per name. 20 pushes are a day's work on a scorer; 20
+	// modules of Go are 40 MB.
+	MaxVersions = 20
+	// MaxNames bounds the index, and so what a mistaken script can fill: 256
+	// times MaxVersions of C plugins is 3 MB. The name that was put longest ago
+	// makes room for another, unless it is active.
+	MaxNames = 256
+	// MaxNameBytes bounds a name.
+	MaxNameBytes = 128
+)
+
+// Errors that callers test for.
+var (
+	ErrName       = errors.New("plugstore: want a name of 1 to 128 letters, digits and ._-, beginning with a letter or digit") // Put
+	ErrSize       = fmt.Errorf("plugstore: want 1 to %d bytes of code", MaxCodeBytes)                                          // Put
+	ErrFull       = fmt.Errorf("plugstore: %d plugins are active, which is the most", MaxNames)                                // Put
+	ErrUnknown    = errors.New("plugstore: not stored")                                                                        // Activate, Rollback, Deactivate, Code
+	ErrNoPrevious = errors.New("plugstore: nothing to go back to")                                                             // Rollback
+	ErrTorn       = errors.New("plugstore: torn file")                                                                         // Problems, Activate, Rollback, Code
+)
+
+// Version is one stored version of a plugin.
+type Version struct {
+	Digest string    `json:"digest"` // SHA-256 of the code, hex
+	Bytes  int       `json:"bytes"`
+	Stored time.Time `json:"stored"` // when it was last put, UTC
+}
+
+// Stored is what a store knows of one name.
+type Stored struct {
+	Name     string    `json:"name"`
+	Active   string    `json:"active,omitempty"`   // digest, "" = none
+	Previous string    `json:"previous,omitempty"` // digest Rollback goes to, "" = none, or nothing to go back to
+	Versions []Version `json:"versions"`           // oldest put first
+}
+
+// Store is a store of plugins. It is safe for concurrent use by one process;
+// two processes must not open the same directory.
+type Store struct {
+	dir string
+
+	mu       sync.Mutex // guards what follows, and the files
+	index    index
+	problems []error
+}
+
+// Open opens the store in dir, and makes it if there is none. Files of a write
+// that did not end are removed; torn ones are left out, see Problems. Errors:
+// of the file system, and where others than the owner may write to dir.
+func Open(dir string) (*Store, error) {
+	s := &Store{dir: dir}
+	if err := os.MkdirAll(s.codeDir(), 0o700); err != nil {
+		return nil, fmt.Errorf("plugstore: %w", err)
+	}
+	for _, d := range []string{dir, s.codeDir()} {
+		info, err := os.Stat(d)
+		if err != nil {
+			return nil, fmt.Errorf("plugstore: %w", err)
+		}
+		if mode := info.Mode().Perm(); mode&0o022 != 0 {
+			return nil, fmt.Errorf("plugstore: %s has mode %#o: others may write what is executed (chmod 700)", d, mode)
+		}
+	}
+	if err := syncDir(dir); err != nil {
+		return nil, fmt.Errorf("plugstore: %w", err)
+	}
+	whole, err := s.readIndex()
+	if err != nil {
+		return nil, fmt.Errorf("plugstore: %w", err)
+	}
+	if err := s.sweep(whole); err != nil {
+		return nil, fmt.Errorf("plugstore: %w", err)
+	}
+	s.dropTorn()
+	return s, nil
+}
+
+func (s *Store) codeDir() string { return filepath.Join(s.dir, "code") }
+
+func (s *Store) codePath(digest string) string { return filepath.Join(s.codeDir(), digest+".wasm") }
+
+// Problems returns what was found torn and ignored since Open. Each is ErrTorn
+// and names the file.
+func (s *Store) Problems() []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.problems)
+}
+
+// Put stores a version of a plugin, which becomes its newest, and returns its
+// digest. It does not activate it. The oldest version beyond MaxVersions that
+// neither is active nor would be after Rollback goes. code is not kept. Errors:
+// ErrName, ErrSize, ErrFull and those of the file system.
+func (s *Store) Put(name string, code []byte) (digest string, err error) {
+	if !ValidName(name) {
+		return "", fmt.Errorf("%w: %.200q", ErrName, name)
+	}
+	if len(code) == 0 || len(code) > MaxCodeBytes {
+		return "", fmt.Errorf("%w: %d", ErrSize, len(code))
+	}
+	digest = digestOf(code)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.makeRoomLocked(name); err != nil {
+		return "", err
+	}
+	if _, err := s.readCode(digest); err != nil {
+		if err := writeFile(s.codePath(digest), code); err != nil {
+			return "", fmt.Errorf("plugstore: %w", err)
+		}
+	}
+	err = s.changeLocked(name, func(p *plugin) error {
+		p.put(Version{Digest: digest, Bytes: len(code), Stored: time.Now().UTC()})
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return digest, nil
+}
+
+// Active returns the active version of a plugin; ok is false where none is, and
+// where its file is torn, which Problems tells. The caller owns code.
+func (s *Store) Active(name string) (digest string, code []byte, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	digest = s.index.Plugins[name].Active
+	if digest == "" {
+		return "", nil, false
+	}
+	code, err := s.readCode(digest)
+	if err != nil {
+		s.problems = append(s.problems[max(0, len(s.problems)-99):], fmt.Errorf("%s: %w", name, err))
+		return "", nil, false
+	}
+	return digest, code, true
+}
+
+// Code returns a stored version of a plugin, active or not. The caller owns
+// code. Errors: ErrUnknown, ErrTorn and those of the file system.
+func (s *Store) Code(name, digest string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.index.Plugins[name]
+	if !p.has(digest) {
+		return nil, fmt.Errorf("%w: %s %.64s", ErrUnknown, name, digest)
+	}
+	return s.readCode(digest)
+}
+
+// Activate makes a stored version the active one. Activating what is active
+// changes nothing. Errors: ErrUnknown, ErrTorn and those of the file system.
+func (s *Store) Activate(name, digest string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changeLocked(name, func(p *plugin) error {
+		if !p.has(digest) {
+			return fmt.Errorf("%w: %s %.64s", ErrUnknown, name, digest)
+		}
+		if _, err := s.readCode(digest); err != nil {
+			return err
+		}
+		p.activate(digest)
+		return nil
+	})
+}
+
+// Rollback undoes the last Activate or Deactivate that changed something: the
+// version that was active before is active again, and its digest returned; ""
+// where none was. Each call goes one further back, MaxVersions at most. Errors: ErrUnknown, ErrNoPrevious, ErrTorn and those of the file
+// system.
+func (s *Store) Rollback(name string) (digest string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err = s.changeLocked(name, func(p *plugin) error {
+		if len(p.Versions) == 0 {
+			return fmt.Errorf("%w: %.200q", ErrUnknown, name)
+		}
+		if len(p.History) == 0 {
+			return fmt.Errorf("%w: %s", ErrNoPrevious, name)
+		}
+		if digest = p.previous(); digest != "" {
+			if _, err := s.readCode(digest); err != nil {
+				return err
+			}
+		}
+		p.Active, p.History = digest, p.History[:len(p.History)-1]
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return digest, nil
+}
+
+// Deactivate leaves no version of a plugin active; Rollback brings it back.
+// Errors: ErrUnknown and those of the file system.
+func (s *Store) Deactivate(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changeLocked(name, func(p *plugin) error {
+		if len(p.Versions) == 0 {
+			return fmt.Errorf("%w: %.200q", ErrUnknown, name)
+		}
+		p.activate("")
+		return nil
+	})
+}
+
+// List returns what is stored, by name. The error joins what is wrong with the
+// files of stored versions, each ErrTorn; the list is complete all the same.
+func (s *Store) List() ([]Stored, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var torn []error
+	list := make([]Stored, 0, len(s.index.Plugins))
+	for name, p := range s.index.Plugins {
+		list = append(list, Stored{Name: name, Active: p.Active, Previous: p.previous(), Versions: slices.Clone(p.Versions)})
+		for _, v := range p.Versions {
+			if info, err := os.Stat(s.codePath(v.Digest)); err != nil || info.Size() != int64(v.Bytes) {
+				torn = append(torn, fmt.Errorf("%w: %s: %s", ErrTorn, name, s.codePath(v.Digest)))
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b Stored) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return list, errors.Join(torn...)
+}
+
+// ValidName tells whether Put takes a name.
+func ValidName(name string) bool {
+	if len(name) == 0 || len(name) > MaxNameBytes {
+		return false
+	}
+	for i, c := range []byte(name) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && (i == 0 || c != '.' && c != '_' && c != '-') {
+			return false
+		}
+	}
+	return true
+}
+
+func digestOf(code []byte) string {
+	sum := sha256.Sum256(code)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,251 @@
+package scheduler
+
+import (
+	"errors"
+	"slices"
+)
+
+// MaxScorers bounds the scorers and the filters of a profile: each is a call
+// per decision, and each scorer's scores are kept for explain.
+const MaxScorers = 4
+
+// ErrAbstain is returned by scorers, filters and pickers that have no opinion
+// on a batch. It is not a fault.
+var ErrAbstain = errors.New("scheduler: abstains")
+
+var (
+	errNotFinite = errors.New("scheduler: a score is not finite")
+	errDropsAll  = errors.New("scheduler: drops every candidate: not followed")
+)
+
+// Weighted is a scorer whose scores count Weight times. Scores are added up in
+// float64 in the order of the profile.
+type Weighted struct {
+	Scorer Scorer
+	Weight float64 // not 0
+}
+
+// Filter drops candidates of one decision. It is called as a Scorer is. A
+// filter can only narrow: what policy, readiness and limits left out stays out,
+// and one that drops everybody is not followed, because to refuse a request is
+// for policy (RATIONALE.md).
+type Filter interface {
+	Name() string
+	// Filter sets drop[i], [b.N], to 0 to keep candidate i, else to 1 + the
+	// index of a reason in Reasons. After an error drop is not looked at.
+	Filter(b *Batch, drop []uint32) error
+	Reasons() []string // for explain; must not be changed
+}
+
+// Picker puts the candidates of one decision in order. It is called as a
+// Scorer is, with the summed scores in b.Scores.
+type Picker interface {
+	Name() string
+	// Pick writes candidates where mask, [b.N], is 1 to order, the best first,
+	// and returns how many; 0 leaves the choice to the built-in.
+	Pick(b *Batch, mask, order []uint32) (int, error)
+}
+
+// useFault says why somebody of a profile's cast was not heard.
+type useFault struct {
+	use int // index in profile.cast
+	err error
+}
+
+// castOf lists who takes part in the decisions of a profile.
+func castOf(p *Profile) []PluginUse {
+	var out []PluginUse
+	add := func(v interface{ Name() string }) {
+		u := PluginUse{Name: v.Name(), Digest: "builtin"}
+		if d, ok := v.(Digester); ok {
+			u.Digest = d.Digest()
+		}
+		out = append(out, u)
+	}
+	for i := range p.Scorers {
+		add(p.Scorers[i].Scorer)
+	}
+	for _, f := range p.Filters {
+		add(f)
+	}
+	if p.Picker != nil {
+		add(p.Picker)
+	}
+	return out
+}
+
+func (d *decision) failed(use int, err error) {
+	d.faults = append(d.faults, useFault{use, err})
+}
+
+// askUnlocked asks without the decision lock, which the caller holds.
+func (d *decision) askUnlocked() {
+	d.s.st.mu.Unlock()
+	defer d.s.st.mu.Lock()
+	d.ask()
+}
+
+// ask has the filters narrow the batch and the scorers rate it.
+func (d *decision) ask() {
+	for k, f := range d.prof.Filters {
+		if err := d.filter(f); err != nil {
+			d.failed(len(d.prof.Scorers)+k, err)
+		}
+	}
+	if d.deep = -1; d.exact && !d.holdout {
+		d.deep = d.deepest()
+	}
+	d.score()
+}
+
+// filter takes the candidates that f drops out of the batch.
+func (d *decision) filter(f Filter) error {
+	if err := f.Filter(&d.b, d.drop); err != nil {
+		return err
+	}
+	kept := 0
+	for _, r := range d.drop {
+		if r == 0 {
+			kept++
+		}
+	}
+	switch kept {
+	case 0:
+		return errDropsAll
+	case d.b.N:
+		return nil
+	}
+	reasons := f.Reasons()
+	if len(d.dropped) != len(d.cands) {
+		d.dropped = slices.Grow(d.dropped[:0], len(d.cands))[:len(d.cands)]
+	}
+	n := 0
+	for i, r := range d.drop {
+		at := d.order[i]
+		if c := &d.cands[at]; r != 0 {
+			c.state, c.why, c.col = candFiltered, reasonFilter, -1
+			d.dropped[at] = reasons[min(int(r), len(reasons))-1]
+			continue
+		}
+		d.moveColumn(n, i)
+		n++
+	}
+	d.resize(n)
+	fillSpeeds(d.b.Speed, d.b.Rates)
+	return nil
+}
+
+// moveColumn moves candidate i of the batch to place n before it.
+func (d *decision) moveColumn(n, i int) {
+	b := &d.b
+	for _, c := range b.all() {
+		(*c)[n] = (*c)[i]
+	}
+	b.Endpoints[n], b.Infos[n] = b.Endpoints[i], b.Infos[i]
+	d.order[n], d.loads[n] = d.order[i], d.loads[i]
+	d.cands[d.order[n]].col = int32(n)
+}
+
+// score has the profile's scorers rate the candidates and adds them up, or has
+// the built-in do it where none is heard.
+func (d *decision) score() {
+	p := d.prof
+	d.unit, d.builtin = p.unit, false
+	if d.holdout {
+		// The control arm is placed as if nothing were known of any cache.
+		for i := range d.b.N {
+			d.b.Uncached[i] = float32(d.tokens)
+		}
+	}
+	if d.holdout || !d.scored() {
+		d.unit, d.builtin = CostTokens, true
+		p.native.Score(&d.b)
+	}
+}
+
+// scored reports whether the scorers have filled the scores.
+func (d *decision) scored() bool {
+	p, b := d.prof, &d.b
+	if p.direct {
+		err := rate(p.Scorers[0].Scorer, b)
+		if err != nil {
+			d.failed(0, err)
+		}
+		return err == nil
+	}
+	sum, heard := b.Scores, 0
+	for k := range p.Scorers {
+		if cap(d.parts[k]) < b.N {
+			d.parts[k] = make([]float32, (b.N+15)&^15)
+		}
+		d.parts[k] = d.parts[k][:b.N]
+		b.Scores = d.parts[k]
+		err := rate(p.Scorers[k].Scorer, b)
+		b.Scores = sum
+		if err != nil {
+			clear(d.parts[k])
+			d.failed(k, err)
+			continue
+		}
+		heard++
+	}
+	for i := range sum {
+		var s float64
+		for k := range p.Scorers {
+			s += float64(p.Scorers[k].Weight * float64(d.parts[k][i]))
+		}
+		sum[i] = float32(s)
+	}
+	return heard > 0 && finite(sum)
+}
+
+// rate calls a scorer and checks what it wrote.
+func rate(s Scorer, b *Batch) error {
+	if err := s.Score(b); err != nil {
+		return err
+	}
+	if !finite(b.Scores) {
+		return errNotFinite
+	}
+	return nil
+}
+
+// askPicker gets the picker's order of those that the envelope does not pass
+// over.
+func (d *decision) askPicker() {
+	for i := range d.mask {
+		d.mask[i] = 0
+		if d.over[i] == reasonNone {
+			d.mask[i] = 1
+		}
+	}
+	order := d.pickMem[:min(keepOrder, d.b.N)]
+	n, err := d.prof.Picker.Pick(&d.b, d.mask, order)
+	if err != nil {
+		d.failed(len(d.prof.cast)-1, err)
+		return
+	}
+	d.picked = order[:min(n, len(order))]
+}
+
+// firstPicked returns the first column of the picker's order that is not passed
+// over, -1 = the built-in picks.
+func (d *decision) firstPicked() int {
+	for _, at := range d.picked {
+		if int(at) < d.b.N && d.over[at] == reasonNone {
+			return int(at)
+		}
+	}
+	return -1
+}
+
+// pickedAt returns the place of a column in the picker's order, behind all
+// others if it is not there.
+func (d *decision) pickedAt(col int) int {
+	for k, at := range d.picked {
+		if int(at) == col {
+			return k
+		}
+	}
+	return keepOrder
+}

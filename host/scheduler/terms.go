@@ -1,0 +1,90 @@
+package scheduler
+
+import (
+	"math"
+
+	"github.com/kvasir-router/kvasir/host/endpoint"
+)
+
+// Explained is a scorer that can tell the parts of its scores.
+type Explained interface {
+	// Explain scores b as Score does and returns the parts: terms is
+	// [len(names) × b.N], name by name, NaN = not told. It is called without
+	// the decision lock, for an operator, and may take its time.
+	Explain(b *Batch) (names []string, terms []float32, err error)
+}
+
+// Explain returns the decision on a request among the last ones kept. Plugins
+// of the rules in force are asked again for the terms of their scores, which
+// are told where the scores are the same to the bit.
+func (s *Scheduler) Explain(requestID string) (*Explanation, bool) {
+	h, cands, ok := s.st.trace.copyOut(requestID, s.st.hashID(requestID))
+	if !ok {
+		return nil, false
+	}
+	e := explain(requestID, &h, cands)
+	s.fillTerms(e, &h, cands)
+	return e, true
+}
+
+// fillTerms adds the terms of scorers that are plugins to e.
+func (s *Scheduler) fillTerms(e *Explanation, h *traceHead, cands []candTrace) {
+	p := s.profiles[h.profile]
+	if p == nil || h.builtin || h.chosen < 0 || len(p.Scorers) != h.scorers {
+		return
+	}
+	for k := range p.Scorers {
+		x, ok := p.Scorers[k].Scorer.(Explained)
+		if !ok || p.cast[k] != h.cast[k] || h.faultOf(k) != "" {
+			continue
+		}
+		b, at := s.again(h, cands)
+		names, terms, err := x.Explain(b)
+		if err != nil || !sameScores(b, at, cands, k) {
+			continue
+		}
+		for i, c := range at {
+			told := e.Candidates[c].Scores[h.cast[k].Name].Terms
+			for t, name := range names {
+				if v := terms[t*b.N+i]; v-v == 0 {
+					told[name] = v
+				}
+			}
+		}
+	}
+}
+
+// again makes the batch of a decision that was recorded; at is the candidate of
+// each column.
+func (s *Scheduler) again(h *traceHead, cands []candTrace) (b *Batch, at []int) {
+	for i := range cands {
+		if cands[i].state != candFiltered {
+			at = append(at, i)
+		}
+	}
+	b = new(Batch)
+	b.resize(len(at))
+	b.PromptTokens, b.MaxTokens, b.Seed, b.NowMS = uint32(h.tokens), uint32(h.maxTokens), h.hash, millis(h.at)
+	b.Op, b.BodyBytes, b.Session, b.Model, b.Tenant = h.op, h.bytes, h.session, h.model, s.st.hashID(h.tenant)
+	for i, n := range at {
+		c := &cands[n]
+		b.Endpoints[i], b.Infos[i] = c.info.ID, c.info
+		b.Matched[i], b.Uncached[i], b.Outstanding[i], b.Inflight[i] = c.matchedTokens(), c.uncached, c.outstanding, c.inflight
+		b.KVActive[i], b.Speed[i], b.Running[i], b.Waiting[i] = c.kvActive, c.speed, float32(c.running), float32(c.waiting)
+		b.KVUsage[i], b.Trust[i], b.Rates[i] = c.kvUsage, c.trust, c.rate
+		b.AgeMS[i] = endpoint.AgeMS(c.scraped, h.at)
+		for t, n := range c.tiers {
+			b.Tiers[t][i] = float32(n)
+		}
+	}
+	return b, at
+}
+
+func sameScores(b *Batch, at []int, cands []candTrace, k int) bool {
+	for i, c := range at {
+		if math.Float32bits(b.Scores[i]) != math.Float32bits(cands[c].parts[k]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,104 @@
+package wasm
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A plugin goes into quarantine at strikesToOpen faults; forgiveEvery calls
+// without a fault take one strike back. Three, because one fault may be one
+// odd request and the second its retry; 100, so that a plugin that faults in
+// more than one percent of its calls is not heard.
+const (
+	strikesToOpen = 3
+	forgiveEvery  = 100
+	firstBackOff  = time.Second
+	maxBackOff    = 5 * time.Minute
+)
+
+// breaker decides whether a plugin is heard. allow and ok are for the request
+// path and take no lock in the ordinary case.
+type breaker struct {
+	open    atomic.Bool
+	strikes atomic.Int32 // > 0: ok has something to count
+
+	mu      sync.Mutex // guards what follows, and changes of the above
+	good    int        // calls since the last change of strikes
+	opens   int        // quarantines since strikes were last 0
+	until   time.Time  // next probe while open
+	lastErr string     // the fault that opened it
+}
+
+func (b *breaker) allow() bool { return !b.open.Load() }
+
+// ok counts a call without a fault.
+func (b *breaker) ok() {
+	if b.strikes.Load() == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.good++; b.good < forgiveEvery || b.strikes.Load() == 0 {
+		return
+	}
+	b.good = 0
+	if b.strikes.Add(-1) == 0 {
+		b.opens = 0
+	}
+}
+
+// fault counts a fault at now and tells whether it opened the breaker.
+func (b *breaker) fault(now time.Time, err error) (opened bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.good = 0
+	if b.open.Load() || b.strikes.Add(1) < strikesToOpen {
+		return false
+	}
+	b.reopenLocked(now, err)
+	return true
+}
+
+func (b *breaker) reopenLocked(now time.Time, err error) {
+	wait := firstBackOff << min(b.opens, 20)
+	b.opens++
+	b.until = now.Add(min(wait, maxBackOff))
+	b.lastErr = err.Error()
+	b.open.Store(true)
+}
+
+// due tells whether a probe is due at now, and if not when it will be; until
+// is zero while the breaker is closed.
+func (b *breaker) due(now time.Time) (probe bool, until time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open.Load() {
+		return false, time.Time{}
+	}
+	return !now.Before(b.until), b.until
+}
+
+// probed ends a probe: without an error the plugin is heard again, and the
+// next fault puts it back.
+func (b *breaker) probed(now time.Time, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.good = 0
+	if err != nil {
+		b.reopenLocked(now, err)
+		return
+	}
+	b.strikes.Store(strikesToOpen - 1)
+	b.open.Store(false)
+}
+
+// reason returns the fault that opened the breaker, "" while it is closed.
+func (b *breaker) reason() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open.Load() {
+		return ""
+	}
+	return b.lastErr
+}

@@ -1,0 +1,260 @@
+package wasm
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Section ids of the binary format.
+const (
+	secCustom = 0
+	secType   = 1
+	secImport = 2
+	secFunc   = 3
+	secTable  = 4
+	secMemory = 5
+	secGlobal = 6
+	secExport = 7
+	secStart  = 8
+	secCode   = 10
+	secCount  = 12 // data count, stands before code
+)
+
+// Kinds of imports and exports.
+const (
+	kindFunc   = 0
+	kindTable  = 1
+	kindMemory = 2
+	kindGlobal = 3
+)
+
+// Value types.
+const (
+	typeI32 = 0x7f
+	typeI64 = 0x7e
+	typeF32 = 0x7d
+	typeF64 = 0x7c
+)
+
+// reservedPrefix begins the names the rewriter exports.
+const reservedPrefix = "__kvasir_"
+
+// Static limits. Functions: Go's standard library compiles to 6,000. Tables:
+// one entry per function whose address is taken.
+const (
+	maxModuleBytes = 8 << 20
+	maxFunctions   = 20_000
+	maxTypes       = 10_000
+	maxTable       = 65_536
+	maxLocals      = 50_000
+	maxExports     = 1_000
+	maxImports     = 256
+	maxGlobals     = 10_000
+)
+
+type section struct {
+	id   byte
+	body []byte // without id and length
+}
+
+type funcType struct{ params, results []byte }
+
+func (t funcType) String() string {
+	return "(" + valNames(t.params) + ") -> (" + valNames(t.results) + ")"
+}
+
+func valNames(v []byte) string {
+	names := map[byte]string{typeI32: "i32", typeI64: "i64", typeF32: "f32", typeF64: "f64"}
+	out := make([]string, len(v))
+	for i, t := range v {
+		if out[i] = names[t]; out[i] == "" {
+			out[i] = fmt.Sprintf("%#x", t)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// importFunc is an imported function; nothing else may be imported.
+type importFunc struct {
+	module, name string
+	typ          funcType
+}
+
+// module is what the host needs to know of a binary module to check and to
+// rewrite it. Code is not looked at before rewriting.
+type module struct {
+	sections []section
+	types    []funcType
+	imports  []importFunc
+	funcs    []uint32 // [defined functions] type
+	globals  uint32
+	memory   bool
+	exports  map[string]export
+}
+
+type export struct {
+	kind  byte
+	index uint32
+}
+
+// parseModule reads the frame of a binary module and refuses what the ABI
+// does not allow.
+func parseModule(b []byte) (*module, error) {
+	if len(b) > maxModuleBytes {
+		return nil, fmt.Errorf("module of %d bytes, at most %d", len(b), maxModuleBytes)
+	}
+	if len(b) < 8 || string(b[:4]) != "\x00asm" {
+		return nil, errors.New("not a WebAssembly module")
+	}
+	if string(b[4:8]) != "\x01\x00\x00\x00" {
+		return nil, errors.New("not a core module of version 1 (a component?)")
+	}
+	m := &module{exports: map[string]export{}}
+	r := &reader{b: b, i: 8}
+	last := 0
+	for r.more() {
+		s := section{id: r.byte()}
+		s.body = r.take(r.u32())
+		if r.err != nil {
+			break
+		}
+		if s.id > secCount {
+			return nil, fmt.Errorf("section %d is not in the feature set", s.id)
+		}
+		if s.id != secCustom {
+			if sectionRank(s.id) <= last {
+				return nil, fmt.Errorf("section %d is out of order", s.id)
+			}
+			last = sectionRank(s.id)
+		}
+		if err := m.section(s); err != nil {
+			return nil, fmt.Errorf("section %d: %w", s.id, err)
+		}
+		m.sections = append(m.sections, s)
+	}
+	return m, r.err
+}
+
+// sectionRank is the order of sections: data count stands before code.
+func sectionRank(id byte) int {
+	if id == secCount {
+		return secCode*10 - 5
+	}
+	return int(id) * 10
+}
+
+func (m *module) section(s section) error {
+	r := &reader{b: s.body}
+	var err error
+	switch s.id {
+	case secType:
+		err = m.readTypes(r)
+	case secImport:
+		err = m.readImports(r)
+	case secFunc:
+		n := r.count()
+		if n > maxFunctions {
+			return fmt.Errorf("%d functions, at most %d", n, maxFunctions)
+		}
+		for ; n > 0 && r.err == nil; n-- {
+			t := r.u32()
+			if int64(t) >= int64(len(m.types)) {
+				return fmt.Errorf("type %d of %d", t, len(m.types))
+			}
+			m.funcs = append(m.funcs, t)
+		}
+	case secMemory:
+		if n := r.count(); n != 1 {
+			return fmt.Errorf("%d memories, want 1", n)
+		}
+		m.memory = true
+		return r.err
+	case secGlobal:
+		if m.globals = r.count(); m.globals > maxGlobals {
+			return fmt.Errorf("%d globals, at most %d", m.globals, maxGlobals)
+		}
+		return r.err
+	case secExport:
+		err = m.readExports(r)
+	default:
+		return nil
+	}
+	if err == nil {
+		err = r.err
+	}
+	if err == nil && r.i != len(r.b) {
+		err = errors.New("trailing bytes")
+	}
+	return err
+}
+
+func (m *module) readTypes(r *reader) error {
+	n := r.count()
+	if n > maxTypes {
+		return fmt.Errorf("%d types, at most %d", n, maxTypes)
+	}
+	for ; n > 0 && r.err == nil; n-- {
+		if f := r.byte(); f != 0x60 && r.err == nil {
+			return fmt.Errorf("type form %#x is not in the feature set", f)
+		}
+		m.types = append(m.types, funcType{params: r.take(r.u32()), results: r.take(r.u32())})
+	}
+	return nil
+}
+
+func (m *module) readImports(r *reader) error {
+	n := r.count()
+	if n > maxImports {
+		return fmt.Errorf("%d imports, at most %d", n, maxImports)
+	}
+	for ; n > 0 && r.err == nil; n-- {
+		mod, name := r.name(), r.name()
+		if k := r.byte(); k != kindFunc && r.err == nil {
+			return fmt.Errorf("import %s.%s is not a function", mod, name)
+		}
+		t := r.u32()
+		if r.err == nil && int64(t) >= int64(len(m.types)) {
+			return fmt.Errorf("import %s.%s: type %d of %d", mod, name, t, len(m.types))
+		}
+		if r.err == nil {
+			m.imports = append(m.imports, importFunc{mod, name, m.types[t]})
+		}
+	}
+	return nil
+}
+
+func (m *module) readExports(r *reader) error {
+	n := r.count()
+	if n > maxExports {
+		return fmt.Errorf("%d exports, at most %d", n, maxExports)
+	}
+	for ; n > 0 && r.err == nil; n-- {
+		name := r.name()
+		e := export{r.byte(), r.u32()}
+		if strings.HasPrefix(name, reservedPrefix) {
+			return fmt.Errorf("export %q: names beginning %q belong to the host", name, reservedPrefix)
+		}
+		if _, twice := m.exports[name]; twice {
+			return fmt.Errorf("export %q twice", name)
+		}
+		m.exports[name] = e
+	}
+	return nil
+}
+
+// exported returns the type of the exported function name.
+func (m *module) exported(name string) (t funcType, ok bool) {
+	e, ok := m.exports[name]
+	if !ok || e.kind != kindFunc {
+		return funcType{}, false
+	}
+	if int64(e.index) < int64(len(m.imports)) {
+		return m.imports[e.index].typ, true
+	}
+	i := int64(e.index) - int64(len(m.imports))
+	if i >= int64(len(m.funcs)) {
+		return funcType{}, false
+	}
+	return m.types[m.funcs[i]], true
+}

@@ -1,0 +1,75 @@
+/* leastwork: the default cost, as host/scheduler has it natively, bit for bit.
+
+       cost = S * (outstanding + a*new + 0.05*new*inflight + 0.02*kv_active)
+
+   in float32, every product and sum rounded. a is 2 for the objective blend,
+   1 for ttft, 3 for throughput; the objective is the request's, unless the
+   config names one: {"objective": "ttft"}. */
+#include "kvasir.h"
+
+KVASIR_MANIFEST(
+	"{\"name\":\"leastwork\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"score\":{"
+	"\"columns\":[\"uncached_tokens\",\"outstanding_uncached_tokens\",\"inflight\",\"kv_active_tokens\",\"speed\"],"
+	"\"request\":[\"objective\"],"
+	"\"terms\":[\"outstanding\",\"own\",\"interference\",\"kv_active\",\"speed\"],"
+	"\"unit\":\"cost_tokens\"},\"configure\":{}},\"state_version\":1,"
+	"\"config_schema\":{\"type\":\"object\",\"properties\":{\"objective\":{\"enum\":[\"blend\",\"ttft\",\"throughput\"]}}}}")
+
+static const float own_of[3] = {2, 1, 3}; /* by KVASIR_OBJECTIVE_… */
+static const float interference = 0.05f, kv_weight = 0.02f;
+
+static uint32_t fixed = 3; /* objective of the config, 3 = the request's */
+
+static int has(const char *text, uint32_t len, const char *word, uint32_t n) {
+	for (uint32_t i = 0; i + n <= len; i++)
+		if (__builtin_memcmp(text + i, word, n) == 0) return 1;
+	return 0;
+}
+
+int memcmp(const void *a, const void *b, unsigned long n) {
+	const unsigned char *x = a, *y = b;
+	for (; n; n--, x++, y++)
+		if (*x != *y) return *x - *y;
+	return 0;
+}
+
+KVASIR_CONFIGURE(text, len) {
+	static const char *const words[3] = {"\"blend\"", "\"ttft\"", "\"throughput\""};
+	static const uint32_t sizes[3] = {7, 6, 12};
+	fixed = 3;
+	for (uint32_t i = 0; i < 3; i++)
+		if (has(text, len, words[i], sizes[i])) fixed = i;
+	if (fixed == 3 && has(text, len, "\"objective\"", 11)) return KVASIR_STATUS_ERROR;
+	return KVASIR_STATUS_OK;
+}
+
+static void explain(const kvasir_batch *b, float own) {
+	const float *uncached = kvasir_f32(b, 0), *outstanding = kvasir_f32(b, 1);
+	const float *inflight = kvasir_f32(b, 2), *kv = kvasir_f32(b, 3), *speed = kvasir_f32(b, 4);
+	float *t0 = kvasir_term(b, 0), *t1 = kvasir_term(b, 1), *t2 = kvasir_term(b, 2);
+	float *t3 = kvasir_term(b, 3), *t4 = kvasir_term(b, 4);
+	for (uint32_t i = 0; i < b->n; i++) {
+		t0[i] = 0 - outstanding[i];
+		t1[i] = 0 - own * uncached[i];
+		t2[i] = 0 - interference * uncached[i] * inflight[i];
+		t3[i] = 0 - kv_weight * kv[i];
+		t4[i] = speed[i];
+	}
+}
+
+KVASIR_SCORE(b) {
+	uint32_t objective = fixed < 3 ? fixed : kvasir_req_u32(b, 0);
+	float own = own_of[objective < 3 ? objective : 0];
+	const float *uncached = kvasir_f32(b, 0), *outstanding = kvasir_f32(b, 1);
+	const float *inflight = kvasir_f32(b, 2), *kv = kvasir_f32(b, 3), *speed = kvasir_f32(b, 4);
+	float *restrict out = kvasir_scores(b);
+	/* To the stride: four at a time with nothing left over. */
+	for (uint32_t i = 0, n = (b->n + 15) & ~15u; i < n; i++) {
+		float c = outstanding[i] + own * uncached[i];
+		c = c + interference * uncached[i] * inflight[i];
+		c = c + kv_weight * kv[i];
+		out[i] = -(speed[i] * c);
+	}
+	if (kvasir_explain(b)) explain(b, own);
+	return KVASIR_STATUS_OK;
+}

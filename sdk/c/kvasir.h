@@ -1,0 +1,176 @@
+/* kvasir.h: what a placement plugin in C or C++ includes, once per plugin.
+
+   A scorer:
+
+       #include "kvasir.h"
+       KVASIR_MANIFEST("{\"name\":\"prefix-first\",\"version\":\"1\",\"abi\":\"1.0\","
+                       "\"roles\":{\"score\":{\"columns\":[\"matched_ratio\",\"waiting\"]}}}")
+       KVASIR_SCORE(b) {
+           const float *hit = kvasir_f32(b, 0), *q = kvasir_f32(b, 1);
+           float *out = kvasir_scores(b);
+           for (uint32_t i = 0; i < b->n; i++) out[i] = 2 * hit[i] - q[i] / (q[i] + 4);
+           return KVASIR_STATUS_OK;
+       }
+
+   Build it as sdk/c/build.sh does. All arrays are in guest memory, valid
+   during the call. abi/SPEC.md is the reference. */
+#ifndef KVASIR_H
+#define KVASIR_H
+
+#include <stdint.h>
+
+#include "kvasir_abi.h"
+
+#ifdef __cplusplus
+#define KVASIR_C extern "C"
+#define KVASIR_ASSERT static_assert
+#else
+#define KVASIR_C
+#define KVASIR_ASSERT _Static_assert
+#endif
+
+#define KVASIR_EXPORT(name) KVASIR_C __attribute__((export_name(name), visibility("default")))
+#define KVASIR_IMPORT(module, name) KVASIR_C __attribute__((import_module(module), import_name(name)))
+
+/* The header of a batch. Offsets are from its address, in bytes. */
+typedef struct {
+	uint32_t size, n, stride, flags;
+	uint32_t prompt_tokens, reserved, max_tokens;
+	float priority;
+	double now_ms;
+	uint64_t session_hash;
+	uint32_t ncols, cols_off, out_off, req_off;
+	uint64_t seed;
+	uint32_t nreq, terms_off, slot, nslots, k, out_size;
+} kvasir_batch;
+
+KVASIR_ASSERT(sizeof(kvasir_batch) == KVASIR_BATCH_HEADER_SIZE, "header size");
+KVASIR_ASSERT(__builtin_offsetof(kvasir_batch, now_ms) == KVASIR_BATCH_NOW_MS, "now_ms");
+KVASIR_ASSERT(__builtin_offsetof(kvasir_batch, cols_off) == KVASIR_BATCH_COLS_OFF, "cols_off");
+KVASIR_ASSERT(__builtin_offsetof(kvasir_batch, seed) == KVASIR_BATCH_SEED, "seed");
+KVASIR_ASSERT(__builtin_offsetof(kvasir_batch, out_size) == KVASIR_BATCH_OUT_SIZE, "out_size");
+
+/* The argument of kvasir_configure. */
+typedef struct {
+	uint32_t size, flags, data_off, data_len;
+} kvasir_config;
+
+static inline const uint8_t *kvasir_at(const void *base, uint32_t off) { return (const uint8_t *)base + off; }
+
+/* Column k of the manifest, n values (filter, score, observe). */
+static inline const float *kvasir_f32(const kvasir_batch *b, uint32_t k) {
+	return (const float *)__builtin_assume_aligned(kvasir_at(b, b->cols_off + k * b->stride * 4), 16);
+}
+static inline const uint32_t *kvasir_u32(const kvasir_batch *b, uint32_t k) {
+	return (const uint32_t *)kvasir_at(b, b->cols_off + k * b->stride * 4);
+}
+
+/* Request slot k of the manifest. */
+static inline uint64_t kvasir_req_u64(const kvasir_batch *b, uint32_t k) {
+	return *(const uint64_t *)kvasir_at(b, b->req_off + k * 8);
+}
+static inline uint32_t kvasir_req_u32(const kvasir_batch *b, uint32_t k) { return (uint32_t)kvasir_req_u64(b, k); }
+
+/* Results: scores (score), drops (filter), order of a slot (pick: count, then
+   k places), published column p by row of the endpoint table (observe). */
+static inline float *kvasir_scores(const kvasir_batch *b) {
+	return (float *)__builtin_assume_aligned(kvasir_at(b, b->out_off), 16);
+}
+static inline uint32_t *kvasir_drops(const kvasir_batch *b) { return (uint32_t *)kvasir_at(b, b->out_off); }
+static inline uint32_t *kvasir_order(const kvasir_batch *b, uint32_t slot) {
+	return (uint32_t *)kvasir_at(b, b->out_off + slot * (b->k + 1) * 4);
+}
+static inline float *kvasir_published(const kvasir_batch *b, uint32_t p) {
+	return (float *)kvasir_at(b, b->out_off + p * b->k * 4);
+}
+
+/* Term t of the manifest; only if kvasir_explain(b). */
+static inline int kvasir_explain(const kvasir_batch *b) { return (b->flags & KVASIR_FLAG_EXPLAIN) && b->terms_off; }
+static inline float *kvasir_term(const kvasir_batch *b, uint32_t t) {
+	return (float *)kvasir_at(b, b->terms_off + t * b->stride * 4);
+}
+
+/* What pick gets before the manifest's columns: scores and mask of a slot, and
+   the manifest's column k. */
+static inline const float *kvasir_slot_scores(const kvasir_batch *b, uint32_t slot) { return kvasir_f32(b, slot); }
+static inline const uint32_t *kvasir_slot_mask(const kvasir_batch *b, uint32_t slot) { return kvasir_u32(b, b->nslots + slot); }
+static inline const float *kvasir_pick_f32(const kvasir_batch *b, uint32_t k) { return kvasir_f32(b, 2 * b->nslots + k); }
+
+/* What observe gets: the endpoint_id of every row of the endpoint table. */
+static inline const uint32_t *kvasir_endpoints(const kvasir_batch *b) { return (const uint32_t *)kvasir_at(b, b->terms_off); }
+
+/* Exports every plugin has. */
+#ifndef KVASIR_DECLARE_ONLY
+
+KVASIR_EXPORT("kvasir_abi") uint32_t kvasir_abi(void) { return KVASIR_MAJOR << 16 | KVASIR_MINOR; }
+
+/* The arena. With a libc it must come from malloc: wasi-libc's first malloc
+   claims all memory behind __heap_base, pages grown before it included.
+   Without one it takes fresh pages, in powers of two: pages are never given
+   back. */
+#ifdef __wasi__
+#include <stdlib.h>
+KVASIR_EXPORT("kvasir_alloc") uint32_t kvasir_alloc(uint32_t size) {
+	static void *p;
+	static uint32_t cap;
+	if (size > cap) {
+		free(p);
+		p = malloc(size + 64ul);
+		cap = p ? size : 0;
+	}
+	return p ? ((uint32_t)(uintptr_t)p + 63) & ~63u : 0;
+}
+#else
+KVASIR_EXPORT("kvasir_alloc") uint32_t kvasir_alloc(uint32_t size) {
+	static uint32_t base, cap;
+	if (size > cap) {
+		uint32_t pages = 1;
+		while (pages < 4096 && pages << 16 < size) pages *= 2;
+		unsigned long old = __builtin_wasm_memory_grow(0, pages);
+		if (old == (unsigned long)-1 || pages << 16 < size) return 0;
+		base = (uint32_t)old << 16;
+		cap = pages << 16;
+	}
+	return base;
+}
+#endif
+
+#endif
+
+#define KVASIR_MANIFEST(json)                                                            \
+	KVASIR_EXPORT("kvasir_manifest") uint64_t kvasir_manifest(void) {                    \
+		static const char text[] = json;                                                 \
+		return (uint64_t)(uint32_t)(uintptr_t)text << 32 | (uint32_t)(sizeof(text) - 1); \
+	}
+
+/* A role: the body returns a KVASIR_STATUS. */
+#define KVASIR_ROLE(role, b)                                                                                       \
+	static uint32_t kvasir_user_##role(const kvasir_batch *b);                                                     \
+	KVASIR_EXPORT("kvasir_" #role) uint32_t kvasir_##role(uint32_t p) {                                            \
+		return kvasir_user_##role((const kvasir_batch *)(uintptr_t)p);                                             \
+	}                                                                                                              \
+	static uint32_t kvasir_user_##role(const kvasir_batch *b)
+
+#define KVASIR_SCORE(b) KVASIR_ROLE(score, b)
+#define KVASIR_FILTER(b) KVASIR_ROLE(filter, b)
+#define KVASIR_PICK(b) KVASIR_ROLE(pick, b)
+#define KVASIR_OBSERVE(b) KVASIR_ROLE(observe, b)
+
+/* Configuration: text is JSON of len bytes, not terminated, valid during the call. */
+#define KVASIR_CONFIGURE(text, len)                                                     \
+	static uint32_t kvasir_user_configure(const char *text, uint32_t len);              \
+	KVASIR_EXPORT("kvasir_configure") uint32_t kvasir_configure(uint32_t p) {           \
+		const kvasir_config *c = (const kvasir_config *)(uintptr_t)p;                   \
+		return kvasir_user_configure((const char *)kvasir_at(c, c->data_off), c->data_len); \
+	}                                                                                   \
+	static uint32_t kvasir_user_configure(const char *text, uint32_t len)
+
+/* Host modules; a plugin that calls one lists it in its manifest. */
+KVASIR_IMPORT("kvasir:log/1", "log") void kvasir_log(uint32_t level, const char *text, uint32_t len);
+KVASIR_IMPORT("kvasir:kv/1", "get") int32_t kvasir_kv_get(const void *key, uint32_t klen, void *val, uint32_t cap);
+KVASIR_IMPORT("kvasir:kv/1", "set") int32_t kvasir_kv_set(const void *key, uint32_t klen, const void *val, uint32_t vlen);
+KVASIR_IMPORT("kvasir:kv/1", "delete") int32_t kvasir_kv_delete(const void *key, uint32_t klen);
+KVASIR_IMPORT("kvasir:metrics/1", "add") void kvasir_metric_add(const char *name, uint32_t len, double delta);
+KVASIR_IMPORT("kvasir:metrics/1", "set") void kvasir_metric_set(const char *name, uint32_t len, double value);
+
+#endif
