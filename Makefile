@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 3s
 
-.PHONY: build build-hf run deps deps-hf deps-engine test test-engine test-long bench lint fuzz
+.PHONY: build build-hf run deps deps-hf deps-engine test test-engine test-long bench bench-wasm lint
 
 build: ## bin/kvasir
 	@mkdir -p bin
@@ -33,7 +33,9 @@ test: deps deps-hf ## all tests, with the race detector, and a bounded fuzz of e
 	$(GO) test -race -timeout 10m ./host/... ./cmd/...
 	$(GO) test -run 'allocs|Allocs' ./host/...
 	CGO_LDFLAGS="-L$(CACHE)/libtokenizers" $(GO) test -tags hf ./host/tokenizer/hf
-	$(GO) test -count=1 -timeout 5m ./conformance/...
+	cd sdk/go && $(GO) vet ./... && $(GO) test ./...
+	$(GO) test ./abi/... ./plugins/... ./examples/... ./conformance ./conformance/guests ./conformance/plugincheck ./conformance/sdk
+	$(GO) test -count=1 -timeout 5m ./conformance/harness ./conformance/fleet
 	@FUZZTIME=$(FUZZTIME) bash .ci/fuzz.sh
 
 test-engine: deps-engine ## the router before real engines
@@ -44,6 +46,9 @@ test-long: deps deps-engine ## hours' worth of churn and load, in minutes
 
 bench: ## prints the machine, ratios and peers
 	@bash .ci/bench.sh
+
+bench-wasm: ## a plugin beside native Go, at 8 to 4,096 candidates
+	$(GO) test -run '^$$' -bench . -benchtime 1s ./plugins ./host/wasm
 
 lint:
 	@bash .ci/lint.sh
