@@ -309,7 +309,7 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 		})
 	}
 	actor(&wg, func() error { return h.proxy.Run(ctx, h.listener) })
-	h.log.Info("serving", "listen", h.Addr(), "admin", h.AdminAddr(), "version", h.opt.Version)
+	h.log.Info("serving", "listen", h.Addr(), "admin", h.AdminAddr(), "admin_token_file", adminTokenPath(h.cfg.Admin.TokenFile, h.cfg.StateDir), "version", h.opt.Version)
 	wg.Wait()
 	stop()
 	background.Wait()

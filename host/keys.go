@@ -27,13 +27,20 @@ func KeyPepper(stateDir string) ([]byte, error) {
 	return policy.LoadOrCreateKey(filepath.Join(stateDir, pepperFile))
 }
 
+// adminTokenPath is where the admin token is: the configured file, or one in
+// stateDir.
+func adminTokenPath(file, stateDir string) string {
+	if file == "" {
+		return filepath.Join(stateDir, adminTokenFile)
+	}
+	return file
+}
+
 // adminToken reads the token from file, or from stateDir, where it is created
 // when there is none.
 func adminToken(file, stateDir string) (string, error) {
 	own := file == ""
-	if own {
-		file = filepath.Join(stateDir, adminTokenFile)
-	}
+	file = adminTokenPath(file, stateDir)
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) && own {
 		raw := make([]byte, 24)

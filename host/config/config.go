@@ -220,8 +220,7 @@ func Load(path string) (*Config, error) {
 func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
 	c := &Config{File: name}
 	d := &decoder{env: env, lines: map[string]pos{}}
-	d.document(data, c)
-	if len(d.faults) == 0 {
+	if d.document(data, c) {
 		c.defaults()
 		for _, f := range c.validate() {
 			d.faultAt(f.path, f.text)

@@ -71,17 +71,20 @@ func at(n ast.Node) pos {
 	return pos{p.Line, p.Column}
 }
 
-func (d *decoder) document(data []byte, c *Config) {
+// document decodes data into c and reports whether it was YAML, so that what it
+// says can be checked beside how it is written.
+func (d *decoder) document(data []byte, c *Config) bool {
 	f, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		d.syntax(err)
-		return
+		return false
 	}
 	if len(f.Docs) != 1 || f.Docs[0].Body == nil {
 		d.faults = append(d.faults, located{text: "want one YAML document with a mapping"})
-		return
+		return false
 	}
 	d.value(f.Docs[0].Body, reflect.ValueOf(c).Elem(), "")
+	return true
 }
 
 // syntax tells a parse error with its line.
