@@ -283,15 +283,20 @@ func (h *Host) Ready() <-chan struct{} { return h.readyCh }
 // Run serves until ctx ends, then drains streams and returns when everything it
 // started has ended. Each value of reload (may be nil) reloads the rules.
 func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 1) // the first failure
 	back, stop := context.WithCancel(context.Background()) // outlives the drain
 	defer stop()
 	var wg, background sync.WaitGroup
 	actor := func(wg *sync.WaitGroup, run func() error) {
 		wg.Go(func() {
 			if err := run(); err != nil && !errors.Is(err, context.Canceled) {
-				cancel(err)
+				select {
+				case failed <- err:
+				default: // another one was first
+				}
+				cancel()
 			}
 		})
 	}
@@ -316,11 +321,13 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	if err := h.closeRules(); err != nil {
 		h.log.Warn("plugins", "err", err)
 	}
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	select {
+	case err := <-failed:
 		return err
+	default:
+		h.log.Info("stopped")
+		return nil
 	}
-	h.log.Info("stopped")
-	return nil
 }
 
 // startWait bounds how long readiness waits for endpoints that do not answer.

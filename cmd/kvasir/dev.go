@@ -106,12 +106,13 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 		return exit(exitNo, "%v", err)
 	}
 	defer os.RemoveAll(state)
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	broken := make(chan error, f.engines) // engines that ended by themselves
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer cancel(nil)
+	defer cancel()
 	line := devLine{Model: demoModel, StateDir: state, PID: os.Getpid(), Tenants: map[string]string{}}
-	if err := f.startEngines(ctx, cancel, &wg, &line, log); err != nil {
+	if err := f.startEngines(ctx, cancel, broken, &wg, &line, log); err != nil {
 		return err
 	}
 	if err := writeDevConfig(state, f.port, &line); err != nil {
@@ -129,13 +130,15 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 	if err := h.Run(ctx, nil); err != nil {
 		return &exitError{exitNo, err}
 	}
-	if err := context.Cause(ctx); err != nil && err != context.Canceled {
+	select {
+	case err := <-broken:
 		return &exitError{exitNo, err}
+	default:
+		return nil
 	}
-	return nil
 }
 
-func (f *devFlags) startEngines(ctx context.Context, cancel context.CancelCauseFunc, wg *sync.WaitGroup, line *devLine, log *slog.Logger) error {
+func (f *devFlags) startEngines(ctx context.Context, cancel context.CancelFunc, broken chan<- error, wg *sync.WaitGroup, line *devLine, log *slog.Logger) error {
 	for range f.engines {
 		e, err := f.build(log)
 		if err != nil {
@@ -149,7 +152,8 @@ func (f *devFlags) startEngines(ctx context.Context, cancel context.CancelCauseF
 		}
 		wg.Go(func() {
 			if err := e.Run(ctx, ls[0], ls[1], ls[2]); err != nil {
-				cancel(err)
+				broken <- err
+				cancel()
 			}
 		})
 		line.Engines = append(line.Engines, devEngine{"http://" + ls[0].Addr().String(), "tcp://" + ls[1].Addr().String(), "tcp://" + ls[2].Addr().String()})
