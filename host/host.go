@@ -285,7 +285,7 @@ func (h *Host) Ready() <-chan struct{} { return h.readyCh }
 func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	failed := make(chan error, 1) // the first failure
+	failed := make(chan error, 1)                          // the first failure
 	back, stop := context.WithCancel(context.Background()) // outlives the drain
 	defer stop()
 	var wg, background sync.WaitGroup
