@@ -53,7 +53,11 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *ge
 	}
 	for i := range cfg.Profiles {
 		p := profileRules(&cfg.Profiles[i], i == 0)
-		if err := h.profilePlugins(g, i, &cfg.Profiles[i], &p); err != nil {
+		placed, err := h.withFolder(cfg, i)
+		if err == nil {
+			err = h.profilePlugins(g, i, placed, &p)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("profile %s: %w", cfg.Profiles[i].Name, err)
 		}
 		sc.Profiles = append(sc.Profiles, p)

@@ -163,10 +163,13 @@ func declared(cfg *config.Config, name string) config.Plugin {
 	return config.Plugin{Name: name}
 }
 
-// module returns the code that a plugin's name stands for: the version that was
-// activated, else the file, else what ships with the router. code is nil if
-// there is none of these yet.
+// module returns the code that a plugin's name stands for: that of the watched
+// folder, else the version that was activated, else the file, else what ships
+// with the router. code is nil if there is none of these yet.
 func (h *Host) module(p *config.Plugin) (code []byte, source string, err error) {
+	if code := h.folder.code(p.Name); code != nil {
+		return code, fromFolder, nil
+	}
 	if digest, code, ok := h.pluginStore.Active(p.Name); ok {
 		if p.File != "" {
 			h.log.Info("the pushed version of a plugin goes before its file", "plugin", p.Name, "digest", digest, "file", p.File)

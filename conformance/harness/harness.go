@@ -230,6 +230,7 @@ type Dev struct {
 	Tenants    map[string]string `json:"tenants"`
 	Engines    []DevEngine       `json:"engines"`
 	StateDir   string            `json:"state_dir"`
+	PluginDir  string            `json:"plugin_dir"`
 	Config     string            `json:"config"`
 	PID        int               `json:"pid"`
 }
