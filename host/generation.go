@@ -17,8 +17,11 @@ type generation struct {
 	cfg       *config.Config
 	scheduler *scheduler.Scheduler
 	prompts   []*prompts
-	plugins   []*plugin         // to release
-	keys      *identity.KeyFile // nil without a key file
+	plugins   []*plugin          // to release
+	observers []*plugin          // of plugins, one of a name
+	mute      map[pluginKey]bool // configured plugins that do not observe
+	scored    []*scoring         // plugins that score, by profile
+	keys      *identity.KeyFile  // nil without a key file
 	built     time.Time
 }
 
@@ -50,6 +53,11 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *ge
 			return nil, err
 		}
 		sc.Models = append(sc.Models, m)
+	}
+	spare, err := h.configuredObservers(g, prev)
+	defer func() { h.plugins.release(spare) }()
+	if err != nil {
+		return nil, err
 	}
 	for i := range cfg.Profiles {
 		p := profileRules(&cfg.Profiles[i], i == 0)

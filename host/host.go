@@ -65,6 +65,7 @@ type Host struct {
 	pluginStore   *plugstore.Store
 	folder        *folder
 	pluginMetrics *hostmod.Metrics
+	offPath       *offPath
 
 	registry *telemetry.Registry
 	metrics  *telemetry.Metrics
@@ -159,6 +160,7 @@ func (h *Host) openPlugins() (err error) {
 		return err
 	}
 	h.plugins = newPluginTable(r)
+	h.offPath = newOffPath(h)
 	return nil
 }
 
@@ -304,6 +306,7 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	actor(&background, func() error { return h.housekeep(back) })
 	actor(&background, func() error { return h.plugins.runtime.Run(back) })
 	actor(&background, func() error { return h.plugins.run(back) })
+	actor(&background, func() error { return h.offPath.run(back) })
 	actor(&background, func() error { return h.watchFiles(back, reload) })
 	actor(&background, func() error { return h.watchFolder(back) })
 	actor(&background, func() error { return h.checkPrompts(back) })
@@ -401,6 +404,7 @@ func (h *Host) Observe(o *scheduler.Observation) {
 	})
 	h.metrics.Placed(kind, o.PromptTokens, o.PredictedCached)
 	h.fleet.observe(o)
+	h.offPath.offer(o)
 }
 
 var _ backend.Holding = (*kvindex.Index)(nil)

@@ -81,6 +81,7 @@ func (h *Host) adopt(g *generation) (err error) {
 		return err
 	}
 	h.rules.Swap(g, h.drop)
+	h.offPath.wanted.Store(len(g.observers) > 0)
 	h.log.Info("rules in force", "generation", g.number, "models", len(g.cfg.Models), "pools", len(g.cfg.Pools))
 	return nil
 }
