@@ -91,6 +91,17 @@ func TestPlugin_observesOnly(t *testing.T) {
 	}
 }
 
+// TestPlugin_idles: every instance gets time once no request has ended for a
+// second.
+func TestPlugin_idles(t *testing.T) {
+	r, engines, _ := fleetWith(t, guest(t, "idle", 0), "{name: default, holdout: 0, scorers: [{plugin: mine}]}")
+	harness.Await(t, 20*time.Second, "an instance that had time", func() bool {
+		time.Sleep(2500 * time.Millisecond) // the quiet that it waits for
+		e := ask(t, r, engines[0].Model, "x")
+		return e.Plugins[0].Fault == "" && e.Candidates[0].Scores["mine"].Score >= 1
+	})
+}
+
 type pluginStatus struct {
 	Name, Digest string
 	Stats        struct{ Observed uint64 }
