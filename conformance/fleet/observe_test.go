@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,4 +203,57 @@ func shadowRun(t *testing.T, scorers string) {
 	if s := mine().Shadow; s != nil {
 		t.Errorf("activating the shadow leaves %+v", s)
 	}
+}
+
+// TestPlugin_shadowsUnderLoad: shadows come, trap, spin and go while requests
+// are placed; no request fails, none is placed by a shadow, nothing stays.
+func TestPlugin_shadowsUnderLoad(t *testing.T) {
+	r, engines, _ := fleetWith(t, guest(t, "first", 0), "{name: default, holdout: 0, scorers: [{plugin: mine}]}")
+	spin, err := os.ReadFile("../guests/spin.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stop atomic.Bool
+	var sent atomic.Int64
+	var wg sync.WaitGroup
+	for c := range 8 {
+		wg.Go(func() {
+			for i := 0; !stop.Load(); i++ {
+				a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(engines[0].Model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), i%2 == 0, 4))
+				sent.Add(1)
+				if err != nil || a.Status != 200 {
+					t.Errorf("%v %+v", err, a)
+				}
+			}
+		})
+	}
+	var begun float64
+	for i := range 30 {
+		code := guest(t, []string{"last", "trap"}[i%2], i+1)
+		if i%5 == 4 {
+			code = spin
+		}
+		from := sent.Load()
+		s, b := adminDo(t, r, "POST", "/v1/plugins?name=mine&shadow=true", code)
+		if s != 200 && i%5 != 4 {
+			t.Errorf("shadow %d: %d %s", i, s, b)
+		}
+		harness.Await(t, 30*time.Second, "requests beside the shadow", func() bool { return sent.Load() >= from+20 })
+		if i == 4 {
+			begun = gauges(t, r)["go_goroutines"]
+		}
+	}
+	e := ask(t, r, engines[0].Model, "x")
+	if e.Plugins[0].Digest != digest(guest(t, "first", 0)) {
+		t.Errorf("placed by %+v", e.Plugins)
+	}
+	stop.Store(true)
+	wg.Wait()
+	if s, b := adminDo(t, r, "DELETE", "/v1/plugins/mine/shadow", nil); s != 200 {
+		t.Errorf("%d %s", s, b)
+	}
+	if n := gauges(t, r)["go_goroutines"]; n > begun+20 {
+		t.Errorf("%v goroutines, %v at the begin", n, begun)
+	}
+	t.Logf("%d requests", sent.Load())
 }
