@@ -1,9 +1,13 @@
 package host
 
 import (
+	"context"
+	"errors"
+	"os"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kvasir-router/kvasir/abi"
@@ -90,6 +94,77 @@ func TestOffPath_full(t *testing.T) {
 	if len(o.ended) != queuedOutcomes || o.full.Load() != 3 {
 		t.Errorf("%d queued, %d dropped, want 3", len(o.ended), o.full.Load())
 	}
+}
+
+// TestOffPath_run: the actor tells a plugin of outcomes within flushAfter, and
+// at once when flushAt have come; the column it publishes is in the next batch
+// of its scorer, for the endpoints it is about.
+func TestOffPath_run(t *testing.T) {
+	code, err := os.ReadFile("../examples/learned-rate/learned_rate.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := newTable(t)
+	c := config.Plugin{Name: "rate"}
+	p, err := table.acquire(keyOf(&c, code, ""), fromFile, code, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := endpoint.NewStore()
+	b := fill(t, 3)
+	for i := range b.N {
+		if b.Endpoints[i], err = store.Add(endpoint.Info{URL: string(rune('a' + i)), Addr: string(rune('a' + i)), Pool: "p"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range b.N {
+		b.Infos[i] = store.Load().Info(b.Endpoints[i])
+		b.Uncached[i], b.Outstanding[i] = 1000, 0
+	}
+	in := scorer{newAdapter(p, &config.Config{}, 0, "blend")}
+	waits := func(want ...float32) {
+		t.Helper()
+		if err := in.Score(b); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(b.Scores, want) {
+			t.Errorf("got %v, want %v", b.Scores, want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h := &Host{now: time.Now, store: store, plugins: table}
+		h.rules.Swap(&generation{observers: []*plugin{p}, plugins: []*plugin{p, p}}, nil)
+		o := newOffPath(h)
+		o.wanted.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := o.run(ctx); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}()
+		tell := func(i int, rate int) {
+			o.offer(&scheduler.Observation{Endpoint: b.Endpoints[i], Generation: b.Infos[i].Generation, PromptTokens: 100 * rate,
+				Outcome: scheduler.Outcome{Status: 200, TTFT: 100 * time.Millisecond, E2E: time.Second}})
+		}
+		tell(1, 50)
+		synctest.Wait()
+		waits(-100, -100, -100) // the default, 10 tokens/ms
+		time.Sleep(flushAfter)
+		synctest.Wait()
+		waits(-100, -20, -100)
+		for range flushAt {
+			tell(2, 100)
+		}
+		synctest.Wait()
+		waits(-100, -20, -10)
+		if n := p.observed.Load(); n != 1+flushAt || p.unheard.Load() != 0 || o.full.Load() != 0 || o.gone.Load() != 0 {
+			t.Errorf("%d observed, %d not", n, p.unheard.Load())
+		}
+		cancel()
+		<-done
+	})
 }
 
 // newTestShadow makes the shadow of a name that is a plugin itself.

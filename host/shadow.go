@@ -29,7 +29,7 @@ type scoring struct {
 type shadow struct {
 	name, digest string
 	since        time.Time
-	skipped      atomic.Uint64 // decisions there was no room for
+	skipped      atomic.Uint64 // decisions there was no room for, or by a config that came later
 	compared     wasm.Shadow
 
 	mu       sync.Mutex         // guards the fields below
@@ -46,8 +46,9 @@ func (s *shadow) score(j *shadowJob) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.plugins[j.place.key.config]
-	if p == nil {
-		return // ended, or a config that it was not loaded with
+	if p == nil { // ended, or a config that it was not loaded with
+		s.skipped.Add(1)
+		return
 	}
 	a := s.adapters[j.place]
 	if a == nil {
@@ -196,7 +197,7 @@ type shadowStatus struct {
 	Elsewhere     float64   `json:"placed_elsewhere"` // share of decisions in which its best is another endpoint
 	Abstained     uint64    `json:"abstained"`
 	Faults        uint64    `json:"faults"`  // calls that gave no answer
-	Skipped       uint64    `json:"skipped"` // decisions left out because they came too fast
+	Skipped       uint64    `json:"skipped"` // decisions left out: they came too fast, or by a config that came after the shadow
 	Quarantine    string    `json:"quarantine,omitempty"`
 }
 
@@ -226,7 +227,7 @@ func (s *shadows) collect(e *telemetry.Emitter) {
 		e.Gauge("kvasir_shadow_rank_agreement", "Mean over decisions of Kendall's tau of a shadow and the active plugin, -1 to 1.", c.Agreement, labels...)
 		e.Counter("kvasir_shadow_abstained_total", "Calls in which a shadow had no opinion.", float64(c.Abstained), labels...)
 		e.Counter("kvasir_shadow_faults_total", "Calls of a shadow that gave no answer.", float64(c.Unheard), labels...)
-		e.Counter("kvasir_shadow_skipped_total", "Decisions a shadow was not asked about because they came too fast.", float64(sh.skipped.Load()), labels...)
+		e.Counter("kvasir_shadow_skipped_total", "Decisions a shadow was not asked about: they came too fast, or by a config that came after it.", float64(sh.skipped.Load()), labels...)
 	}
 }
 
