@@ -70,6 +70,7 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *ge
 		}
 		sc.Profiles = append(sc.Profiles, p)
 	}
+	g.addObservers()
 	if g.scheduler, err = scheduler.New(sc); err != nil {
 		return nil, err
 	}

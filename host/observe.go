@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kvasir-router/kvasir/abi"
@@ -154,6 +155,17 @@ func (h *Host) configuredObserver(g, prev *generation, c *config.Plugin, spare *
 	}
 	g.plugins, g.observers = append(g.plugins, p), append(g.observers, p)
 	return nil
+}
+
+// addObservers lets the plugins that only profiles name observe too, one of a
+// name.
+func (g *generation) addObservers() {
+	for _, p := range g.plugins {
+		same := func(o *plugin) bool { return o.key.name == p.key.name }
+		if p.Has(wasm.Observe) && !slices.ContainsFunc(g.observers, same) {
+			g.observers = append(g.observers, p)
+		}
+	}
 }
 
 // scorerConfig returns the config of the first scorer that gives a plugin one.
