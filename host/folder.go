@@ -338,8 +338,33 @@ func (h *Host) withFolder(cfg *config.Config, number int) (*config.Profile, erro
 }
 
 // folderAdmin is pluginAdmin that also lists the files of the watched folder
-// that were refused.
+// that were refused, and says when what was pushed stands behind one.
 type folderAdmin struct{ pluginAdmin }
+
+// Push implements admin.Plugins.
+func (a folderAdmin) Push(ctx context.Context, name string, code []byte, activate bool) (any, error) {
+	v, err := a.pluginAdmin.Push(ctx, name, code, activate)
+	return a.behind(name, v), err
+}
+
+// Rollback implements admin.Plugins.
+func (a folderAdmin) Rollback(ctx context.Context, name string) (any, error) {
+	v, err := a.pluginAdmin.Rollback(ctx, name)
+	return a.behind(name, v), err
+}
+
+// behind adds a note to v, what was done with a stored version, if the folder's
+// file goes before it.
+func (a folderAdmin) behind(name string, v any) any {
+	a.h.reloadMu.Lock()
+	held := a.h.folder.code(name) != nil
+	a.h.reloadMu.Unlock()
+	if m, ok := v.(map[string]any); ok && held && m["active"] == true {
+		m["used"], m["note"] = false, name+".wasm in plugin_dir goes before it while it lies there"
+		a.h.log.Warn("the watched folder goes before the active version of a plugin", "plugin", name)
+	}
+	return v
+}
 
 // Plugins implements admin.Plugins.
 func (a folderAdmin) Plugins(ctx context.Context) (any, error) {

@@ -122,6 +122,9 @@ func TestFolder_before(t *testing.T) {
 	file := filepath.Join(dir, "mine.wasm")
 	save(t, file, guest(t, "worst", 0))
 	places(guest(t, "worst", 0), "the folder's")
+	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=mine&activate=true", guest(t, "last", 0)); s != 200 || !strings.Contains(string(b), "mine.wasm in plugin_dir goes before it") {
+		t.Errorf("pushed behind the folder: %d %s", s, b)
+	}
 	save(t, file, guest(t, "first", 1)[:300])
 	refused("mine.wasm", "wasm: module")
 	places(guest(t, "worst", 0), "the folder's after a half-written one")
