@@ -25,3 +25,20 @@ func TestAdapter_allocs(t *testing.T) {
 		table.release([]*plugin{p})
 	}
 }
+
+// TestShadows_allocs: what a shadow costs a decision is a copy.
+func TestShadows_allocs(t *testing.T) {
+	table := newTable(t)
+	var s shadows
+	s.init()
+	s.set("leastwork", newTestShadow(t, table, "leastwork", 0))
+	places, b := []*scoring{{pluginKey{name: "leastwork"}, &config.Config{}, 0, "blend"}}, fill(t, 64)
+	parts := [][]float32{b.Scores}
+	run := func() { s.offer(places, b, parts); s.score(<-s.jobs) }
+	for range 2 * shadowJobs {
+		run() // every job has its memory
+	}
+	if n := testing.AllocsPerRun(200, run); n != 0 {
+		t.Errorf("%v allocations per decision, want 0", n)
+	}
+}

@@ -17,8 +17,11 @@ type generation struct {
 	cfg       *config.Config
 	scheduler *scheduler.Scheduler
 	prompts   []*prompts
-	plugins   []*plugin         // to release
-	keys      *identity.KeyFile // nil without a key file
+	plugins   []*plugin          // to release
+	observers []*plugin          // of plugins, one of a name
+	mute      map[pluginKey]bool // configured plugins that do not observe
+	scored    []*scoring         // plugins that score, by profile
+	keys      *identity.KeyFile  // nil without a key file
 	built     time.Time
 }
 
@@ -51,13 +54,23 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *ge
 		}
 		sc.Models = append(sc.Models, m)
 	}
+	spare, err := h.configuredObservers(g, prev)
+	defer func() { h.plugins.release(spare) }()
+	if err != nil {
+		return nil, err
+	}
 	for i := range cfg.Profiles {
 		p := profileRules(&cfg.Profiles[i], i == 0)
-		if err := h.profilePlugins(g, i, &cfg.Profiles[i], &p); err != nil {
+		placed, err := h.withFolder(cfg, i)
+		if err == nil {
+			err = h.profilePlugins(g, i, placed, &p)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("profile %s: %w", cfg.Profiles[i].Name, err)
 		}
 		sc.Profiles = append(sc.Profiles, p)
 	}
+	g.addObservers()
 	if g.scheduler, err = scheduler.New(sc); err != nil {
 		return nil, err
 	}

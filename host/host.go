@@ -63,7 +63,9 @@ type Host struct {
 
 	plugins       *pluginTable
 	pluginStore   *plugstore.Store
+	folder        *folder
 	pluginMetrics *hostmod.Metrics
+	offPath       *offPath
 
 	registry *telemetry.Registry
 	metrics  *telemetry.Metrics
@@ -110,6 +112,9 @@ func New(cfg *config.Config, opt Options) (_ *Host, err error) {
 	if err := h.adopt(g); err != nil {
 		return nil, err
 	}
+	if h.folder.dir != "" {
+		h.lookFolder(false)
+	}
 	if err := h.openServers(); err != nil {
 		return nil, err
 	}
@@ -145,6 +150,7 @@ func (h *Host) openPlugins() (err error) {
 	for _, err := range h.pluginStore.Problems() {
 		h.log.Warn("plugin store", "err", err)
 	}
+	h.folder = newFolder(h.cfg.PluginDir)
 	h.pluginMetrics = hostmod.NewMetrics()
 	r, err := wasm.New(context.Background(), wasm.Config{
 		CacheDir: filepath.Join(dir, "wasm-cache"), Log: h.log,
@@ -154,6 +160,7 @@ func (h *Host) openPlugins() (err error) {
 		return err
 	}
 	h.plugins = newPluginTable(r)
+	h.offPath = newOffPath(h)
 	return nil
 }
 
@@ -216,7 +223,7 @@ func (h *Host) openServers() (err error) {
 	}
 	h.admin, err = admin.New(admin.Config{
 		Token: h.adminToken, Hosts: c.Admin.Hosts, MaxBody: int64(c.Listen.MaxBody),
-		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Plugins: pluginAdmin{h}, Metrics: h.registry.Handler(), Log: h.log,
+		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Plugins: folderAdmin{pluginAdmin{h}}, Metrics: h.registry.Handler(), Log: h.log,
 	})
 	if err != nil {
 		return err
@@ -304,7 +311,9 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	actor(&background, func() error { return h.housekeep(back) })
 	actor(&background, func() error { return h.plugins.runtime.Run(back) })
 	actor(&background, func() error { return h.plugins.run(back) })
+	actor(&background, func() error { return h.offPath.run(back) })
 	actor(&background, func() error { return h.watchFiles(back, reload) })
+	actor(&background, func() error { return h.watchFolder(back) })
 	actor(&background, func() error { return h.checkPrompts(back) })
 	actor(&background, func() error { return h.awaitReady(back) })
 	actor(&background, func() error { return h.admin.Serve(back, h.adminListener) })
@@ -402,6 +411,7 @@ func (h *Host) Observe(o *scheduler.Observation) {
 	})
 	h.metrics.Placed(kind, o.PromptTokens, o.PredictedCached)
 	h.fleet.observe(o)
+	h.offPath.offer(o)
 }
 
 var _ backend.Holding = (*kvindex.Index)(nil)

@@ -37,6 +37,8 @@ type plugin struct {
 	source string
 	since  time.Time
 	uses   int // generations that hold it; guarded by pluginTable.mu
+
+	observed, unheard atomic.Uint64 // outcomes it was told of, and those it failed to take
 }
 
 // pluginKey is what makes two uses of a plugin the same.
@@ -163,10 +165,13 @@ func declared(cfg *config.Config, name string) config.Plugin {
 	return config.Plugin{Name: name}
 }
 
-// module returns the code that a plugin's name stands for: the version that was
-// activated, else the file, else what ships with the router. code is nil if
-// there is none of these yet.
+// module returns the code that a plugin's name stands for: that of the watched
+// folder, else the version that was activated, else the file, else what ships
+// with the router. code is nil if there is none of these yet.
 func (h *Host) module(p *config.Plugin) (code []byte, source string, err error) {
+	if code := h.folder.code(p.Name); code != nil {
+		return code, fromFolder, nil
+	}
 	if digest, code, ok := h.pluginStore.Active(p.Name); ok {
 		if p.File != "" {
 			h.log.Info("the pushed version of a plugin goes before its file", "plugin", p.Name, "digest", digest, "file", p.File)
@@ -238,6 +243,7 @@ func (h *Host) usePlugin(g *generation, name string, role wasm.Role, cfg config.
 // profilePlugins adds the plugins of a profile to its rules.
 func (h *Host) profilePlugins(g *generation, number int, p *config.Profile, out *scheduler.Profile) error {
 	var all []*plugin
+	var scored []*scoring
 	use := func(name string, role wasm.Role, cfg config.JSON) (*adapter, error) {
 		pl, err := h.usePlugin(g, name, role, cfg)
 		if err != nil || pl == nil {
@@ -253,6 +259,7 @@ func (h *Host) profilePlugins(g *generation, number int, p *config.Profile, out 
 		}
 		if a != nil {
 			out.Scorers = append(out.Scorers, scheduler.Weighted{Scorer: scorer{a}, Weight: s.Weight})
+			scored = append(scored, &scoring{a.p.key, g.cfg, number, p.Objective})
 		}
 	}
 	for _, name := range p.Filters {
@@ -273,6 +280,10 @@ func (h *Host) profilePlugins(g *generation, number int, p *config.Profile, out 
 			out.Picker = picker{a}
 		}
 	}
+	if len(scored) > 0 {
+		g.scored = append(g.scored, scored...)
+		out.Decided = func(b *scheduler.Batch, parts [][]float32) { h.offPath.shadows.offer(scored, b, parts) }
+	}
 	// A call in plain form is bounded by about a millisecond, a sliced one is not.
 	out.Unlocked = slices.ContainsFunc(all, func(p *plugin) bool { return p.Stats().Sliced })
 	return nil
@@ -284,6 +295,9 @@ func (h *Host) closeRules() error {
 	h.rules.Swap(nil, nil)
 	if h.plugins == nil {
 		return nil
+	}
+	if h.offPath != nil {
+		h.offPath.shadows.close()
 	}
 	return errors.Join(h.plugins.close())
 }

@@ -31,6 +31,7 @@ type pluginStatus struct {
 	Active   string              `json:"active,omitempty"`   // digest
 	Previous string              `json:"previous,omitempty"` // digest a rollback goes to
 	Versions []plugstore.Version `json:"versions"`           // pushed ones
+	Shadow   *shadowStatus       `json:"shadow,omitempty"`
 }
 
 // pluginStats counts since the plugin was loaded.
@@ -45,11 +46,13 @@ type pluginStats struct {
 	LastUnits         int64                  `json:"last_units"`  // fuel of the last timed call
 	CallMicros        float64                `json:"call_us"`     // moving mean
 	CallMicrosMax     float64                `json:"call_max_us"` // longest timed
+	Observed          uint64                 `json:"observed"`    // outcomes it was told of
+	Unobserved        uint64                 `json:"unobserved"`  // outcomes it failed to take
 }
 
-func statsOf(s *wasm.Stats) *pluginStats {
+func statsOf(p *plugin, s *wasm.Stats) *pluginStats {
 	return &pluginStats{s.Calls, s.Abstained, s.Busy, s.Faults, s.Instances, s.Sliced, s.UnitsPerCandidate, s.LastUnits,
-		s.CallNanos / 1e3, float64(s.CallNanosMax) / 1e3}
+		s.CallNanos / 1e3, float64(s.CallNanosMax) / 1e3, p.observed.Load(), p.unheard.Load()}
 }
 
 // Plugins implements admin.Plugins.
@@ -66,8 +69,9 @@ func (a pluginAdmin) Plugins(context.Context) (any, error) {
 	for _, p := range a.h.plugins.list() {
 		st := p.Stats()
 		s := pluginStatus{Name: p.key.name, Digest: p.Digest(), Version: p.Manifest().Version, Source: p.source, Roles: []string{},
-			State: "active", Config: p.key.config, Since: p.since, Stats: statsOf(&st), Active: p.Digest(),
-			Previous: byName[p.key.name].Previous, Versions: byName[p.key.name].Versions}
+			State: "active", Config: p.key.config, Since: p.since, Stats: statsOf(p, &st), Active: p.Digest(),
+			Previous: byName[p.key.name].Previous, Versions: byName[p.key.name].Versions,
+			Shadow: a.h.offPath.shadows.of(p.key.name).status()}
 		if st.Quarantined {
 			s.State, s.Reason = "quarantined", st.QuarantineReason
 		}
@@ -81,7 +85,8 @@ func (a pluginAdmin) Plugins(context.Context) (any, error) {
 	for _, s := range stored {
 		if !used[s.Name] {
 			out = append(out, pluginStatus{Name: s.Name, Digest: s.Active, Source: fromStore, Roles: []string{}, State: "stored",
-				Reason: "no profile names it", Active: s.Active, Previous: s.Previous, Versions: s.Versions})
+				Reason: "no profile names it", Active: s.Active, Previous: s.Previous, Versions: s.Versions,
+				Shadow: a.h.offPath.shadows.of(s.Name).status()})
 		}
 	}
 	return map[string]any{"plugins": out}, nil
@@ -91,7 +96,7 @@ func (a pluginAdmin) Plugins(context.Context) (any, error) {
 // stored, then put in force.
 func (a pluginAdmin) Push(ctx context.Context, name string, code []byte, activate bool) (any, error) {
 	if !plugstore.ValidName(name) {
-		return nil, fmt.Errorf("%w: name %.128q: say ?name=NAME with lower-case letters, digits and -", admin.ErrRefused, name)
+		return nil, errPluginName(name)
 	}
 	h := a.h
 	h.reloadMu.Lock()
@@ -116,6 +121,10 @@ func (a pluginAdmin) Push(ctx context.Context, name string, code []byte, activat
 		}
 		return h.pluginStore.Activate(name, before)
 	})
+}
+
+func errPluginName(name string) error {
+	return fmt.Errorf("%w: name %.128q: say ?name=NAME with lower-case letters, digits and -", admin.ErrRefused, name)
 }
 
 // tryPlugin loads a module with the settings of the rules in force.
@@ -145,6 +154,9 @@ func (a pluginAdmin) putInForce(name, digest string, undo func() error) (any, er
 	used := false
 	for _, p := range g.plugins {
 		used = used || p.key.name == name
+	}
+	if sh := a.h.offPath.shadows.of(name); sh != nil && sh.digest == digest {
+		a.h.offPath.shadows.set(name, nil) // there is nothing left to compare
 	}
 	a.h.log.Info("plugin in force", "plugin", name, "digest", digest, "generation", g.number, "used", used)
 	return map[string]any{"name": name, "digest": digest, "active": true, "used": used, "generation": g.number}, nil

@@ -58,6 +58,7 @@ func (h *Host) fixed(c *config.Config) error {
 	same("admin.http", c.Admin.HTTP == h.cfg.Admin.HTTP)
 	same("admin.metrics", c.Admin.Metrics == h.cfg.Admin.Metrics)
 	same("state_dir", c.StateDir == h.cfg.StateDir)
+	same("plugin_dir", c.PluginDir == h.cfg.PluginDir)
 	same("limits", c.Limits == h.cfg.Limits)
 	same("identity.anonymous", c.Identity.Anonymous == h.cfg.Identity.Anonymous)
 	return errors.Join(errs...)
@@ -80,6 +81,7 @@ func (h *Host) adopt(g *generation) (err error) {
 		return err
 	}
 	h.rules.Swap(g, h.drop)
+	h.offPath.wanted.Store(len(g.observers) > 0)
 	h.log.Info("rules in force", "generation", g.number, "models", len(g.cfg.Models), "pools", len(g.cfg.Pools))
 	return nil
 }

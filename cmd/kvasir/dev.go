@@ -37,6 +37,7 @@ type devLine struct {
 	Tenants    map[string]string `json:"tenants"`
 	Engines    []devEngine       `json:"engines"`
 	StateDir   string            `json:"state_dir"`
+	PluginDir  string            `json:"plugin_dir"` // watched: a plugin saved there places
 	Config     string            `json:"config"`
 	PID        int               `json:"pid"`
 }
@@ -168,6 +169,10 @@ func writeDevConfig(state string, port int, line *devLine) error {
 	if err := writeModel(model); err != nil {
 		return err
 	}
+	line.PluginDir = filepath.Join(state, "plugin-dir")
+	if err := os.Mkdir(line.PluginDir, 0o700); err != nil {
+		return err
+	}
 	pepper, err := host.KeyPepper(state)
 	if err != nil {
 		return err
@@ -198,13 +203,14 @@ func writeDevConfig(state string, port int, line *devLine) error {
 listen: 127.0.0.1:%d
 admin: {http: "%s"}
 state_dir: %q
+plugin_dir: %q
 identity: {api_keys_file: %q}
 pools:
 - name: demo
   endpoints: [%s]
   events: {sources: [%s]}
 models: [{name: %s, pools: [demo], tokenizer: {dir: %q}}]
-`, port, adminPort, state, keys, strings.Join(urls, ", "), strings.Join(sources, ", "), demoModel, model)
+`, port, adminPort, state, line.PluginDir, keys, strings.Join(urls, ", "), strings.Join(sources, ", "), demoModel, model)
 	line.Config = filepath.Join(state, "kvasir.yaml")
 	return os.WriteFile(line.Config, []byte(yaml), 0o600)
 }
@@ -228,7 +234,8 @@ func (f *devFlags) announce(ctx context.Context, h *host.Host, line *devLine, ou
 	for _, t := range []string{"acme", "globex"} {
 		fmt.Fprintf(out, "  tenant  %-7s key %s\n", t, line.Tenants[t])
 	}
-	fmt.Fprintf(out, "  admin   %s token %s\n  config  %s\n", line.Admin, line.AdminToken, line.Config)
+	fmt.Fprintf(out, "  admin   %s token %s\n  config  %s\n  plugins %s (NAME.wasm saved here places the next request)\n",
+		line.Admin, line.AdminToken, line.Config, line.PluginDir)
 	fmt.Fprintf(out, `
 Try (twice: the second answer reports cached_tokens):
 

@@ -29,7 +29,7 @@ func pluginCommand() *cobra.Command {
 		Long: "A placement plugin rates, narrows or orders the endpoints a request may go to, as WebAssembly.\n\n" +
 			"  kvasir plugin new my-scorer --lang go\n  cd my-scorer\n  kvasir plugin build\n  kvasir plugin check my-scorer.wasm\n  kvasir plugin push my-scorer.wasm --activate",
 	}
-	c.AddCommand(pluginNew(), pluginBuild(), pluginCheck(), pluginBench(), pluginPush(), pluginList(), pluginRollback())
+	c.AddCommand(pluginNew(), pluginBuild(), pluginCheck(), pluginBench(), pluginPush(), pluginList(), pluginRollback(), pluginUnshadow())
 	return c
 }
 
@@ -117,6 +117,8 @@ func pluginPush() *cobra.Command {
 	a, output := adminFlags(c), outputFlag(c)
 	name := c.Flags().String("name", "", "name to store it under; default that of its manifest")
 	activate := c.Flags().Bool("activate", false, "place the next request by it")
+	shadow := c.Flags().Bool("shadow", false, "have it score beside the active one, which goes on placing; kvasir plugin list compares them")
+	c.MarkFlagsMutuallyExclusive("activate", "shadow")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
 			return err
@@ -137,6 +139,9 @@ func pluginPush() *cobra.Command {
 		if *activate {
 			query.Set("activate", "true")
 		}
+		if *shadow {
+			query.Set("shadow", "true")
+		}
 		b, err := a.call("POST", "/v1/plugins?"+query.Encode(), code)
 		if err != nil {
 			return err
@@ -145,14 +150,17 @@ func pluginPush() *cobra.Command {
 			return printJSON(cmd.OutOrStdout(), b)
 		}
 		var v struct {
-			Digest       string
-			Active, Used bool
+			Digest               string
+			Active, Used, Shadow bool
 		}
 		if err := json.Unmarshal(b, &v); err != nil {
 			return fmt.Errorf("the router's answer: %w", err)
 		}
 		note := "stored, not active: push it with --activate to place requests by it"
 		switch {
+		case v.Shadow:
+			note = "shadow: it scores beside the active one and places nothing; kvasir plugin list compares them,\n" +
+				"  kvasir plugin push --activate puts it in force, kvasir plugin unshadow " + *name + " ends it"
 		case v.Active && v.Used:
 			note = "active: the next request is placed by it; kvasir plugin rollback " + *name + " undoes it"
 		case v.Active:
@@ -209,6 +217,26 @@ func pluginRollback() *cobra.Command {
 	return c
 }
 
+func pluginUnshadow() *cobra.Command {
+	c := &cobra.Command{Use: "unshadow NAME", Short: "end the shadow of a plugin", Args: cobra.ExactArgs(1)}
+	a, output := adminFlags(c), outputFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := errors.Join(checkOutput(*output), checkPluginName(args[0])); err != nil {
+			return err
+		}
+		b, err := a.call("DELETE", "/v1/plugins/"+args[0]+"/shadow", nil)
+		if err != nil {
+			return err
+		}
+		if *output == "json" {
+			return printJSON(cmd.OutOrStdout(), b)
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no shadow any more\n", args[0])
+		return err
+	}
+	return c
+}
+
 // listed is a plugin as GET /v1/plugins tells it.
 type listed struct {
 	Name, Digest, Version, Source, State, Reason string
@@ -224,6 +252,30 @@ type listed struct {
 		Faults     map[string]uint64
 		CallMicros float64 `json:"call_us"`
 	}
+	Shadow *shadowed
+}
+
+// shadowed is the comparison of a shadow with the active plugin.
+type shadowed struct {
+	Digest, Quarantine                    string
+	Decisions, Abstained, Faults, Skipped uint64
+	Agreement                             float64 `json:"rank_agreement"`
+	Elsewhere                             float64 `json:"placed_elsewhere"`
+}
+
+// String returns the comparison in words.
+func (s *shadowed) String() string {
+	text := "shadow: nothing compared yet"
+	if s.Decisions > 0 {
+		text = fmt.Sprintf("shadow: rank agreement %.3f, %.1f %% placed elsewhere", s.Agreement, 100*s.Elsewhere)
+	}
+	if s.Skipped > 0 {
+		text += fmt.Sprintf(", %d skipped", s.Skipped)
+	}
+	if s.Quarantine != "" {
+		text += ", quarantined: " + s.Quarantine
+	}
+	return text
 }
 
 func pluginList() *cobra.Command {
@@ -249,8 +301,8 @@ func pluginList() *cobra.Command {
 	return c
 }
 
-// printPlugins writes a line per plugin, and under it one per pushed version
-// beside the active one, newest first.
+// printPlugins writes a line per plugin, and under it one for its shadow and one
+// per pushed version beside these, newest first.
 func printPlugins(w io.Writer, plugins []listed) error {
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PLUGIN\tDIGEST\tVERSION\tFROM\tROLES\tSTATE\tCALLS\tFAULTS\tTIME PER CALL")
@@ -267,9 +319,14 @@ func printPlugins(w io.Writer, plugins []listed) error {
 			calls = fmt.Sprintf("%d\t%d\t%v", s.Calls, faults, time.Duration(s.CallMicros*float64(time.Microsecond)))
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, short(p.Digest), p.Version, p.Source, strings.Join(p.Roles, ","), state, calls)
+		var shadow string
+		if s := p.Shadow; s != nil {
+			shadow = s.Digest
+			fmt.Fprintf(t, "\t%s\t\t\t\t%v\t%d\t%d\t\n", short(s.Digest), s, s.Decisions, s.Faults)
+		}
 		for i := len(p.Versions) - 1; i >= 0; i-- {
 			v := p.Versions[i]
-			if v.Digest == p.Digest {
+			if v.Digest == p.Digest || v.Digest == shadow {
 				continue
 			}
 			state = "pushed " + v.Stored.Local().Format(time.DateTime)

@@ -268,14 +268,14 @@ func TestPlugin_admin(t *testing.T) {
 		asked = append(asked, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization"))
 		switch {
 		case r.Method == "GET":
-			w.Write([]byte(`{"plugins":[{"name":"mine","digest":"bbbb","version":"1.2","source":"stored","roles":["score"],"state":"active","stats":{"Calls":7,"Faults":{"trap":1,"fuel":2},"call_us":1.5002},"active":"bbbb","previous":"aaaa","versions":[{"digest":"aaaa","bytes":5,"stored":"2026-01-02T03:04:05Z"},{"digest":"bbbb","bytes":6,"stored":"2026-01-02T03:04:05Z"}]}]}`))
+			w.Write([]byte(`{"plugins":[{"name":"mine","digest":"bbbb","version":"1.2","source":"stored","roles":["score"],"state":"active","stats":{"Calls":7,"Faults":{"trap":1,"fuel":2},"call_us":1.5002},"active":"bbbb","previous":"aaaa","versions":[{"digest":"aaaa","bytes":5,"stored":"2026-01-02T03:04:05Z"},{"digest":"bbbb","bytes":6,"stored":"2026-01-02T03:04:05Z"},{"digest":"cccc","bytes":6,"stored":"2026-01-02T03:04:05Z"}],"shadow":{"digest":"cccc","decisions":40,"rank_agreement":0.75,"placed_elsewhere":0.125,"faults":3}}]}`))
 		case strings.HasSuffix(r.URL.Path, "/none/rollback"):
 			w.WriteHeader(http.StatusConflict)
 			w.Write([]byte(`{"error":{"message":"no version was active before"}}`))
 		default:
 			body.Reset()
 			body.ReadFrom(r.Body)
-			w.Write([]byte(`{"digest":"0123456789abcdef","active":` + strconv.FormatBool(r.URL.Query().Has("activate")) + `,"used":true}`))
+			w.Write([]byte(`{"digest":"0123456789abcdef","active":` + strconv.FormatBool(r.URL.Query().Has("activate")) + `,"used":true,"shadow":` + strconv.FormatBool(r.URL.Query().Has("shadow")) + `}`))
 		}
 	}))
 	defer srv.Close()
@@ -288,6 +288,15 @@ func TestPlugin_admin(t *testing.T) {
 	if out := mustRun(t, "plugin", "push", file, "--name", "mine"); !strings.Contains(out, "not active") {
 		t.Error(out)
 	}
+	if out := mustRun(t, "plugin", "push", file, "--name", "mine", "--shadow"); !strings.Contains(out, "places nothing") {
+		t.Error(out)
+	}
+	if _, _, err := run(t, "plugin", "push", file, "--shadow", "--activate"); err == nil {
+		t.Error("both a shadow and active")
+	}
+	if out := mustRun(t, "plugin", "unshadow", "mine"); !strings.Contains(out, "no shadow") {
+		t.Error(out)
+	}
 	if out := mustRun(t, "plugin", "rollback", "mine", "--output", "json"); !strings.Contains(out, `"digest": "0123456789abcdef"`) {
 		t.Error(out)
 	}
@@ -295,10 +304,14 @@ func TestPlugin_admin(t *testing.T) {
 		t.Errorf("code %d, %v", code, err)
 	}
 	lines := strings.Split(mustRun(t, "plugin", "list"), "\n")
-	if len(lines) != 4 || strings.Join(strings.Fields(lines[1]), " ") != "mine bbbb 1.2 stored score active 7 3 1.5µs" || !strings.Contains(lines[2], "aaaa") || !strings.Contains(lines[2], "rollback goes here") {
+	if got := strings.Join(strings.Fields(lines[2]), " "); got != "cccc shadow: rank agreement 0.750, 12.5 % placed elsewhere 40 3" {
+		t.Errorf("%q", got)
+	}
+	if len(lines) != 5 || strings.Join(strings.Fields(lines[1]), " ") != "mine bbbb 1.2 stored score active 7 3 1.5µs" || !strings.Contains(lines[3], "aaaa") || !strings.Contains(lines[3], "rollback goes here") {
 		t.Errorf("%q", lines)
 	}
 	want := []string{"POST /v1/plugins?activate=true&name=roundrobin Bearer secret", "POST /v1/plugins?name=mine Bearer secret",
+		"POST /v1/plugins?name=mine&shadow=true Bearer secret", "DELETE /v1/plugins/mine/shadow Bearer secret",
 		"POST /v1/plugins/mine/rollback Bearer secret", "POST /v1/plugins/none/rollback Bearer secret", "GET /v1/plugins Bearer secret"}
 	if got := strings.Join(asked, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("asked\n%s\nwant\n%s", got, strings.Join(want, "\n"))

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/kvasir-router/kvasir/conformance/guests"
 	"github.com/kvasir-router/kvasir/conformance/harness"
@@ -14,14 +15,20 @@ import (
 
 // TestPlugin_hostile pushes every hostile guest to a router under load: none
 // fails a request, what must be refused is refused with its step, and explain
-// names the fault of the others.
+// names the fault of the others. What the router adds to the first byte of other
+// streams is logged, beside what it adds while nothing or a good guest is pushed.
 func TestPlugin_hostile(t *testing.T) {
 	all, err := guests.All()
 	if err != nil {
 		t.Fatal(err)
 	}
 	const n = 7 // candidates at which the guests misbehave
-	engines := startEngines(t, n)
+	calm := slices.IndexFunc(all, func(g guests.Guest) bool { return g.File == "ok" })
+	streams := 2000 // to measure in each part
+	if testing.Short() {
+		streams = 100
+	}
+	engines := startEngines(t, n, "--speed", "20")
 	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}",
 		"{name: default, holdout: 0, scorers: [{plugin: plain}, {plugin: granted}], filters: [narrow], picker: order}",
 		"plugins: [{name: plain}, {name: granted, grants: [log, kv]}, {name: narrow}, {name: order}]\n")
@@ -29,63 +36,86 @@ func TestPlugin_hostile(t *testing.T) {
 	var stop atomic.Bool
 	var sent, failed atomic.Int64
 	var wg sync.WaitGroup
+	var beside pauses
 	for c := range 4 {
 		wg.Go(func() {
 			for i := 0; !stop.Load(); i++ {
+				part := beside.part.Load()
 				a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), i%2 == 0, 4))
 				if sent.Add(1); err != nil || a.Status != 200 {
 					failed.Add(1)
 					t.Errorf("%v %+v", err, a)
+				} else if i%2 == 0 {
+					beside.add(part, a)
 				}
 			}
 		})
 	}
-	for i := range all {
-		g := &all[i]
-		name := map[string]string{"filter": "narrow", "pick": "order", "score": "plain"}[g.Role]
-		if len(g.Grants) > 0 {
-			name = "granted"
-		}
-		code, err := g.Code()
-		if err != nil {
-			t.Fatal(err)
-		}
-		status, b := adminDo(t, r, "POST", "/v1/plugins?name="+name+"&activate=true", code)
-		if g.Load != "" {
-			if status != 422 || !strings.Contains(string(b), "wasm: "+g.Load+":") {
-				t.Errorf("%s: got %d %s, want it refused in step %s", g.File, status, b, g.Load)
+	harness.Await(t, 60*time.Second, "streams to compare with", func() bool { return beside.count(quiet) >= streams })
+	var rounds int // of the last part
+	push := func(part int32, these []guests.Guest) {
+		beside.part.Store(part)
+		for rounds = 0; rounds == 0 || beside.count(part) < streams; rounds++ {
+			for i := range these {
+				beside.what.Store(&these[i].File)
+				pushHostile(t, r, model, &these[i], n)
 			}
-			continue
-		}
-		if status != 200 {
-			t.Errorf("%s: got %d %s", g.File, status, b)
-			continue
-		}
-		e := ask(t, r, model, g.File)
-		fault := "no such plugin"
-		for _, p := range e.Plugins {
-			if p.Name == name {
-				fault = p.Fault
-			}
-		}
-		told := func(reason string) bool { return strings.Contains(fault, ": "+reason+":") }
-		switch {
-		case g.Abstain:
-			if !strings.Contains(fault, "abstains") {
-				t.Errorf("%s: got %q, want an abstention", g.File, fault)
-			}
-		case g.OK, g.N != n:
-			if fault != "" {
-				t.Errorf("%s: got fault %q", g.File, fault)
-			}
-		case !slices.ContainsFunc(g.Fault, told):
-			t.Errorf("%s: got fault %q, want %v", g.File, fault, g.Fault)
-		}
-		if status, b := adminDo(t, r, "DELETE", "/v1/plugins/"+name, nil); status != 200 {
-			t.Errorf("%s: %d %s", g.File, status, b)
 		}
 	}
+	push(good, all[calm:calm+1])
+	push(hostile, all)
 	stop.Store(true)
 	wg.Wait()
-	t.Logf("%d guests, %d requests, %d failed", len(all), sent.Load(), failed.Load())
+	for part, name := range []string{"nothing is pushed", "a good guest is pushed", "hostile guests are pushed"} {
+		t.Logf("added to the first byte while %s: %s", name, spread(beside.added(t, engines, part)))
+	}
+	t.Logf("%d guests, %d times, %d requests, %d failed", len(all), rounds, sent.Load(), failed.Load())
+}
+
+// pushHostile pushes a guest, places a request of n candidates by it, compares
+// with the reaction it must get, and takes it back.
+func pushHostile(t *testing.T, r *harness.Router, model string, g *guests.Guest, n int) {
+	t.Helper()
+	name := map[string]string{"filter": "narrow", "pick": "order", "score": "plain"}[g.Role]
+	if len(g.Grants) > 0 {
+		name = "granted"
+	}
+	code, err := g.Code()
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, b := adminDo(t, r, "POST", "/v1/plugins?name="+name+"&activate=true", code)
+	if g.Load != "" {
+		if status != 422 || !strings.Contains(string(b), "wasm: "+g.Load+":") {
+			t.Errorf("%s: got %d %s, want it refused in step %s", g.File, status, b, g.Load)
+		}
+		return
+	}
+	if status != 200 {
+		t.Errorf("%s: got %d %s", g.File, status, b)
+		return
+	}
+	e := ask(t, r, model, g.File)
+	fault := "no such plugin"
+	for _, p := range e.Plugins {
+		if p.Name == name {
+			fault = p.Fault
+		}
+	}
+	told := func(reason string) bool { return strings.Contains(fault, ": "+reason+":") }
+	switch {
+	case g.Abstain:
+		if !strings.Contains(fault, "abstains") {
+			t.Errorf("%s: got %q, want an abstention", g.File, fault)
+		}
+	case g.OK, g.N != n:
+		if fault != "" {
+			t.Errorf("%s: got fault %q", g.File, fault)
+		}
+	case !slices.ContainsFunc(g.Fault, told):
+		t.Errorf("%s: got fault %q, want %v", g.File, fault, g.Fault)
+	}
+	if status, b := adminDo(t, r, "DELETE", "/v1/plugins/"+name, nil); status != 200 {
+		t.Errorf("%s: %d %s", g.File, status, b)
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -261,58 +260,6 @@ func TestPlugin_push(t *testing.T) {
 	}
 }
 
-// TestPlugin_swapsUnderLoad: no request fails while plugins are swapped, and
-// nothing of those before stays.
-func TestPlugin_swapsUnderLoad(t *testing.T) {
-	r, engines, _ := fleetWith(t, guest(t, "first", 0), "{name: default, holdout: 0, scorers: [{plugin: mine}]}")
-	model := engines[0].Model
-	swaps := 200
-	if testing.Short() {
-		swaps = 20
-	}
-	var stop atomic.Bool
-	var sent, failed atomic.Int64
-	var wg sync.WaitGroup
-	for c := range 12 {
-		wg.Go(func() {
-			for i := 0; !stop.Load(); i++ {
-				a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), i%2 == 0, 4))
-				sent.Add(1)
-				if err != nil || a.Status != 200 {
-					failed.Add(1)
-					t.Errorf("%v %+v", err, a)
-				}
-			}
-		})
-	}
-	swap := func(i int) {
-		t.Helper()
-		harness.Await(t, 30*time.Second, "requests by the plugin before", func() bool { return sent.Load() >= int64(3*i) })
-		if s, b := adminDo(t, r, "POST", "/v1/plugins?name=mine&activate=true", guest(t, []string{"first", "worst", "trap"}[i%3], i+1)); s != 200 {
-			t.Fatalf("swap %d: %d %s", i, s, b)
-		}
-	}
-	for i := range swaps / 2 {
-		swap(i)
-	}
-	half := gauges(t, r)
-	for i := swaps / 2; i < swaps; i++ {
-		swap(i)
-	}
-	stop.Store(true)
-	wg.Wait()
-	end := gauges(t, r)
-	t.Logf("%d swaps, %d requests, %d failed; goroutines %v → %v, resident %.1f → %.1f MB", swaps, sent.Load(), failed.Load(),
-		half["go_goroutines"], end["go_goroutines"], half["process_resident_memory_bytes"]/1e6, end["process_resident_memory_bytes"]/1e6)
-	if end["go_goroutines"] > half["go_goroutines"]+20 || end["process_resident_memory_bytes"] > 1.3*half["process_resident_memory_bytes"]+20e6 {
-		t.Error("something of the plugins before stays")
-	}
-	_, b := adminDo(t, r, "GET", "/v1/plugins", nil)
-	if n := strings.Count(string(b), `"source":`); n != 1 {
-		t.Errorf("%d plugins are loaded, want 1: %s", n, b)
-	}
-}
-
 // gauges reads the metrics without labels.
 func gauges(t testing.TB, r *harness.Router) map[string]float64 {
 	t.Helper()
@@ -329,17 +276,7 @@ func gauges(t testing.TB, r *harness.Router) map[string]float64 {
 // TestPlugin_go: a plugin of Go's standard toolchain, which compiles for
 // seconds, is pushed under load and replaced by one of C and back.
 func TestPlugin_go(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "scorer.wasm")
-	build := exec.Command("go", "build", "-buildmode=c-shared", "-o", out, ".")
-	build.Dir = filepath.Join("..", "..", "examples", "scorer-go")
-	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
-	if b, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v: %s", err, b)
-	}
-	code, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	code := goScorer(t)
 	r, engines, _ := fleetWith(t, guest(t, "first", 0), "{name: default, holdout: 0, scorers: [{plugin: mine}]}")
 	model := engines[0].Model
 	var stop atomic.Bool

@@ -230,6 +230,7 @@ type Dev struct {
 	Tenants    map[string]string `json:"tenants"`
 	Engines    []DevEngine       `json:"engines"`
 	StateDir   string            `json:"state_dir"`
+	PluginDir  string            `json:"plugin_dir"`
 	Config     string            `json:"config"`
 	PID        int               `json:"pid"`
 }
@@ -311,7 +312,8 @@ type Answer struct {
 	Header    http.Header
 	Body      []byte
 	RequestID string
-	FirstByte time.Duration
+	FirstByte time.Duration // of the answer's head
+	FirstBody time.Duration // of its body
 }
 
 // Post sends a JSON body with a bearer key ("" = none) and reads all of the
@@ -349,7 +351,16 @@ func Post(url, key string, body any, header ...string) (*Answer, error) {
 	}
 	defer res.Body.Close()
 	a := &Answer{Status: res.StatusCode, Header: res.Header, RequestID: res.Header.Get("X-Request-Id"), FirstByte: time.Since(begin)}
-	a.Body, err = io.ReadAll(res.Body)
+	first := make([]byte, 1)
+	n, err := io.ReadFull(res.Body, first)
+	a.FirstBody = time.Since(begin)
+	if a.Body = first[:n]; err == io.EOF {
+		return a, nil
+	} else if err != nil {
+		return a, err
+	}
+	rest, err := io.ReadAll(res.Body)
+	a.Body = append(a.Body, rest...)
 	return a, err
 }
 

@@ -73,6 +73,11 @@ type Plugins interface {
 	// Push stores a module under a name and, if asked, places the next request
 	// by it. code is the callee's.
 	Push(ctx context.Context, name string, code []byte, activate bool) (any, error)
+	// Shadow stores a module and has it score beside the active one of its name,
+	// which goes on placing. It replaces the shadow before. code is the callee's.
+	Shadow(ctx context.Context, name string, code []byte) (any, error)
+	// EndShadow ends the shadow of a name.
+	EndShadow(ctx context.Context, name string) (any, error)
 	// Rollback activates the version that was active before.
 	Rollback(ctx context.Context, name string) (any, error)
 	// Deactivate leaves no stored version active: the configured file or the

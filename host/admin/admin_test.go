@@ -50,6 +50,12 @@ func (f *fake) Push(_ context.Context, name string, code []byte, activate bool) 
 	}
 	return fmt.Sprint(name, len(code), activate), nil
 }
+func (f *fake) Shadow(_ context.Context, name string, code []byte) (any, error) {
+	return fmt.Sprint("shadow of ", name, len(code)), nil
+}
+func (f *fake) EndShadow(_ context.Context, name string) (any, error) {
+	return nil, fmt.Errorf("%w: shadow of %s", ErrNotFound, name)
+}
 func (f *fake) Rollback(_ context.Context, name string) (any, error) {
 	return nil, fmt.Errorf("%w: plugin %s", ErrNotFound, name)
 }
@@ -157,6 +163,9 @@ func TestServer_answers(t *testing.T) {
 	f("GET", "/v1/plugins", "", 200, `["p"]`)
 	f("POST", "/v1/plugins?name=x&activate=true", "code", 200, `"x4 true"`)
 	f("POST", "/v1/plugins?name=x", "code", 200, `"x4 false"`)
+	f("POST", "/v1/plugins?name=x&shadow=true", "code", 200, `"shadow of x4"`)
+	f("POST", "/v1/plugins?name=x&shadow=true&activate=true", "code", 422, `either activate or shadow`)
+	f("DELETE", "/v1/plugins/x/shadow", "", 404, `shadow of x`)
 	f("POST", "/v1/plugins", "code", 422, `no name`)
 	f("POST", "/v1/plugins?name=x", strings.Repeat("x", 101), 413, `body_too_large`)
 	f("POST", "/v1/plugins/x/rollback", "", 404, `plugin x`)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/pprof"
@@ -33,6 +34,9 @@ func (s *Server) Handler() http.Handler {
 		api.HandleFunc("POST /v1/plugins", s.push)
 		api.HandleFunc("POST /v1/plugins/{name}/rollback", func(w http.ResponseWriter, r *http.Request) {
 			s.answer(w, r, func(ctx context.Context) (any, error) { return p.Rollback(ctx, r.PathValue("name")) })
+		})
+		api.HandleFunc("DELETE /v1/plugins/{name}/shadow", func(w http.ResponseWriter, r *http.Request) {
+			s.answer(w, r, func(ctx context.Context) (any, error) { return p.EndShadow(ctx, r.PathValue("name")) })
 		})
 		api.HandleFunc("DELETE /v1/plugins/{name}", func(w http.ResponseWriter, r *http.Request) {
 			s.answer(w, r, func(ctx context.Context) (any, error) { return p.Deactivate(ctx, r.PathValue("name")) })
@@ -98,9 +102,17 @@ func (s *Server) push(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
-	activate := q.Get("activate") == "true"
-	s.cfg.Log.Info("plugin pushed", "plugin", q.Get("name"), "bytes", len(code), "activate", activate, "remote", r.RemoteAddr)
-	s.answer(w, r, func(ctx context.Context) (any, error) { return s.cfg.Plugins.Push(ctx, q.Get("name"), code, activate) })
+	activate, shadow := q.Get("activate") == "true", q.Get("shadow") == "true"
+	s.cfg.Log.Info("plugin pushed", "plugin", q.Get("name"), "bytes", len(code), "activate", activate, "shadow", shadow, "remote", r.RemoteAddr)
+	s.answer(w, r, func(ctx context.Context) (any, error) {
+		switch {
+		case activate && shadow:
+			return nil, fmt.Errorf("%w: say either activate or shadow", ErrRefused)
+		case shadow:
+			return s.cfg.Plugins.Shadow(ctx, q.Get("name"), code)
+		}
+		return s.cfg.Plugins.Push(ctx, q.Get("name"), code, activate)
+	})
 }
 
 // body reads the body; where it cannot it answers, and ok is false.

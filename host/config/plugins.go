@@ -14,9 +14,9 @@ import (
 // Builtin is the name of the built-in picker.
 const Builtin = "builtin"
 
-// maxUses bounds the scorers and the filters of one profile: each is a call per
+// MaxUses bounds the scorers and the filters of one profile: each is a call per
 // decision, and explain keeps a score of each candidate by each scorer.
-const maxUses = 4
+const MaxUses = 4
 
 // maxPluginMemory is what a plugin's instance may be granted.
 const maxPluginMemory = 64 << 20
@@ -64,8 +64,8 @@ func (k *checker) uses(p *Profile, path string, usable map[string]bool) {
 	if len(p.Scorers) > 0 && p.Scorer != "" {
 		k.add(path+".scorer", "write either scorer, a built-in, or scorers, plugins; leastwork is there as both")
 	}
-	if n := max(len(p.Scorers), len(p.Filters)); n > maxUses {
-		k.add(path, "%d scorers or filters, at most %d", n, maxUses)
+	if n := max(len(p.Scorers), len(p.Filters)); n > MaxUses {
+		k.add(path, "%d scorers or filters, at most %d", n, MaxUses)
 	}
 	scorers := map[string]bool{}
 	for i := range p.Scorers {

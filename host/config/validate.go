@@ -122,6 +122,18 @@ func (k *checker) file(path, name string) {
 	}
 }
 
+// dir checks that name, if there is one, is a directory: the one that want says.
+func (k *checker) dir(path, name, want string) {
+	if name == "" {
+		return
+	}
+	if st, err := os.Stat(name); err != nil {
+		k.add(path, "%v", err)
+	} else if !st.IsDir() {
+		k.add(path, "%s is a file, want %s", name, want)
+	}
+}
+
 func (c *Config) validate() []complaint {
 	k := new(checker)
 	if c.Listen.HTTP == "" {
@@ -143,6 +155,7 @@ func (c *Config) validate() []complaint {
 	if !strings.HasPrefix(c.ClientHints.Session, "x-") {
 		k.add("client_hints.session", "want a header name that begins with x-, got %q", c.ClientHints.Session)
 	}
+	k.dir("plugin_dir", c.PluginDir, "the folder that holds NAME.wasm")
 	pools := k.pools(c.Pools)
 	k.models(c.Models, pools)
 	k.profiles(c.Profiles, k.plugins(c.Plugins))
@@ -273,14 +286,7 @@ func (k *checker) tokenizer(path string, t Tokenizer) {
 		k.add(path+".digest", "want sha256:…, got %q", t.Digest)
 	}
 	k.file(path+".template_file", t.TemplateFile)
-	if t.Dir == "" {
-		return
-	}
-	if st, err := os.Stat(t.Dir); err != nil {
-		k.add(path+".dir", "%v", err)
-	} else if !st.IsDir() {
-		k.add(path+".dir", "%s is a file, want the directory that holds tokenizer.json", t.Dir)
-	}
+	k.dir(path+".dir", t.Dir, "the directory that holds tokenizer.json")
 }
 
 func (k *checker) profiles(profiles []Profile, plugins map[string]bool) {

@@ -199,6 +199,25 @@ func (d *decision) scored() bool {
 	return heard > 0 && finite(sum)
 }
 
+// tell tells the profile's Decided of the decision.
+func (d *decision) tell() {
+	p := d.prof
+	if p.Decided == nil || d.builtin {
+		return
+	}
+	heard := d.heard[:len(p.Scorers)]
+	copy(heard, d.parts[:])
+	if p.direct {
+		heard[0] = d.b.Scores
+	}
+	for _, f := range d.faults {
+		if f.use < len(heard) {
+			heard[f.use] = nil
+		}
+	}
+	p.Decided(&d.b, heard)
+}
+
 // rate calls a scorer and checks what it wrote.
 func rate(s Scorer, b *Batch) error {
 	if err := s.Score(b); err != nil {

@@ -97,3 +97,16 @@ func (b *Batch) all() [columns]*[]float32 {
 	return [columns]*[]float32{&b.Matched, &b.Uncached, &b.Outstanding, &b.Inflight, &b.KVActive, &b.Speed,
 		&b.Running, &b.Waiting, &b.KVUsage, &b.Trust, &b.AgeMS, &b.Rates, &b.Tiers[0], &b.Tiers[1], &b.Tiers[2], &b.Scores}
 }
+
+// CopyTo makes dst a copy that outlives the call, in memory of its own, which
+// it uses again. Infos are shared: they are immutable.
+func (b *Batch) CopyTo(dst *Batch) {
+	mem := *dst
+	mem.resize(b.N)
+	*dst = *b
+	dst.Endpoints, dst.Infos = append(mem.Endpoints[:0], b.Endpoints...), append(mem.Infos[:0], b.Infos...)
+	from, to, out := b.all(), mem.all(), dst.all()
+	for i := range from {
+		*out[i] = append((*to[i])[:0], *from[i]...)
+	}
+}

@@ -76,6 +76,12 @@ type Profile struct {
 	// lock, for such as take about a millisecond or more. The requests of a
 	// burst then see the loads of before the call (RATIONALE.md).
 	Unlocked bool
+	// Decided is told of each decision that the profile's scorers rated, after
+	// the placement, without locks, on the request's goroutine: it must return
+	// within microseconds. parts is [Scorers][b.N] what each scorer said of
+	// the candidates, nil for one that was not heard. Both are valid during the
+	// call and must not be changed. May be nil.
+	Decided func(b *Batch, parts [][]float32)
 	// Distrust gives no credit for what the index says: requests are placed by
 	// load alone, and what is known is still looked up and told.
 	Distrust bool

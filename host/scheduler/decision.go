@@ -68,6 +68,7 @@ type decision struct {
 	order   []int32
 	b       Batch
 	parts   [MaxScorers][]float32 // [N] scores of each scorer, unless the profile is direct
+	heard   [MaxScorers][]float32 // scores of each scorer that was heard, for Profile.Decided
 	drop    []uint32              // [N] a filter's verdicts
 	mask    []uint32              // [N] a picker's choice
 	picked  []uint32              // columns in a picker's order, nil = there is none

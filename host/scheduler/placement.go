@@ -58,6 +58,9 @@ func (o *Outcome) health() endpoint.Result {
 	return endpoint.ResultOf(o.Status)
 }
 
+// Failed reports whether the endpoint was at fault.
+func (o *Outcome) Failed() bool { return o.health() == endpoint.ResultFailed }
+
 // choice is one endpoint in a placement's order.
 type choice struct {
 	id       endpoint.ID

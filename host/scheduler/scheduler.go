@@ -140,6 +140,7 @@ func (s *Scheduler) Schedule(r *Request) (*Placement, error) {
 	d.lap(stageSchedule)
 	s.st.stats.decided(d)
 	p.trace = s.st.trace.add(d)
+	d.tell()
 	return p, nil
 }
 

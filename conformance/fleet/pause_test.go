@@ -1,0 +1,94 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/conformance/harness"
+)
+
+// pauses collects what a router adds to the first byte of streams' bodies: the time a
+// client waits less the time the engine took. Safe for concurrent use.
+type pauses struct {
+	part atomic.Int32           // of the measurement: one of the constants below
+	what atomic.Pointer[string] // goes on at this moment
+
+	mu    sync.Mutex // guards waits
+	waits [3][]waited
+}
+
+// Parts of a measurement.
+const (
+	quiet   = iota // nothing is pushed
+	good           // a good guest is pushed
+	hostile        // hostile guests are pushed
+)
+
+type waited struct {
+	id, what string
+	d        time.Duration
+}
+
+// add notes a streamed answer that began in a part and ended in it.
+func (p *pauses) add(part int32, a *harness.Answer) {
+	if p.part.Load() != part {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := waited{id: a.RequestID, d: a.FirstBody}
+	if s := p.what.Load(); s != nil {
+		w.what = *s
+	}
+	p.waits[part] = append(p.waits[part], w)
+}
+
+// count returns how many were noted in a part.
+func (p *pauses) count(part int32) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.waits[part])
+}
+
+// added returns what the router added to the streams of a part, by length. The
+// engines' records tell their share; streams they no longer know are left out.
+func (p *pauses) added(t testing.TB, engines []*engine, part int) []waited {
+	t.Helper()
+	took := map[string]float64{}
+	for _, e := range engines {
+		for _, q := range harness.SimRequests(t, e.URL) {
+			took[q.ID] = q.FirstByteMS - q.ReceivedMS
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []waited
+	for _, w := range p.waits[part] {
+		if ms, ok := took[w.id]; ok {
+			w.d -= time.Duration(ms * float64(time.Millisecond))
+			out = append(out, w)
+		}
+	}
+	slices.SortFunc(out, func(a, b waited) int { return cmp.Compare(a.d, b.d) })
+	return out
+}
+
+// spread tells the quantiles of sorted waits, and during what the longest were.
+func spread(d []waited) string {
+	if len(d) == 0 {
+		return "none"
+	}
+	at := func(q float64) time.Duration {
+		return d[min(int(q*float64(len(d))), len(d)-1)].d.Round(10 * time.Microsecond)
+	}
+	s := fmt.Sprintf("median %v, p99 %v, p99.9 %v of %d; longest", at(.5), at(.99), at(.999), len(d))
+	for _, w := range d[max(len(d)-6, 0):] {
+		s += fmt.Sprintf(" %v %s", w.d.Round(10*time.Microsecond), w.what)
+	}
+	return s
+}

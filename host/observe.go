@@ -1,0 +1,181 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kvasir-router/kvasir/abi"
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+	"github.com/kvasir-router/kvasir/host/wasm"
+)
+
+// ended is what came of one request, without what it referred to.
+type ended struct {
+	endpoint   endpoint.ID
+	generation uint32
+	status     uint32
+	at         time.Time
+	failed     bool
+
+	ttft, e2e, itl                    float32 // ms
+	prompt, cached, predicted, output float32 // tokens; cached is -1 where not reported
+}
+
+func millis(d time.Duration) float32 { return float32(d.Seconds() * 1e3) }
+
+func endedOf(x *scheduler.Observation, now time.Time) ended {
+	o := &x.Outcome
+	e := ended{
+		endpoint: x.Endpoint, generation: x.Generation, status: uint32(max(o.Status, 0)), at: now, failed: o.Failed(),
+		ttft: millis(o.TTFT), e2e: millis(o.E2E), prompt: float32(x.PromptTokens), cached: -1, predicted: float32(x.PredictedCached),
+	}
+	if o.HasCached {
+		e.cached = float32(o.CachedTokens)
+	}
+	if o.HasUsage {
+		e.prompt, e.output = float32(o.PromptTokens), float32(o.OutputTokens)
+		if o.OutputTokens > 1 && o.TTFT > 0 {
+			e.itl = millis(o.E2E-o.TTFT) / float32(o.OutputTokens-1)
+		}
+	}
+	return e
+}
+
+// outcomes is a batch for observe, of one goroutine.
+type outcomes struct {
+	ends []ended
+	out  wasm.Outcomes
+	rows [endpoint.MaxEndpoints]uint32 // by slot, in the table of the batch
+}
+
+// add returns how many there are.
+func (b *outcomes) add(e ended) int {
+	b.ends = append(b.ends, e)
+	return len(b.ends)
+}
+
+func (b *outcomes) reset() { b.ends = b.ends[:0] }
+
+// fill writes the columns. It leaves out outcomes of endpoints that are no
+// more, and returns their number: nobody can be placed there.
+func (b *outcomes) fill(snap *endpoint.Snapshot, now time.Time) (gone uint64) {
+	o := &b.out
+	o.N, o.NowMS, o.Endpoints = 0, float64(now.UnixMilli()), o.Endpoints[:0]
+	for i := range snap.N {
+		if info := snap.Info(endpoint.ID(i)); info != nil {
+			b.rows[i] = uint32(len(o.Endpoints))
+			o.Endpoints = append(o.Endpoints, abi.EndpointID(uint32(i), info.Generation))
+		}
+	}
+	for c := range o.Columns {
+		o.Columns[c], o.U32[c] = o.Columns[c][:0], o.U32[c][:0]
+	}
+	for i := range b.ends {
+		e := &b.ends[i]
+		if !snap.Current(e.endpoint, e.generation) {
+			gone++
+			continue
+		}
+		b.write(e, now)
+		o.N++
+	}
+	return gone
+}
+
+func (b *outcomes) write(e *ended, now time.Time) {
+	f, u := &b.out.Columns, &b.out.U32
+	putU := func(c int, v uint32) { u[c] = append(u[c], v) }
+	put := func(c int, v float32) { f[c] = append(f[c], v) }
+	putU(abi.OutEndpointRow, b.rows[e.endpoint])
+	putU(abi.OutEndpointID, abi.EndpointID(uint32(e.endpoint), e.generation))
+	putU(abi.OutStatus, e.status)
+	put(abi.OutTTFTMS, e.ttft)
+	put(abi.OutE2eMS, e.e2e)
+	put(abi.OutITLMS, e.itl)
+	put(abi.OutPromptTokens, e.prompt)
+	put(abi.OutCachedTokens, e.cached)
+	put(abi.OutPredictedTokens, e.predicted)
+	put(abi.OutOutputTokens, e.output)
+	put(abi.OutAgeMS, millis(max(0, now.Sub(e.at))))
+	failed := float32(0)
+	if e.failed {
+		failed = 1
+	}
+	put(abi.OutFailed, failed)
+}
+
+// configuredObservers loads the configured plugins that observe. It goes before
+// the profiles, so that a scorer finds the columns that another plugin
+// publishes. A plugin observes once, whatever configs it scores with: with its
+// own, or that of the first scorer that gives it one.
+//
+// The plugins that it loaded and that do not observe are in spare: the caller
+// releases them when the profiles have taken theirs.
+func (h *Host) configuredObservers(g, prev *generation) (spare []*plugin, err error) {
+	g.mute = map[pluginKey]bool{}
+	var again []*config.Plugin // they may read what one further down publishes
+	for i := range g.cfg.Plugins {
+		c := &g.cfg.Plugins[i]
+		if h.configuredObserver(g, prev, c, &spare) != nil {
+			again = append(again, c)
+		}
+	}
+	for _, c := range again {
+		if err := h.configuredObserver(g, prev, c, &spare); err != nil {
+			return spare, err
+		}
+	}
+	return spare, nil
+}
+
+func (h *Host) configuredObserver(g, prev *generation, c *config.Plugin, spare *[]*plugin) error {
+	code, source, err := h.module(c)
+	if err != nil {
+		return fmt.Errorf("plugin %s: %w", c.Name, err)
+	}
+	if code == nil {
+		return nil
+	}
+	k := keyOf(c, code, scorerConfig(g.cfg, c.Name))
+	if prev != nil && prev.mute[k] {
+		g.mute[k] = true
+		return nil
+	}
+	p, err := h.plugins.acquire(k, source, code, h.now())
+	if err != nil {
+		return err
+	}
+	if !p.Has(wasm.Observe) {
+		g.mute[k] = true
+		*spare = append(*spare, p)
+		return nil
+	}
+	g.plugins, g.observers = append(g.plugins, p), append(g.observers, p)
+	return nil
+}
+
+// addObservers lets the plugins that only profiles name observe too, one of a
+// name.
+func (g *generation) addObservers() {
+	for _, p := range g.plugins {
+		same := func(o *plugin) bool { return o.key.name == p.key.name }
+		if p.Has(wasm.Observe) && !slices.ContainsFunc(g.observers, same) {
+			g.observers = append(g.observers, p)
+		}
+	}
+}
+
+// scorerConfig returns the config of the first scorer that gives a plugin one.
+func scorerConfig(c *config.Config, name string) config.JSON {
+	for i := range c.Profiles {
+		for _, s := range c.Profiles[i].Scorers {
+			if s.Plugin == name && s.Config != "" {
+				return s.Config
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,62 @@
+package scheduler
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// TestProfile_Decided: it is told of what each scorer said, nil for one that was
+// not heard, without the decision lock, and not where the built-in scored.
+func TestProfile_Decided(t *testing.T) {
+	one := failing{func(b *Batch) error {
+		for i := range b.Scores {
+			b.Scores[i] = float32(i)
+		}
+		return nil
+	}}
+	none := failing{func(*Batch) error { return errors.New("x") }}
+	for _, c := range []struct {
+		name    string
+		scorers []Weighted
+		holdout float64
+		want    [][]float32
+	}{
+		{"one", []Weighted{{one, 1}}, 0, [][]float32{{0, 1, 2}}},
+		{"weighted", []Weighted{{one, 2}}, 0, [][]float32{{0, 1, 2}}},
+		{"one of two", []Weighted{{none, 1}, {one, 2}}, 0, [][]float32{nil, {0, 1, 2}}},
+		{"none heard", []Weighted{{none, 1}}, 0, nil},
+		{"control arm", []Weighted{{one, 1}}, 1, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got [][]float32
+			var st *State
+			r := newRig(t, 3, func(_ *StateConfig, cfg *Config) {
+				p := &cfg.Profiles[0]
+				p.Scorers, p.Holdout = c.scorers, c.holdout
+				p.Decided = func(b *Batch, parts [][]float32) {
+					if !st.mu.TryLock() {
+						t.Error("told under the decision lock")
+					} else {
+						st.mu.Unlock()
+					}
+					for _, x := range parts {
+						got = append(got, slices.Clone(x))
+					}
+					var twin Batch
+					b.CopyTo(&twin)
+					if b.CopyTo(&twin); !reflect.DeepEqual(*b, twin) || &b.Scores[0] == &twin.Scores[0] {
+						t.Errorf("a copy is\n%+v\nof\n%+v", twin, *b)
+					}
+				}
+			})
+			st = r.state
+			end(r.place(r.request("x")))
+			r.sched.DryRun(r.request("y"))
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,300 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/admin"
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/plugstore"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+	"github.com/kvasir-router/kvasir/host/telemetry"
+	"github.com/kvasir-router/kvasir/host/wasm"
+)
+
+// scoring is a plugin's place among the scorers of a profile. It is immutable.
+type scoring struct {
+	key       pluginKey
+	cfg       *config.Config
+	profile   int
+	objective string
+}
+
+// shadow is a candidate that scores beside the active plugin of its name,
+// behind the placements.
+type shadow struct {
+	name, digest string
+	since        time.Time
+	skipped      atomic.Uint64 // decisions there was no room for, or by a config that came later
+	compared     wasm.Shadow
+
+	mu       sync.Mutex         // guards the fields below
+	plugins  map[string]*plugin // by config; nil = ended
+	adapters map[*scoring]*adapter
+}
+
+// maxAdapters bounds the adapters a shadow keeps: those of rules that are no
+// longer in force go when they are more. Profiles × scorers is far less.
+const maxAdapters = 256
+
+// score compares one decision.
+func (s *shadow) score(j *shadowJob) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.plugins[j.place.key.config]
+	if p == nil { // ended, or a config that it was not loaded with
+		s.skipped.Add(1)
+		return
+	}
+	a := s.adapters[j.place]
+	if a == nil {
+		if len(s.adapters) >= maxAdapters {
+			clear(s.adapters)
+		}
+		a = newAdapter(p, j.place.cfg, j.place.profile, j.place.objective)
+		s.adapters[j.place] = a
+	}
+	v := a.view(&j.b)
+	defer a.done(v)
+	j.scratch = slices.Grow(j.scratch[:0], j.b.N)[:j.b.N]
+	_ = s.compared.Add(p.Plugin, &v.b, j.b.Scores, j.scratch) // counted there
+}
+
+func (s *shadow) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.plugins {
+		p.Close()
+	}
+	s.plugins, s.adapters = nil, nil
+}
+
+// shadowJob is a decision on its way to a shadow.
+type shadowJob struct {
+	shadow  *shadow
+	place   *scoring
+	b       scheduler.Batch
+	scratch []float32
+}
+
+// shadowJobs is how many decisions may wait. A decision over 1,024 endpoints is
+// 70 KB; what there is no room for is left out, which a sample bears.
+const shadowJobs = 32
+
+// shadows are the candidates under comparison, one of a name. offer may be
+// called concurrently with all else.
+type shadows struct {
+	active atomic.Pointer[map[string]*shadow] // nil = none; replaced, never changed
+	mu     sync.Mutex                         // held through a replacement of active
+	free   chan *shadowJob
+	jobs   chan *shadowJob // has room for every job
+}
+
+func (s *shadows) init() {
+	s.free, s.jobs = make(chan *shadowJob, shadowJobs), make(chan *shadowJob, shadowJobs)
+	for range shadowJobs {
+		s.free <- new(shadowJob)
+	}
+}
+
+// offer takes a copy of a decision for each of its scorers that has a shadow.
+// It does not block.
+func (s *shadows) offer(places []*scoring, b *scheduler.Batch, parts [][]float32) {
+	active := s.active.Load()
+	if active == nil {
+		return
+	}
+	for k, place := range places {
+		sh := (*active)[place.key.name]
+		if sh == nil || parts[k] == nil {
+			continue
+		}
+		select {
+		case j := <-s.free:
+			j.shadow, j.place = sh, place
+			b.CopyTo(&j.b)
+			copy(j.b.Scores, parts[k])
+			s.jobs <- j
+		default:
+			sh.skipped.Add(1)
+		}
+	}
+}
+
+// score compares the decision of j and frees j.
+func (s *shadows) score(j *shadowJob) {
+	j.shadow.score(j)
+	clear(j.b.Infos)
+	j.shadow, j.place = nil, nil
+	s.free <- j
+}
+
+func (s *shadows) of(name string) *shadow {
+	if active := s.active.Load(); active != nil {
+		return (*active)[name]
+	}
+	return nil
+}
+
+// set makes sh, nil = none, the shadow of a name and ends the one before,
+// which it returns.
+func (s *shadows) set(name string, sh *shadow) (before *shadow) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]*shadow{}
+	if active := s.active.Load(); active != nil {
+		for n, x := range *active {
+			all[n] = x
+		}
+	}
+	before = all[name]
+	delete(all, name)
+	if sh != nil {
+		all[name] = sh
+	}
+	s.active.Store(&all)
+	if len(all) == 0 {
+		s.active.Store(nil)
+	}
+	if before != nil {
+		before.close()
+	}
+	return before
+}
+
+// list returns the shadows by name.
+func (s *shadows) list() (out []*shadow) {
+	if active := s.active.Load(); active != nil {
+		for _, sh := range *active {
+			out = append(out, sh)
+		}
+	}
+	slices.SortFunc(out, func(a, b *shadow) int {
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+func (s *shadows) close() {
+	for _, sh := range s.list() {
+		s.set(sh.name, nil)
+	}
+}
+
+// shadowStatus is a shadow as operators see it.
+type shadowStatus struct {
+	Digest        string    `json:"digest"`
+	Since         time.Time `json:"since"`
+	Decisions     uint64    `json:"decisions"`        // compared
+	RankAgreement float64   `json:"rank_agreement"`   // mean of Kendall's tau, in [-1, 1]
+	Elsewhere     float64   `json:"placed_elsewhere"` // share of decisions in which its best is another endpoint
+	Abstained     uint64    `json:"abstained"`
+	Faults        uint64    `json:"faults"`  // calls that gave no answer
+	Skipped       uint64    `json:"skipped"` // decisions left out: they came too fast, or by a config that came after the shadow
+	Quarantine    string    `json:"quarantine,omitempty"`
+}
+
+// status returns nil of a nil shadow.
+func (s *shadow) status() *shadowStatus {
+	if s == nil {
+		return nil
+	}
+	c := s.compared.Stats()
+	st := &shadowStatus{Digest: s.digest, Since: s.since, Decisions: c.Decisions, RankAgreement: c.Agreement,
+		Elsewhere: float64(c.Elsewhere) / float64(max(c.Decisions, 1)), Abstained: c.Abstained, Faults: c.Unheard, Skipped: s.skipped.Load()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.plugins {
+		if q := p.Quarantine(); q != "" {
+			st.Quarantine = q
+		}
+	}
+	return st
+}
+
+func (s *shadows) collect(e *telemetry.Emitter) {
+	for _, sh := range s.list() {
+		c, labels := sh.compared.Stats(), []string{"plugin", sh.name, "digest", sh.digest}
+		e.Counter("kvasir_shadow_decisions_total", "Decisions a shadow was compared in.", float64(c.Decisions), labels...)
+		e.Counter("kvasir_shadow_elsewhere_total", "Decisions in which a shadow's best is another endpoint.", float64(c.Elsewhere), labels...)
+		e.Gauge("kvasir_shadow_rank_agreement", "Mean over decisions of Kendall's tau of a shadow and the active plugin, -1 to 1.", c.Agreement, labels...)
+		e.Counter("kvasir_shadow_abstained_total", "Calls in which a shadow had no opinion.", float64(c.Abstained), labels...)
+		e.Counter("kvasir_shadow_faults_total", "Calls of a shadow that gave no answer.", float64(c.Unheard), labels...)
+		e.Counter("kvasir_shadow_skipped_total", "Decisions a shadow was not asked about: they came too fast, or by a config that came after it.", float64(sh.skipped.Load()), labels...)
+	}
+}
+
+// newShadow loads a module as the scorers of its name are loaded by the rules
+// in force.
+func (h *Host) newShadow(ctx context.Context, name string, code []byte) (_ *shadow, err error) {
+	l := h.rules.Acquire()
+	defer l.Release()
+	g := l.Value()
+	c := declared(g.cfg, name)
+	sh := &shadow{name: name, since: h.now(), plugins: map[string]*plugin{}, adapters: map[*scoring]*adapter{}}
+	defer func() {
+		if err != nil {
+			sh.close()
+		}
+	}()
+	for _, s := range g.scored {
+		if s.key.name != name || sh.plugins[s.key.config] != nil {
+			continue
+		}
+		k := keyOf(&c, code, config.JSON(s.key.config))
+		opt := k.options()
+		opt.Instances = 1
+		p, err := h.plugins.runtime.Load(ctx, code, opt)
+		if err != nil {
+			return nil, err
+		}
+		sh.digest = p.Digest()
+		sh.plugins[s.key.config] = &plugin{Plugin: p, key: k, source: fromStore, since: sh.since}
+		if !p.Has(wasm.Score) {
+			return nil, fmt.Errorf("plugin %s: its manifest has no role %v, and scores are what is compared", name, wasm.Score)
+		}
+	}
+	if len(sh.plugins) == 0 {
+		return nil, fmt.Errorf("plugin %s: no profile scores by it, so there is nothing to compare with", name)
+	}
+	return sh, nil
+}
+
+// Shadow implements admin.Plugins.
+func (a pluginAdmin) Shadow(ctx context.Context, name string, code []byte) (any, error) {
+	if !plugstore.ValidName(name) {
+		return nil, errPluginName(name)
+	}
+	h := a.h
+	h.reloadMu.Lock()
+	defer h.reloadMu.Unlock()
+	sh, err := h.newShadow(ctx, name, code)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
+	}
+	digest, err := h.pluginStore.Put(name, code)
+	if err != nil {
+		sh.close()
+		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
+	}
+	h.offPath.shadows.set(name, sh)
+	h.log.Info("shadow begins", "plugin", name, "digest", digest)
+	return map[string]any{"name": name, "digest": digest, "active": false, "shadow": true}, nil
+}
+
+// EndShadow implements admin.Plugins.
+func (a pluginAdmin) EndShadow(_ context.Context, name string) (any, error) {
+	sh := a.h.offPath.shadows.set(name, nil)
+	if sh == nil {
+		return nil, fmt.Errorf("%w: plugin %.128q has no shadow", admin.ErrNotFound, name)
+	}
+	a.h.log.Info("shadow ends", "plugin", name, "digest", sh.digest)
+	return map[string]any{"name": name, "digest": sh.digest, "shadow": false}, nil
+}
