@@ -150,7 +150,7 @@ func pluginPush() *cobra.Command {
 			return printJSON(cmd.OutOrStdout(), b)
 		}
 		var v struct {
-			Digest               string
+			Digest, Note         string
 			Active, Used, Shadow bool
 		}
 		if err := json.Unmarshal(b, &v); err != nil {
@@ -163,6 +163,8 @@ func pluginPush() *cobra.Command {
 				"  kvasir plugin push --activate puts it in force, kvasir plugin unshadow " + *name + " ends it"
 		case v.Active && v.Used:
 			note = "active: the next request is placed by it; kvasir plugin rollback " + *name + " undoes it"
+		case v.Active && v.Note != "":
+			note = "active, but not used: " + v.Note
 		case v.Active:
 			note = "active, but no profile of the router's configuration names it:\n  profiles: [{name: default, scorers: [{plugin: " + *name + "}]}]"
 		}
@@ -203,9 +205,12 @@ func pluginRollback() *cobra.Command {
 		if *output == "json" {
 			return printJSON(cmd.OutOrStdout(), b)
 		}
-		var v struct{ Digest string }
+		var v struct{ Digest, Note string }
 		if err := json.Unmarshal(b, &v); err != nil {
 			return fmt.Errorf("the router's answer: %w", err)
+		}
+		if v.Note != "" {
+			cmd.PrintErrln(v.Note)
 		}
 		if v.Digest == "" {
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no pushed version is active any more\n", args[0])
