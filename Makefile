@@ -4,7 +4,7 @@ CACHE   ?= $(or $(KVASIR_CACHE),$(HOME)/.cache/kvasir)
 export KVASIR_CACHE := $(CACHE)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
-FUZZTIME ?= 3s
+FUZZTIME ?= 2s
 
 .PHONY: build build-hf run deps deps-hf deps-engine test test-engine test-long bench bench-wasm lint
 

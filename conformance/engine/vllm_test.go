@@ -19,6 +19,7 @@ import (
 func TestVLLM(t *testing.T) {
 	f := startFleet(t)
 	cs := chats(66, 4)
+	t.Run("tokens are the engine's", f.parity)
 	t.Run("predicted is reported", func(t *testing.T) { f.predicted(t, cs) })
 	t.Run("completions", f.completions)
 	t.Run("restart keeps conversations", func(t *testing.T) { f.restart(t, cs) })

@@ -275,7 +275,7 @@ func TestServe_listenerFails(t *testing.T) {
 // FuzzHostAllowed: whatever a Host header is, it passes only if it is a name or
 // an address of this machine.
 func FuzzHostAllowed(f *testing.F) {
-	for _, s := range []string{"localhost:1", "[::1]", "evil.example", "127.0.0.1.", "::ffff:127.0.0.1", "localhost.evil", "[localhost]", "a:b:c"} {
+	for _, s := range []string{"localhost:1", "[::1]", "evil.example", "127.0.0.1.", "::ffff:127.0.0.1", "localhost.evil", "[localhost]", "a:b:c", "::1%00000"} {
 		f.Add(s)
 	}
 	g := newGuard(&Config{Token: token})

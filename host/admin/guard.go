@@ -41,7 +41,7 @@ func (g *guard) hostAllowed(r *http.Request) bool {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)
-	if err != nil {
+	if err != nil || ip.Zone() != "" { // no browser sends a zone, and it could hold anything
 		return false
 	}
 	if ip.IsLoopback() {
