@@ -76,11 +76,7 @@ func (f *fleet) sync(g *generation) error {
 	for i := range g.cfg.Pools {
 		p := &g.cfg.Pools[i]
 		for _, u := range p.Endpoints {
-			k, err := f.key(g, p, u)
-			if err != nil {
-				return err
-			}
-			want[k] = p
+			want[f.key(g, p, u)] = p
 		}
 	}
 	for k, id := range f.members {
@@ -107,13 +103,9 @@ func (f *fleet) sync(g *generation) error {
 	return nil
 }
 
-func (f *fleet) key(g *generation, p *config.Pool, u string) (memberKey, error) {
-	auth, err := bearer(p.Credentials.BearerFile)
-	if err != nil {
-		return memberKey{}, fmt.Errorf("pool %s: %w", p.Name, err)
-	}
+func (f *fleet) key(g *generation, p *config.Pool, u string) memberKey {
 	k := memberKey{
-		url: strings.TrimRight(u, "/"), pool: p.Name, dialect: p.Dialect, bearer: strings.TrimPrefix(auth, "Bearer "),
+		url: strings.TrimRight(u, "/"), pool: p.Name, dialect: p.Dialect, bearer: strings.TrimPrefix(g.auth[p.Name], "Bearer "),
 		block: int(p.BlockTokens), cache: g.cacheIdentity(p.Name), labels: fmt.Sprint(p.Labels), tokens: p.Capacity.CacheTokens,
 		events: backend.Events{Mode: p.Events.Mode, Port: p.Events.Port, ReplayPort: int(p.Events.ReplayPort), Topic: p.Events.Topic},
 	}
@@ -122,7 +114,7 @@ func (f *fleet) key(g *generation, p *config.Pool, u string) (memberKey, error) 
 			k.events.Publisher, k.events.Replay, k.events.Listen = s.Events, s.Replay, s.Listen
 		}
 	}
-	return k, nil
+	return k
 }
 
 // assumedTokens is the cache of an endpoint that does not tell its size: 1 Mi

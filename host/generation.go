@@ -17,6 +17,7 @@ type generation struct {
 	cfg       *config.Config
 	scheduler *scheduler.Scheduler
 	prompts   []*prompts
+	auth      map[string]string  // Authorization towards the engines, by pool; never logged
 	plugins   []*plugin          // to release
 	observers []*plugin          // of plugins, one of a name
 	mute      map[pluginKey]bool // configured plugins that do not observe
@@ -29,7 +30,7 @@ type generation struct {
 // Tokenizers whose files did not change are taken over from prev, plugins from
 // the table. The caller must adopt or drop the generation.
 func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *generation, err error) {
-	g := &generation{number: number, cfg: cfg, built: h.now()}
+	g := &generation{number: number, cfg: cfg, built: h.now(), auth: map[string]string{}}
 	defer func() {
 		if err != nil {
 			h.drop(g)
@@ -46,6 +47,7 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *ge
 			return nil, err
 		}
 		sc.Pools = append(sc.Pools, p)
+		g.auth[p.Name] = p.Authorization
 	}
 	for i := range cfg.Models {
 		m, err := h.modelRules(&cfg.Models[i], g, prev)
