@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -99,7 +98,7 @@ func startFleet(t testing.TB) *fleet {
 	f := &fleet{engines: startVLLM(t, 2)}
 	keys := filepath.Join(t.TempDir(), "keys.json")
 	state := t.TempDir()
-	f.acme, f.globex = issueKey(t, keys, state, "acme"), issueKey(t, keys, state, "globex")
+	f.acme, f.globex = harness.IssueKey(t, keys, state, "acme"), harness.IssueKey(t, keys, state, "globex")
 	var urls []string
 	for _, e := range f.engines {
 		urls = append(urls, strconv.Quote(e.URL))
@@ -120,22 +119,7 @@ profiles: [{name: default, holdout: 0}]
 // live waits until the events of every engine arrive.
 func (f *fleet) live(t testing.TB) {
 	t.Helper()
-	harness.Await(t, 60*time.Second, "events of both engines live", func() bool {
-		_, b := harness.GetBody(f.router.Admin+"/v1/endpoints", f.router.Token)
-		return bytes.Count(b, []byte(`"events":"live"`)) == len(f.engines)
-	})
-}
-
-func issueKey(t testing.TB, file, state, tenant string) string {
-	t.Helper()
-	cmd := exec.Command(harness.Binary(t), "key", "issue", "--file", file, "--state-dir", state, "--tenant", tenant)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	b, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("kvasir key issue: %v: %s", err, errs.String())
-	}
-	return strings.TrimSpace(string(b))
+	f.router.EventsLive(t, len(f.engines), 60*time.Second)
 }
 
 // leave posts a streaming request and closes the connection after the first

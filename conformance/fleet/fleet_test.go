@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -109,8 +108,5 @@ func demoDir(t testing.TB) string {
 
 func live(t testing.TB, r *harness.Router, n int) {
 	t.Helper()
-	harness.Await(t, 30*time.Second, "events of all engines live", func() bool {
-		_, b := harness.GetBody(r.Admin+"/v1/endpoints", r.Token)
-		return bytes.Count(b, []byte(`"events":"live"`)) == n
-	})
+	r.EventsLive(t, n, 30*time.Second)
 }

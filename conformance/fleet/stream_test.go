@@ -63,7 +63,7 @@ func TestTenants(t *testing.T) {
 func TestTenants_restart(t *testing.T) {
 	es := startEngines(t, 2, "--preset", "instant")
 	keys, state := t.TempDir()+"/keys.json", t.TempDir()
-	acme, globex := issueKey(t, keys, state, "acme"), issueKey(t, keys, state, "globex")
+	acme, globex := harness.IssueKey(t, keys, state, "acme"), harness.IssueKey(t, keys, state, "globex")
 	r := serveAs(t, es, state, "{api_keys_file: "+keys+"}", "{name: default, holdout: 0}")
 	ask := func(key string) (*harness.Explanation, int) {
 		t.Helper()

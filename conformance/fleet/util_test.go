@@ -7,22 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os/exec"
-	"strings"
-	"testing"
 	"time"
-
-	"github.com/kvasir-router/kvasir/conformance/harness"
 )
-
-func issueKey(t testing.TB, file, state, tenant string) string {
-	t.Helper()
-	b, err := exec.Command(harness.Binary(t), "key", "issue", "--file", file, "--state-dir", state, "--tenant", tenant).Output()
-	if err != nil {
-		t.Fatalf("kvasir key issue: %v: %s", err, b)
-	}
-	return strings.TrimSpace(string(b))
-}
 
 // leaveSilently posts and closes the connection after d without an answer.
 func leaveSilently(url string, body any, d time.Duration) error {

@@ -483,6 +483,28 @@ func SimRequests(t testing.TB, engine string) []SimRequest {
 	return out
 }
 
+// IssueKey has kvasir key issue make an API key for a tenant.
+func IssueKey(t testing.TB, file, stateDir, tenant string) string {
+	t.Helper()
+	cmd := exec.Command(Binary(t), "key", "issue", "--file", file, "--state-dir", stateDir, "--tenant", tenant)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	b, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("kvasir key issue: %v: %s", err, errs.String())
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// EventsLive waits at most d until the cache events of n endpoints arrive.
+func (r *Router) EventsLive(t testing.TB, n int, d time.Duration) {
+	t.Helper()
+	Await(t, d, "events of all engines live", func() bool {
+		_, b := GetBody(r.Admin+"/v1/endpoints", r.Token)
+		return bytes.Count(b, []byte(`"events":"live"`)) == n
+	})
+}
+
 // Leave posts a request and closes the connection once the first bytes of the
 // answer's body have come.
 func Leave(ctx context.Context, url, key string, body []byte) error {
