@@ -13,8 +13,18 @@ type Input struct {
 	Model     string // the model's name after alias resolution
 	Adapter   string
 	Stream    bool
+	Priority  string // the class the client asks for; "" = none
 	SizeClass string // of body bytes: xs s m l xl
+	Labels    []Label
+
+	Region        string // of the router
+	HourUTC       int    // 0…23
+	CapacityState string // of the model's pools: "ok", "scarce", "none"
 }
+
+// Label is one label of a request: from key metadata, token claims or a header
+// named in the configuration. Labels of an Input are sorted by name, one of each.
+type Label struct{ Name, Value string }
 
 // Decision is the answer. It is immutable and may be shared by requests.
 type Decision struct {
@@ -24,16 +34,40 @@ type Decision struct {
 
 	Model       string       // the model to use; "" = as asked
 	Constraints []Constraint // all must hold
-	Salt        string       // cache salt of the namespace; "" = public
+	Prefer      []Preference // soft: columns of scorers
+	Scope       string       // of the cache namespace: one of the Scope constants
+	Salt        string       // cache salt of the namespace; "" = public, or none: then RandomSalt for each request
 	Namespace   string       // keyed hash of the namespace, for logs and explain; never the salt
-	Profile     string       // "" = default
-	Priority    int
+	Affinity    Affinity
+	Profile     string // "" = default
+	Priority    int    // higher = sooner
+	RateClass   string // requests of one tenant and rate class share a budget; "" = default
 
-	MaxPromptTokens int // 0 = no limit
-	MaxOutputTokens int // 0 = no limit
+	MaxPromptTokens   int // 0 = no limit
+	MaxOutputTokens   int // 0 = no limit
+	MaxConcurrency    int // requests in flight per tenant and rate class; 0 = no limit
+	TokensPerMinute   int // per tenant and rate class; 0 = no limit
+	RequestsPerMinute int // per tenant and rate class; 0 = no limit
 
+	Audit    string   // "none", "sample", "full": whether allows are logged; "" = sample
 	Rules    []string // ids of the rules that decided, for explain
 	Revision string   // of policy and data
+}
+
+// Preference is a soft wish: endpoints whose label has one of Values are worth
+// Weight, in [0, 1], more.
+type Preference struct {
+	Label  string   `json:"label"`
+	Values []string `json:"values"`
+	Weight float64  `json:"weight"`
+}
+
+// Affinity says how hard a tenant's requests stick to endpoints that hold their
+// prefix. The zero value means the defaults.
+type Affinity struct {
+	Weight   float64 // scales the credit of a cached prefix; 0 = unset = 1
+	MaxShare float64 // bound on the share of one endpoint's work the tenant may hold, in (0, 1]; 0 = unset
+	Sticky   bool    // sessions stay on their endpoint
 }
 
 // Constraint demands that an endpoint's label has (or has not) one of Values.

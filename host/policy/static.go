@@ -140,7 +140,7 @@ func (s *Static) add(name string) *tenantRules {
 func (s *Static) rules(name string, t Tenant) *tenantRules {
 	d := &Decision{
 		Allow: true, Reason: "allowed",
-		Salt: Salt(s.cfg.Key, ScopeTenant, name), Namespace: NamespaceHash(s.cfg.Key, ScopeTenant, name),
+		Scope: ScopeTenant, Salt: Salt(s.cfg.Key, ScopeTenant, name), Namespace: NamespaceHash(s.cfg.Key, ScopeTenant, name),
 		Profile: t.Profile, Priority: t.Priority, MaxPromptTokens: t.MaxPromptTokens, MaxOutputTokens: t.MaxOutputTokens,
 		Rules: []string{"tenant_namespace"}, Revision: s.revision,
 	}
