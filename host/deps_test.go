@@ -22,16 +22,17 @@ const module = "github.com/kvasir-router/kvasir/"
 // stages walk over it (RATIONALE.md, "Why does the import order look like
 // this?").
 var mayImport = map[string]struct{ ours, theirs string }{
-	"abi":                    {},
-	"abi/gen":                {},
-	"host/internal/snapshot": {},
-	"host/llmapi":            {},
-	"host/blockhash":         {theirs: "github.com/cespare/xxhash/v2"},
-	"host/endpoint":          {},
-	"host/identity":          {},
-	"host/policy":            {ours: "host/identity"},
-	"host/kvevents":          {theirs: "github.com/cespare/xxhash/v2"},
-	"host/kvevents/fakepub":  {},
+	"abi":                      {},
+	"abi/gen":                  {},
+	"host/internal/snapshot":   {},
+	"host/internal/atomicfile": {},
+	"host/llmapi":              {},
+	"host/blockhash":           {theirs: "github.com/cespare/xxhash/v2"},
+	"host/endpoint":            {},
+	"host/identity":            {ours: "host/internal/atomicfile"},
+	"host/policy":              {ours: "host/identity host/internal/atomicfile"},
+	"host/kvevents":            {theirs: "github.com/cespare/xxhash/v2"},
+	"host/kvevents/fakepub":    {},
 
 	"host/tokenizer":                 {},
 	"host/tokenizer/bpe":             {},
@@ -45,7 +46,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 
 	"host/wasm":      {ours: "abi", theirs: "github.com/tetratelabs/wazero"},
 	"host/hostmod":   {ours: "abi host/wasm"},
-	"host/plugstore": {},
+	"host/plugstore": {ours: "host/internal/atomicfile"},
 	"plugins":        {},
 
 	"host/kvindex":   {},
@@ -59,7 +60,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/simengine": {ours: "host/tokenizer/bpe host/tokenizer/jinja"},
 	"host/replay":    {},
 
-	"host": {ours: "abi plugins host/hostmod host/plugstore host/wasm host/admin host/backend host/config host/endpoint host/identity host/internal/snapshot host/kvindex host/llmapi" +
+	"host": {ours: "abi plugins host/hostmod host/plugstore host/wasm host/admin host/backend host/config host/endpoint host/identity host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi" +
 		" host/policy host/proxy host/scheduler host/telemetry host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
 	"cmd/kvasir": {ours: "abi conformance/plugincheck host host/hostmod host/scheduler host/wasm host/config host/identity host/simengine host/telemetry host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/kvasir-router/kvasir/host/internal/atomicfile"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
@@ -46,7 +47,7 @@ func adminToken(file, stateDir string) (string, error) {
 		raw := make([]byte, 24)
 		rand.Read(raw)
 		b = []byte(hex.EncodeToString(raw))
-		err = os.WriteFile(file, append(b, '\n'), 0o600)
+		err = atomicfile.Create(file, append(b, '\n'))
 	}
 	if err != nil {
 		return "", fmt.Errorf("host: admin token: %w", err)

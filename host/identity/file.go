@@ -9,9 +9,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/internal/atomicfile"
 )
 
 // ErrNoKey is returned by Revoke and Rotate for an id that is not in the file.
@@ -268,32 +269,8 @@ func Update(path string, change func(*KeyFile) error) error {
 	if err != nil {
 		return fmt.Errorf("identity: %w", err)
 	}
-	if err := replaceFile(path, append(b, '\n')); err != nil {
+	if err := atomicfile.Replace(path, append(b, '\n')); err != nil {
 		return fmt.Errorf("identity: %w", err)
 	}
 	return nil
-}
-
-// replaceFile writes b beside path and renames it over path.
-func replaceFile(path string, b []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".keys-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

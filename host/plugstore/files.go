@@ -9,12 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/kvasir-router/kvasir/host/internal/atomicfile"
 )
 
 const (
 	indexName = "plugins.json"
 	prevName  = "plugins.json.prev"
-	tempStart = ".new-"
 
 	// maxIndexBytes is beyond MaxNames full entries.
 	maxIndexBytes = 4 << 20
@@ -58,7 +59,7 @@ func (s *Store) writeIndex(x *index) error {
 	if err := os.Link(path, prev); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return writeFile(path, append(b, '\n'))
+	return atomicfile.Replace(path, append(b, '\n'))
 }
 
 // readCode reads a version and compares it with its digest.
@@ -85,7 +86,7 @@ func (s *Store) sweep(whole bool) error {
 		for _, e := range entries {
 			digest, isCode := strings.CutSuffix(e.Name(), ".wasm")
 			unused := dir == s.codeDir() && isCode && validDigest(digest) && whole && !s.index.uses(digest)
-			if unused || strings.HasPrefix(e.Name(), tempStart) {
+			if unused || strings.HasPrefix(e.Name(), atomicfile.TempPrefix) {
 				if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 					return err
 				}
@@ -130,42 +131,4 @@ func readBounded(path string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %v of %d bytes, want a file of at most %d", path, info.Mode(), info.Size(), limit)
 	}
 	return os.ReadFile(path)
-}
-
-// writeFile puts a file there whole, with mode 0600: after a crash it is the
-// old one or the new one.
-func writeFile(path string, b []byte) (err error) {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, tempStart+"*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

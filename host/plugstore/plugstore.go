@@ -24,6 +24,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/internal/atomicfile"
 )
 
 // Bounds of a store.
@@ -95,7 +97,7 @@ func Open(dir string) (*Store, error) {
 			return nil, fmt.Errorf("plugstore: %s has mode %#o: others may write what is executed (chmod 700)", d, mode)
 		}
 	}
-	if err := syncDir(dir); err != nil {
+	if err := atomicfile.SyncDir(dir); err != nil {
 		return nil, fmt.Errorf("plugstore: %w", err)
 	}
 	whole, err := s.readIndex()
@@ -139,7 +141,7 @@ func (s *Store) Put(name string, code []byte) (digest string, err error) {
 		return "", err
 	}
 	if _, err := s.readCode(digest); err != nil {
-		if err := writeFile(s.codePath(digest), code); err != nil {
+		if err := atomicfile.Replace(s.codePath(digest), code); err != nil {
 			return "", fmt.Errorf("plugstore: %w", err)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/kvasir-router/kvasir/host/internal/atomicfile"
 )
 
 func open(t *testing.T, dir string) *Store {
@@ -311,7 +313,7 @@ func TestStore_leftovers(t *testing.T) {
 	one := put(t, s, "a", "one")
 	unused := s.codePath(digestOf([]byte("written, but no index names it")))
 	foreign := filepath.Join(dir, "notes.txt")
-	temps := []string{filepath.Join(dir, tempStart+"1"), filepath.Join(dir, "code", tempStart+"2"), unused}
+	temps := []string{filepath.Join(dir, atomicfile.TempPrefix+"1"), filepath.Join(dir, "code", atomicfile.TempPrefix+"2"), unused}
 	for _, path := range append(temps, foreign) {
 		write(t, path, []byte("half"))
 	}

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/kvasir-router/kvasir/host/internal/atomicfile"
 )
 
 // KeyBytes is the length of a secret key.
@@ -76,41 +78,12 @@ func checkModes(f *os.File, path string) error {
 	return nil
 }
 
-// createKey writes the file whole under another name and links it to path, so
-// that no one sees half of it and the first one wins.
+// createKey writes a random key; the first one wins.
 func createKey(path string) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".key-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
 	var key [KeyBytes]byte
 	rand.Read(key[:]) // never fails
-	_, err = f.WriteString(hex.EncodeToString(key[:]) + "\n")
-	if err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
-		return err
-	}
-	if err := os.Link(f.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return atomicfile.Create(path, []byte(hex.EncodeToString(key[:])+"\n"))
 }
