@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/internal/atomicfile"
+	"github.com/kvasir-router/kvasir/host/internal/filelock"
 )
 
 // ErrNoKey is returned by Revoke and Rotate for an id that is not in the file.
@@ -24,6 +27,9 @@ type Grant struct {
 	User   string   `json:"user,omitempty"`
 	Groups []string `json:"groups,omitempty"`
 	Scopes []string `json:"scopes,omitempty"`
+
+	// Labels go to policy, such as data_class: phi.
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // Record is one key in the file.
@@ -131,12 +137,38 @@ func (g *Grant) validate() error {
 	if g.User != "" && !validName(g.User) {
 		return fmt.Errorf("bad user %q", g.User)
 	}
-	for _, s := range slices.Concat(g.Groups, g.Scopes) {
+	if n := len(g.Groups) + len(g.Scopes) + len(g.Labels); n > maxGrant {
+		return fmt.Errorf("%d groups, scopes and labels, at most %d", n, maxGrant)
+	}
+	for _, s := range g.Groups {
 		if !validName(s) {
-			return fmt.Errorf("bad group or scope %q", s)
+			return fmt.Errorf("bad group %q", s)
+		}
+	}
+	for _, s := range g.Scopes {
+		if !ValidScope(s) {
+			return fmt.Errorf("bad scope %q", s)
+		}
+	}
+	for name, value := range g.Labels {
+		if !validName(name) || !validName(value) {
+			return fmt.Errorf("bad label %q: %q", name, value)
 		}
 	}
 	return nil
+}
+
+// maxGrant bounds the groups, scopes and labels of one principal: above what
+// directories put in a token, below what a decision would suffer from.
+const maxGrant = 256
+
+// labels returns the labels of g, sorted by name.
+func (g *Grant) labels() []Label {
+	var out []Label
+	for _, name := range slices.Sorted(maps.Keys(g.Labels)) {
+		out = append(out, Label{name, g.Labels[name]})
+	}
+	return out
 }
 
 // validName reports whether s is 1 to 128 letters, digits and ._@:/+- : what can
@@ -154,6 +186,13 @@ func validName(s string) bool {
 		}
 	}
 	return true
+}
+
+// ValidScope reports whether s can be a scope: a name such as plugin:push, or
+// all scopes of one noun, such as plugin:*.
+func ValidScope(s string) bool {
+	noun, all := strings.CutSuffix(s, ":*")
+	return validName(noun) && (!all || !strings.Contains(noun, ":"))
 }
 
 // ValidTenant reports whether s can name a tenant.
@@ -244,7 +283,7 @@ func (k *KeyFile) Rotate(pepper []byte, id string, grace time.Duration, issuer s
 // replaces it atomically with mode 0600. Several processes may do so at once.
 // If change fails the file stays as it is and the error is returned.
 func Update(path string, change func(*KeyFile) error) error {
-	unlock, err := lock(path + ".lock")
+	unlock, err := filelock.Lock(path + ".lock")
 	if err != nil {
 		return fmt.Errorf("identity: %w", err)
 	}

@@ -10,6 +10,7 @@ package identity
 import (
 	"errors"
 	"net/netip"
+	"strings"
 )
 
 // Errors of Authenticate.
@@ -25,24 +26,49 @@ var (
 )
 
 // Principal is who asks, from a verified credential only. It is immutable and
-// shared by all requests of one key.
+// shared by all requests of one credential.
 type Principal struct {
 	Tenant string
 	User   string
 	Groups []string
 	Scopes []string
-	Method string // "api_key", "anonymous", …
-	KeyID  string // public id of the API key, never the key
+	Labels []Label // sorted by name, one of each
+	Method string  // one of the Method constants
+	Issuer string  // of a JWT, or who issued the API key; "" = not known
+	KeyID  string  // public id of the API key, never the key
 }
 
-// HasScope reports whether the principal holds a scope.
+// Words of Principal.Method.
+const (
+	MethodAPIKey    = "api_key"
+	MethodAnonymous = "anonymous"
+	MethodRoot      = "admin_token" // whoever holds the admin token, on the admin listener only
+)
+
+// Label is one label of a principal: from a key's record or a token's claims.
+type Label struct{ Name, Value string }
+
+// HasScope reports whether the principal holds a scope, by its name or by all
+// of its noun (plugin:* for plugin:push).
 func (p *Principal) HasScope(scope string) bool {
+	noun, _, _ := strings.Cut(scope, ":")
 	for _, s := range p.Scopes {
-		if s == scope {
+		if s == scope || len(s) == len(noun)+2 && s[len(noun):] == ":*" && s[:len(noun)] == noun {
 			return true
 		}
 	}
 	return false
+}
+
+// Name names a principal in logs: how it was verified and as whom.
+func (p *Principal) Name() string {
+	switch p.Method {
+	case MethodAPIKey:
+		return "key:" + p.KeyID
+	case MethodRoot, MethodAnonymous:
+		return p.Method
+	}
+	return p.Method + ":" + p.Tenant + "/" + p.User
 }
 
 // Credentials are what a request carried. The slices are valid during the

@@ -81,6 +81,26 @@ func TestAuthenticate(t *testing.T) {
 	}
 }
 
+func TestPrincipal(t *testing.T) {
+	k := &KeyFile{Version: 1}
+	key, r, err := k.Issue(pepper, Grant{Tenant: "t", Scopes: []string{"plugin:*", "key:read"}, Labels: map[string]string{"b": "2", "a": "1"}}, "alice", t0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := newStore(t, Config{Pepper: pepper}, k).Authenticate(&Credentials{APIKey: []byte(key)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Issuer != "alice" || p.Name() != "key:"+r.ID || fmt.Sprint(p.Labels) != "[{a 1} {b 2}]" {
+		t.Errorf("got %+v", p)
+	}
+	for scope, want := range map[string]bool{"plugin:push": true, "plugin:activate": true, "key:read": true, "key:issue": false, "plugins:push": false, "plug:x": false, "": false, "plugin": true} {
+		if p.HasScope(scope) != want {
+			t.Errorf("%q: got %t", scope, !want)
+		}
+	}
+}
+
 func TestAuthenticate_anonymous(t *testing.T) {
 	k := &KeyFile{Version: 1}
 	s := newStore(t, Config{Pepper: pepper, Anonymous: "local"}, k)
@@ -255,7 +275,12 @@ func TestParseFile_errors(t *testing.T) {
 	f(`{"version":1,"keys":[{"id":"a","tenant":"a b","mac":"`+m+`"}]}`, `bad tenant "a b"`)
 	f(`{"version":1,"keys":[{"id":"a","mac":"`+m+`"}]}`, `bad tenant ""`)
 	f(`{"version":1,"keys":[{"id":"a","tenant":"t","user":"\n","mac":"`+m+`"}]}`, `bad user`)
-	f(`{"version":1,"keys":[{"id":"a","tenant":"t","scopes":[""],"mac":"`+m+`"}]}`, `group or scope`)
+	f(`{"version":1,"keys":[{"id":"a","tenant":"t","scopes":[""],"mac":"`+m+`"}]}`, `bad scope ""`)
+	f(`{"version":1,"keys":[{"id":"a","tenant":"t","scopes":["a:b:*"],"mac":"`+m+`"}]}`, `bad scope "a:b:*"`)
+	f(`{"version":1,"keys":[{"id":"a","tenant":"t","scopes":["*"],"mac":"`+m+`"}]}`, `bad scope "*"`)
+	f(`{"version":1,"keys":[{"id":"a","tenant":"t","groups":["x y"],"mac":"`+m+`"}]}`, `bad group "x y"`)
+	f(`{"version":1,"keys":[{"id":"a","tenant":"t","labels":{"a":"b c"},"mac":"`+m+`"}]}`, `bad label "a": "b c"`)
+	f(`{"version":1,"keys":[{"id":"a","tenant":"t","groups":[`+strings.Repeat(`"g",`, 256)+`"g"],"mac":"`+m+`"}]}`, `at most 256`)
 	f(`{"version":1,"keys":[{"id":"a","tenant":"t","mac":"00"}]}`, "64")
 	f(`{"version":1,"keys":[{"id":"a","tenant":"t","mac":"`+m+`"},{"id":"a","tenant":"t","mac":"`+m+`"}]}`, "twice")
 	k := &KeyFile{}

@@ -94,7 +94,7 @@ func NewStore(cfg Config) (*Store, error) {
 		s.hasher = h
 	}
 	if cfg.Anonymous != "" {
-		s.anonymous = &Principal{Tenant: cfg.Anonymous, Method: "anonymous"}
+		s.anonymous = &Principal{Tenant: cfg.Anonymous, Method: MethodAnonymous}
 	}
 	s.keys.Store(&keySet{})
 	return s, nil
@@ -133,7 +133,7 @@ func newEntry(r *Record, lastUse *atomic.Int64) *entry {
 	}
 	e := &entry{expires: r.Expires, revoked: !r.Revoked.IsZero(), lastUse: lastUse, principal: &Principal{
 		Tenant: r.Tenant, User: r.User, Groups: append([]string(nil), r.Groups...), Scopes: append([]string(nil), r.Scopes...),
-		Method: "api_key", KeyID: r.ID,
+		Labels: r.labels(), Method: MethodAPIKey, Issuer: r.Issuer, KeyID: r.ID,
 	}}
 	hex.Decode(e.mac[:], []byte(r.MAC)) // validated
 	return e

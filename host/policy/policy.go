@@ -24,7 +24,7 @@ type Input struct {
 
 // Label is one label of a request: from key metadata, token claims or a header
 // named in the configuration. Labels of an Input are sorted by name, one of each.
-type Label struct{ Name, Value string }
+type Label = identity.Label
 
 // Decision is the answer. It is immutable and may be shared by requests.
 type Decision struct {
