@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 2s
 
-.PHONY: build build-hf run deps deps-hf deps-engine test test-engine test-long bench bench-wasm lint
+.PHONY: build build-hf run deps deps-hf deps-engine test test-engine test-long bench bench-wasm bench-policy lint
 
 build: ## bin/kvasir
 	@mkdir -p bin
@@ -49,6 +49,9 @@ bench: ## prints the machine, ratios and peers
 
 bench-wasm: ## a plugin beside native Go, at 8 to 4,096 candidates
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./plugins ./host/wasm
+
+bench-policy: ## what policy costs a request: constraints over 512 endpoints
+	$(GO) test -run '^$$' -bench Constraints -benchtime 1s ./host/scheduler
 
 lint:
 	@bash .ci/lint.sh

@@ -12,6 +12,8 @@ type Snapshot struct {
 	Infos []*Info
 	Loads []*Load
 
+	Epoch uint64 // changes when endpoints come or go, or change their labels, models or adapters
+
 	Live  Set // slots with an endpoint
 	Ready Set // of these, those that take requests (ready, awake, not draining)
 
@@ -32,6 +34,7 @@ type Snapshot struct {
 
 // topology is what changes only when endpoints come, go or change their models.
 type topology struct {
+	epoch    uint64
 	infos    []*Info
 	loads    []*Load
 	live     Set

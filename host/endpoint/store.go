@@ -158,7 +158,7 @@ func (s *Store) copyLocked() *Snapshot {
 		s.topo = s.buildTopologyLocked()
 	}
 	t := s.topo
-	snap := &Snapshot{N: len(s.slots), Infos: t.infos, Loads: t.loads, Live: t.live, topo: t}
+	snap := &Snapshot{N: len(s.slots), Infos: t.infos, Loads: t.loads, Live: t.live, Epoch: t.epoch, topo: t}
 	snap.states = make([]State, len(s.slots))
 	for i := range s.slots {
 		snap.states[i] = s.slots[i].state
@@ -169,7 +169,7 @@ func (s *Store) copyLocked() *Snapshot {
 func (s *Store) buildTopologyLocked() *topology {
 	n := len(s.slots)
 	words := (n + 63) / 64
-	t := &topology{
+	t := &topology{epoch: s.version,
 		infos: make([]*Info, n), loads: make([]*Load, n), live: make(Set, words), anyModel: make(Set, words),
 		labels: map[label]Set{}, models: map[string]Set{}, adapters: map[string]Set{},
 	}

@@ -83,11 +83,9 @@ type decision struct {
 	allLine []float32 // [N] lines of the model begun there
 	over    []reason  // [N] why the envelope passes it over, reasonNone = it does not
 	joins   []bool    // [N] wanted as a further holder of a shared prefix
-	allowed endpoint.Set
-	label   endpoint.Set
-	depth   []uint32 // [holders]
-	lift    []uint32 // [holders]
-	spare   []uint32 // [holders]
+	depth   []uint32  // [holders]
+	lift    []uint32  // [holders]
+	spare   []uint32  // [holders]
 	holders []uint64
 
 	deep      int // column with the longest match, -1 = nobody has one
@@ -163,7 +161,7 @@ func (st *State) getDecision() *decision {
 	if d, _ := st.scratch.Get().(*decision); d != nil {
 		return d
 	}
-	return &decision{allowed: make(endpoint.Set, endpoint.SetWords), label: make(endpoint.Set, endpoint.SetWords)}
+	return new(decision)
 }
 
 // putDecision gives the scratch back, without what it referred to.

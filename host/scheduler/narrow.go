@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
-	"github.com/kvasir-router/kvasir/host/policy"
 )
 
 // narrow lists the endpoints of the model's pools and filters by what is known
 // without the prompt: policy constraints, isolation, model, readiness. A
 // constraint of policy is never relaxed.
 func (d *decision) narrow() *DeniedError {
-	d.constrain(d.dec.Constraints)
+	allowed := d.s.st.masks.get(d.snap, d.dec.Constraints)
 	kept, nearest := 0, reasonNone
 	for i := range d.model.pools {
 		use := &d.model.pools[i]
@@ -25,7 +24,7 @@ func (d *decision) narrow() *DeniedError {
 				c.id, c.class, c.col, c.load, c.pool = id, -1, -1, d.snap.Loads[id], uint8(i)
 				c.matched, c.tiers, c.state, c.why = 0, [MaxTiers]uint32{}, candKept, reasonNone
 				switch {
-				case !d.allowed.Has(id):
+				case !allowed.Has(id):
 					c.why = reasonConstraint
 				case noSalt:
 					c.why = reasonSalt
@@ -62,25 +61,6 @@ func (d *decision) nextCand() *cand {
 // clientReason is what a client is told. The reasons are in the order of how
 // near an endpoint came to being eligible; the nearest is told.
 var clientReason = [...]string{"the model has none", "none satisfies the policy's constraints", "none has the cache isolation this tenant needs", "none serves this model", "none is ready"}
-
-// constrain sets d.allowed to the endpoints that satisfy every constraint.
-func (d *decision) constrain(cs []policy.Constraint) {
-	d.allowed = d.allowed[:cap(d.allowed)]
-	clear(d.allowed)
-	d.allowed.Or(d.snap.Live)
-	for i := range cs {
-		c := &cs[i]
-		clear(d.label)
-		for _, v := range c.Values {
-			d.label.Or(d.snap.Label(c.Label, v))
-		}
-		if c.NotIn {
-			d.allowed.AndNot(d.label)
-		} else {
-			d.allowed.And(d.label)
-		}
-	}
-}
 
 // filterContext drops the endpoints whose context the request does not fit, as
 // long as it fits somewhere. What fits nowhere goes on: an engine knows better

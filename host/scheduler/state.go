@@ -96,6 +96,7 @@ type State struct {
 	now     func() time.Time
 	stats   counters
 	trace   traceRing
+	masks   maskCache
 	scratch sync.Pool     // *scratch
 	prompts sync.Pool     // *promptMem
 	places  sync.Pool     // *Placement
@@ -140,6 +141,7 @@ func NewState(cfg StateConfig) *State {
 	}
 	s := &State{cfg: cfg, store: cfg.Store, loc: cfg.Locality, now: cfg.Now}
 	s.trace.init(cfg.TraceEntries, cfg.TraceBytes)
+	s.masks.init()
 	s.lines.init()
 	s.sessions.init()
 	return s
