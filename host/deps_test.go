@@ -50,13 +50,14 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/plugstore": {ours: "host/internal/atomicfile"},
 	"plugins":        {},
 
-	"host/kvindex":   {},
-	"host/backend":   {ours: "host/blockhash host/endpoint host/kvevents host/kvindex", theirs: "github.com/cespare/xxhash/v2"},
-	"host/scheduler": {ours: "host/blockhash host/endpoint host/identity host/llmapi host/policy host/tokenizer"},
-	"host/proxy":     {ours: "host/identity host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
-	"host/telemetry": {theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
-	"host/admin":     {},
-	"host/config":    {ours: "plugins", theirs: "github.com/goccy/go-yaml"},
+	"host/kvindex":         {},
+	"host/backend":         {ours: "host/blockhash host/endpoint host/kvevents host/kvindex", theirs: "github.com/cespare/xxhash/v2"},
+	"host/scheduler":       {ours: "host/blockhash host/endpoint host/identity host/llmapi host/policy host/tokenizer"},
+	"host/proxy":           {ours: "host/identity host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
+	"host/telemetry":       {theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
+	"host/telemetry/audit": {ours: "host/internal/atomicfile host/internal/filelock"},
+	"host/admin":           {},
+	"host/config":          {ours: "plugins", theirs: "github.com/goccy/go-yaml"},
 
 	"host/simengine": {ours: "host/tokenizer/bpe host/tokenizer/jinja"},
 	"host/replay":    {},
@@ -64,7 +65,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host": {ours: "abi plugins host/hostmod host/plugstore host/wasm host/admin host/backend host/config host/endpoint host/identity host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi" +
 		" host/policy host/proxy host/scheduler host/telemetry host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
-	"cmd/kvasir": {ours: "abi conformance/plugincheck host host/hostmod host/scheduler host/wasm host/config host/identity host/simengine host/telemetry host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},
+	"cmd/kvasir": {ours: "abi conformance/plugincheck host host/hostmod host/scheduler host/wasm host/config host/identity host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},
 
 	"conformance":             {ours: "conformance/guests"},
 	"conformance/guests":      {},

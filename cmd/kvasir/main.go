@@ -58,7 +58,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		Version:       version,
 	}
-	c.AddCommand(serveCommand(), devCommand(), engineCommand(), explainCommand(), endpointCommand(), tokenizeCommand(), keyCommand(), configCommand(), pluginCommand(), versionCommand())
+	c.AddCommand(serveCommand(), devCommand(), engineCommand(), explainCommand(), endpointCommand(), tokenizeCommand(), keyCommand(), configCommand(), pluginCommand(), auditCommand(), versionCommand())
 	return c
 }
 

@@ -1,0 +1,131 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// record is a line without its hash. The order of its fields is the format.
+type record struct {
+	Seq    uint64            `json:"seq"`
+	Time   string            `json:"time"` // RFC 3339, UTC, nanoseconds
+	Actor  string            `json:"actor"`
+	Verb   string            `json:"verb"`
+	Object string            `json:"object"`
+	Result string            `json:"result"`
+	Detail map[string]string `json:"detail,omitempty"`
+	Prev   string            `json:"prev"`
+}
+
+const (
+	timeForm  = "2006-01-02T15:04:05.000000000Z"
+	maxText   = 1 << 10
+	maxDetail = 32
+	maxLine   = 512 << 10 // above 68 texts of 1 KiB, each byte escaped as six
+	hashMark  = `,"hash":"`
+	hashLen   = len(hashMark) + 2*sha256.Size + len(`"}`)
+)
+
+// text makes s a string whose JSON form is one and the same after any number of
+// readings: valid UTF-8, bounded.
+func text(s string) string {
+	if len(s) > maxText {
+		s = s[:maxText]
+	}
+	return strings.ToValidUTF8(s, "�")
+}
+
+// encode returns the line of e behind head, with its line end, and the head
+// after it.
+func encode(e Event, head Head) ([]byte, Head, error) {
+	r := record{
+		Seq: head.Seq + 1, Time: e.Time.UTC().Format(timeForm), Actor: text(e.Actor), Verb: text(e.Verb), Object: text(e.Object),
+		Result: text(e.Result), Prev: hex.EncodeToString(head.Hash[:]),
+	}
+	if len(e.Detail) > 0 {
+		r.Detail = map[string]string{}
+		for i, k := range slices.Sorted(maps.Keys(e.Detail)) {
+			if i == maxDetail {
+				break
+			}
+			r.Detail[text(k)] = text(e.Detail[k])
+		}
+	}
+	body, err := json.Marshal(&r)
+	if err != nil {
+		return nil, head, fmt.Errorf("audit: %v", err)
+	}
+	next := Head{Seq: r.Seq, Hash: link(head.Hash, body)}
+	line := append(body[:len(body)-1], hashMark...)
+	line = hex.AppendEncode(line, next.Hash[:])
+	return append(line, "\"}\n"...), next, nil
+}
+
+// link is the hash of a line.
+func link(prev [32]byte, body []byte) (sum [32]byte) {
+	h := sha256.New()
+	h.Write(prev[:])
+	h.Write(body)
+	h.Sum(sum[:0])
+	return sum
+}
+
+// Faults of a line, as Verify tells them.
+var (
+	errForm  = errors.New("is not a line of an audit log")
+	errHash  = errors.New("does not match its hash: it was changed")
+	errPrev  = errors.New("does not follow from the line before: one was changed, removed or put elsewhere")
+	errSeq   = errors.New("has not the number after the line before: lines were removed, added or moved")
+	errStart = errors.New("is the first of its file but follows another line: the files before it are missing")
+	errFirst = errors.New("has number 1 but follows another line")
+)
+
+// parse checks one line, without its line end, by itself. It returns what the
+// line says, the head that it stands on and its own.
+func parse(line []byte) (r record, before, own Head, err error) {
+	if len(line) < hashLen+1 || len(line) > maxLine || !bytes.HasPrefix(line[len(line)-hashLen:], []byte(hashMark)) {
+		return r, before, own, errForm
+	}
+	sum, ok := unhex(string(line[len(line)-hashLen+len(hashMark) : len(line)-2]))
+	if !ok || line[len(line)-1] != '}' {
+		return r, before, own, errForm
+	}
+	body := append(bytes.Clone(line[:len(line)-hashLen]), '}')
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if d.Decode(&r) != nil {
+		return r, before, own, errForm
+	}
+	prev, ok := unhex(r.Prev)
+	if _, terr := time.Parse(timeForm, r.Time); !ok || terr != nil || r.Seq == 0 {
+		return r, before, own, errForm
+	}
+	if again, err := json.Marshal(&r); err != nil || !bytes.Equal(again, body) {
+		return r, before, own, errForm // another spelling, a member twice, a member of another case
+	}
+	before, own = Head{r.Seq - 1, prev}, Head{r.Seq, sum}
+	switch {
+	case link(prev, body) != sum:
+		err = errHash
+	case r.Seq == 1 && prev != [32]byte{}:
+		err = errFirst
+	}
+	return r, before, own, err
+}
+
+// unhex decodes 64 lower-case hexadecimal digits.
+func unhex(s string) (sum [32]byte, ok bool) {
+	if len(s) != 2*len(sum) || strings.ToLower(s) != s {
+		return sum, false
+	}
+	_, err := hex.Decode(sum[:], []byte(s))
+	return sum, err == nil
+}

@@ -1,0 +1,139 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// end is how a file ends.
+type end struct {
+	size int64 // of its whole lines
+	head Head
+	torn []byte // what a crash left behind them, nil = nothing
+}
+
+// findEnd reads the last line of a file of the given size. What has no line end
+// was torn by a crash: each line is written with its end in one call, and
+// whoever appended it was told that it is there only after that.
+func findEnd(f io.ReaderAt, size int64) (e end, err error) {
+	b, err := lastBytes(f, size, 2*maxLine)
+	if err != nil {
+		return e, err
+	}
+	whole := bytes.LastIndexByte(b, '\n') + 1
+	if whole < len(b) {
+		e.torn = b[whole:]
+	}
+	e.size = size - int64(len(e.torn))
+	if e.size == 0 {
+		return e, nil
+	}
+	if whole == 0 {
+		return e, fmt.Errorf("%w: no line end within %d bytes", ErrBroken, len(b))
+	}
+	line := b[:whole-1]
+	line = line[bytes.LastIndexByte(line, '\n')+1:]
+	if _, _, e.head, err = parse(line); err != nil {
+		return e, fmt.Errorf("%w: the last line %v", ErrBroken, err)
+	}
+	return e, nil
+}
+
+// repair tells of the torn end that was removed.
+func (e *end) repair() Event {
+	sum := sha256.Sum256(e.torn)
+	return Event{Actor: "system", Verb: "audit:repair", Object: "torn line", Result: OK, Detail: map[string]string{
+		"bytes": strconv.Itoa(len(e.torn)), "sha256": hex.EncodeToString(sum[:]),
+	}}
+}
+
+// lastBytes reads the last n bytes of a file of the given size, fewer if it is
+// shorter.
+func lastBytes(f io.ReaderAt, size, n int64) ([]byte, error) {
+	b := make([]byte, min(size, n))
+	if _, err := f.ReadAt(b, size-int64(len(b))); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	return b, nil
+}
+
+// copyTail writes the whole lines among the last n bytes of f.
+func copyTail(w io.Writer, f *os.File, n int64) error {
+	st, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	b, err := lastBytes(f, st.Size(), n)
+	if err != nil {
+		return err
+	}
+	if int64(len(b)) < st.Size() {
+		b = b[bytes.IndexByte(b, '\n')+1:]
+	}
+	_, err = w.Write(b[:bytes.LastIndexByte(b, '\n')+1])
+	return err
+}
+
+// archiveName is where a file goes whose last line has number seq.
+func archiveName(path string, seq uint64) string { return path + "." + strconv.FormatUint(seq, 10) }
+
+// Archives returns the files that were put away beside path, oldest first.
+func Archives(path string) ([]string, error) {
+	list, err := archives(path)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(list))
+	for i, seq := range list {
+		names[i] = archiveName(path, seq)
+	}
+	return names, nil
+}
+
+// archived returns the end of the newest file that was put away, which an empty
+// one goes on from; zero if there is none.
+func archived(path string) (Head, error) {
+	list, err := archives(path)
+	if err != nil || len(list) == 0 {
+		return Head{}, err
+	}
+	f, err := os.Open(archiveName(path, list[len(list)-1]))
+	if err != nil {
+		return Head{}, fmt.Errorf("audit: %w", err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return Head{}, fmt.Errorf("audit: %w", err)
+	}
+	e, err := findEnd(f, st.Size())
+	if err != nil {
+		return Head{}, fmt.Errorf("%w (file %s)", err, f.Name())
+	}
+	return e.head, nil
+}
+
+// archives returns the numbers behind path of the files beside it, ascending.
+func archives(path string) ([]uint64, error) {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	var out []uint64
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), filepath.Base(path)+".")
+		if seq, err := strconv.ParseUint(rest, 10, 64); ok && err == nil && strconv.FormatUint(seq, 10) == rest {
+			out = append(out, seq)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
