@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-//go:embed */*.wasm
+//go:embed *.wasm
 var files embed.FS
 
 // Names of the shipped plugins.
@@ -15,5 +15,5 @@ var Names = []string{"leastwork", "roundrobin", "prefixfirst"}
 
 // Code returns the module of a shipped plugin.
 func Code(name string) ([]byte, error) {
-	return fs.ReadFile(files, name+"/"+name+".wasm")
+	return fs.ReadFile(files, name+".wasm")
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/kvasir-router/kvasir/abi"
+	"github.com/kvasir-router/kvasir/conformance/harness"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/wasm"
 	"github.com/kvasir-router/kvasir/plugins"
@@ -172,21 +173,43 @@ func TestPrefixFirst(t *testing.T) {
 	}
 }
 
-// TestCode_current builds the plugins and compares them with the committed
-// modules, where the compiler is installed.
-func TestCode_current(t *testing.T) {
-	for _, tool := range []string{"clang-19", "wasm-ld-19"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Logf("%s is not installed: plugins not compared", tool)
-			return
+// TestPrefixFirst_terms: the terms add up to the score, and none is minus zero.
+func TestPrefixFirst_terms(t *testing.T) {
+	p := load(t, "prefixfirst", wasm.Options{})
+	b := wasm.SmokeBatch(37, 1)
+	b.Columns[abi.ColWaiting] = make([]float32, 37)
+	scores, terms := make([]float32, 37), make([]float32, 2*37)
+	if err := p.Score(b, scores, terms); err != nil {
+		t.Fatal(err)
+	}
+	for i := range scores {
+		if terms[i]+terms[37+i] != scores[i] || math.Float32bits(terms[37+i]) != 0 {
+			t.Errorf("candidate %d: terms %v and %v of %v", i, terms[i], terms[37+i], scores[i])
 		}
 	}
-	dir := t.TempDir()
-	if out, err := exec.Command("./build.sh", dir).CombinedOutput(); err != nil {
+}
+
+// TestCode_current builds the plugins and compares them with the committed
+// modules, where the compilers are installed.
+func TestCode_current(t *testing.T) {
+	build := []string{"./build.sh", t.TempDir()}
+	if _, err := exec.LookPath("clang-19"); err == nil {
+		build = append(build, "leastwork")
+	} else {
+		t.Logf("leastwork is not compared: %v", err)
+	}
+	if tiny, ok := harness.TinyGo(t); ok {
+		t.Setenv("TINYGO", tiny)
+		build = append(build, "roundrobin", "prefixfirst")
+	}
+	if len(build) == 2 {
+		return
+	}
+	if out, err := exec.Command(build[0], build[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, name := range plugins.Names {
-		got, err := os.ReadFile(filepath.Join(dir, name+".wasm"))
+	for _, name := range build[2:] {
+		got, err := os.ReadFile(filepath.Join(build[1], name+".wasm"))
 		want, _ := plugins.Code(name)
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s.wasm is not what its source gives (%v)", name, err)

@@ -128,7 +128,7 @@ func replaceModule(path string, code []byte) error {
 // chooseBuilder looks what is in dir and which compiler is there for it.
 func chooseBuilder(dir, with, out, tmp string, flags []string) (*builder, error) {
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-		return goBuilder(with, out, flags)
+		return goBuilder(with, out, tmp, flags)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, exit(exitUsage, "%v", err)
 	}
@@ -150,12 +150,24 @@ func chooseBuilder(dir, with, out, tmp string, flags []string) (*builder, error)
 	return nil, exit(exitUsage, "%s: neither go.mod nor *.c nor *.cpp (kvasir plugin new NAME --lang go|c writes a project)", dir)
 }
 
-func goBuilder(with, out string, flags []string) (*builder, error) {
+// tinyTarget is the file of the SDK that tells TinyGo what a plugin is.
+const tinyTarget = "tinygo.json"
+
+func goBuilder(with, out, tmp string, flags []string) (*builder, error) {
 	program := find(with, map[string][]string{"tinygo": {"tinygo"}, "go": {"go"}}, "tinygo", "go")
 	b := &builder{name: program, env: []string{"GOWORK=off"}}
 	switch program {
-	case "tinygo": // wasm-unknown imports nothing, but counts as GOARCH=arm: the tag lets *_wasm.go in
-		b.args = append([]string{program, "build", "-target=wasm-unknown", "-tags=wasm", "-gc=conservative", "-panic=trap", "-opt=2", "-no-debug", "-o", out}, flags...)
+	case "tinygo":
+		target := filepath.Join(tmp, tinyTarget)
+		for _, f := range unbundle(sdkGo) {
+			if f.path != tinyTarget {
+				continue
+			}
+			if err := os.WriteFile(target, []byte(f.text), 0o600); err != nil {
+				return nil, exit(exitNo, "%v", err)
+			}
+		}
+		b.args = append([]string{program, "build", "-target=" + target, "-panic=trap", "-opt=2", "-no-debug", "-o", out}, flags...)
 		b.hint = "TinyGo 0.35 or newer is needed, one that knows the installed Go; --with go builds with Go alone"
 	case "go":
 		b.env = append(b.env, "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=-mod=mod")

@@ -192,7 +192,7 @@ func TestPlugin_use(t *testing.T) {
 		"want 1 to 4096":         {"bench", "x.wasm", "-n", "0"},
 		"--output yaml":          {"list", "--output", "yaml"},
 		"beginning with a":       {"rollback", "../x"},
-		"no such file or direct": {"check", "../../plugins/leastwork/leastwork.wasm", "--config", "@/none"},
+		"no such file or direct": {"check", "../../plugins/leastwork.wasm", "--config", "@/none"},
 	} {
 		if _, code, err := run(t, append([]string{"plugin"}, args...)...); code != exitUsage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: code %d, %v, want %q", args, code, err, want)

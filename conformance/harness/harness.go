@@ -60,6 +60,17 @@ func Cache(t testing.TB) string {
 	return filepath.Join(home, ".cache", "kvasir")
 }
 
+// TinyGo returns the TinyGo that plugins/scripts/tinygo.sh makes; ok is false,
+// and a log line says so, where that did not run.
+func TinyGo(t testing.TB) (path string, ok bool) {
+	t.Helper()
+	path, err := exec.LookPath(filepath.Join(Cache(t), "tinygo", "bin", "tinygo"))
+	if err != nil {
+		t.Logf("no TinyGo (plugins/scripts/tinygo.sh makes it): %v", err)
+	}
+	return path, err == nil
+}
+
 // Process is a program that a test started. It is killed when the test ends.
 type Process struct {
 	Cmd  *exec.Cmd

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/abi"
+	"github.com/kvasir-router/kvasir/conformance/harness"
 	"github.com/kvasir-router/kvasir/conformance/plugincheck"
 	"github.com/kvasir-router/kvasir/host/hostmod"
 	"github.com/kvasir-router/kvasir/host/wasm"
@@ -38,12 +41,42 @@ func buildGo(t *testing.T, dir string) []byte {
 	return code
 }
 
+// buildTinyGo builds a plugin with TinyGo, ok is false where that is not there.
+func buildTinyGo(t *testing.T, dir string) (code []byte, ok bool) {
+	t.Helper()
+	tiny, ok := harness.TinyGo(t)
+	if !ok {
+		return nil, false
+	}
+	out := filepath.Join(t.TempDir(), "plugin.wasm")
+	cmd := exec.Command("../../sdk/go/build.sh", dir, out)
+	cmd.Env = append(os.Environ(), "TINYGO="+tiny)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", dir, err, text)
+	}
+	code, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code, true
+}
+
 var grants = []string{abi.ModuleLog, abi.ModuleKV, abi.ModuleMetrics}
 
-// TestGo_guest builds a guest that uses all of the Go SDK, checks it and looks
-// at what every role answers.
+// TestGo_guest builds a guest that uses all of the Go SDK, with Go and with
+// TinyGo, checks it and looks at what every role answers.
 func TestGo_guest(t *testing.T) {
-	code := buildGo(t, "testdata/goguest")
+	t.Run("go", func(t *testing.T) { checkGoGuest(t, buildGo(t, "testdata/goguest"), true) })
+	t.Run("tinygo", func(t *testing.T) {
+		if code, ok := buildTinyGo(t, "testdata/goguest"); ok {
+			t.Logf("%d bytes", len(code))
+			checkGoGuest(t, code, false)
+		}
+	})
+}
+
+// checkGoGuest: sliced says in which form the guest must run.
+func checkGoGuest(t *testing.T, code []byte, sliced bool) {
 	var logged bytes.Buffer
 	m := hostmod.NewMetrics()
 	rt, err := wasm.New(t.Context(), wasm.Config{Modules: []*wasm.HostModule{
@@ -60,8 +93,8 @@ func TestGo_guest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if s := p.Stats(); !s.Sliced {
-		t.Errorf("a Go guest in plain form: %+v", s)
+	if s := p.Stats(); s.Sliced != sliced {
+		t.Errorf("sliced %v, want %v: %+v", s.Sliced, sliced, s)
 	}
 	checkGoScore(t, p)
 	rt.Mend(t.Context(), time.Now()) // the fault took the only instance
@@ -191,14 +224,58 @@ func TestGo_swap(t *testing.T) {
 }
 
 func TestGo_example(t *testing.T) {
-	rep, err := plugincheck.Check(context.Background(), buildGo(t, "../../examples/scorer-go"), plugincheck.Options{})
+	check := func(code []byte) {
+		t.Helper()
+		rep, err := plugincheck.Check(context.Background(), code, plugincheck.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !rep.OK() {
+			t.Errorf("\n%v", rep)
+		}
+		t.Logf("%d bytes, %.0f units per candidate, sliced %v, memory %d KiB", rep.Bytes, rep.UnitsPerCandidate, rep.Sliced, rep.MemoryBytes>>10)
+	}
+	check(buildGo(t, "../../examples/scorer-go"))
+	if code, ok := buildTinyGo(t, "../../examples/scorer-go"); ok {
+		check(code)
+	}
+}
+
+// TestGo_shipped: what Go makes of the source of the shipped plugins scores as
+// the committed modules, which TinyGo made, bit for bit.
+func TestGo_shipped(t *testing.T) {
+	rt, err := wasm.New(t.Context(), wasm.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !rep.OK() {
-		t.Errorf("\n%v", rep)
+	defer rt.Close()
+	for _, name := range []string{"roundrobin", "prefixfirst"} {
+		shipped, err := plugins.Code(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got [2][]uint32
+		for i, code := range [][]byte{shipped, buildGo(t, "../../plugins/"+name)} {
+			p, err := rt.Load(t.Context(), code, wasm.Options{Instances: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for seed := range uint64(100) {
+				n := int(1 + seed*7%64)
+				scores, terms := make([]float32, n), make([]float32, n*len(p.Manifest().Roles[wasm.Score].Terms))
+				if err := p.Score(wasm.SmokeBatch(n, seed), scores, terms); err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range slices.Concat(scores, terms) {
+					got[i] = append(got[i], math.Float32bits(s))
+				}
+			}
+			p.Close()
+		}
+		if !slices.Equal(got[0], got[1]) {
+			t.Errorf("%s: Go and TinyGo differ", name)
+		}
 	}
-	t.Logf("%d bytes, %.0f units per candidate, sliced %v, memory %d KiB", rep.Bytes, rep.UnitsPerCandidate, rep.Sliced, rep.MemoryBytes>>10)
 }
 
 // TestC_examples checks the committed module, and builds both examples where

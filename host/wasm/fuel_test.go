@@ -54,7 +54,7 @@ func (e *engine) open(code []byte, f form) (api.Module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
-	mod, err := e.rt.InstantiateModule(ctx, cm, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	mod, err := e.rt.InstantiateModule(ctx, cm, wazero.NewModuleConfig().WithName("").WithStartFunctions(abi.ExportInitialize))
 	if err != nil {
 		_ = cm.Close(ctx)
 		return nil, err
@@ -115,7 +115,7 @@ func scoreOnce(t *testing.T, m api.Module, n int) []byte {
 func fixtures(t testing.TB) []string {
 	t.Helper()
 	var out []string
-	for _, g := range []string{"../../plugins/*/*.wasm", "../../conformance/guests/ok.wasm"} {
+	for _, g := range []string{"../../plugins/*.wasm", "../../plugins/testdata/*.wasm", "../../conformance/guests/ok.wasm"} {
 		f, err := filepath.Glob(g)
 		if err != nil || len(f) == 0 {
 			t.Fatalf("no fixtures %s: %v", g, err)

@@ -132,7 +132,7 @@ func TestSwap_hammer(t *testing.T) {
 		swaps, workers = 40, 2
 	}
 	rt := newRuntime(t, "")
-	files := []string{"../../plugins/leastwork/leastwork.wasm", "../../plugins/prefixfirst/prefixfirst.wasm", "../../examples/learned-rate/learned_rate.wasm"}
+	files := []string{"../../plugins/leastwork.wasm", "../../plugins/prefixfirst.wasm", "../../examples/learned-rate/learned_rate.wasm"}
 	var h snapshot.Holder[wasm.Plugin]
 	next := func(i int) {
 		code, err := os.ReadFile(files[i%len(files)])
@@ -305,7 +305,7 @@ func TestLoad_options(t *testing.T) {
 
 func TestScore_terms(t *testing.T) {
 	rt := newRuntime(t, "")
-	p := loadPath(t, rt, "../../plugins/prefixfirst/prefixfirst.wasm", wasm.Options{})
+	p := loadPath(t, rt, "../../plugins/prefixfirst.wasm", wasm.Options{})
 	defer p.Close()
 	b := wasm.SmokeBatch(20, 1)
 	scores, terms := make([]float32, 20), make([]float32, 40)

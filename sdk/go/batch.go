@@ -135,10 +135,10 @@ func call(at int, b *Batch) uint32 {
 }
 
 func status(err error) uint32 {
-	switch err {
-	case nil:
+	if err == nil {
 		return StatusOK
-	case ErrAbstain:
+	}
+	if _, ok := err.(abstention); ok {
 		return StatusAbstain
 	}
 	lastError = err.Error()

@@ -23,17 +23,27 @@
 // them: package variables are caches, never the truth.
 package kvasir
 
-import "errors"
-
 // ErrAbstain is what a role returns to have no opinion on a batch. It is not
 // a fault.
-var ErrAbstain = errors.New("abstain")
+var ErrAbstain error = abstention{}
+
+// abstention has a type of its own, because TinyGo needs 14 KB of reflection to
+// compare two errors.
+type abstention struct{}
+
+func (abstention) Error() string { return "abstain" }
 
 // role is what init registered for one role.
 type role struct {
 	columns []string
-	extra   string // further members of the role's manifest, each with its comma
+	more    []member // of the role's manifest
 	call    func(*Batch) error
+}
+
+// member is a key with what writes its value.
+type member struct {
+	key   string
+	value func(*text)
 }
 
 const (
@@ -48,8 +58,8 @@ var (
 	name      string
 	version   = "0.1.0"
 	roles     [numRoles]*role
-	publishes string
-	imports   string
+	published []Column
+	imports   []string
 	state     = 1
 	configure func(config []byte) error
 	idle      func()
@@ -75,14 +85,9 @@ func Pick(plugin string, columns []string, f func(b *Batch) error, opts ...Optio
 }
 
 // Observe registers the observer of outcomes, which may publish columns that
-// scorers read: f writes b.Published(i) for published[i].
-func Observe(plugin string, columns []string, published []Column, f func(b *Batch) error) {
-	for _, c := range published {
-		if publishes != "" {
-			publishes += ","
-		}
-		publishes += `{"name":` + quote(c.Name) + `,"default":` + number(c.Default) + `}`
-	}
+// scorers read: f writes b.Published(i) for publishes[i].
+func Observe(plugin string, columns []string, publishes []Column, f func(b *Batch) error) {
+	published = append(published, publishes...)
 	register(roleObserve, plugin, columns, f, nil)
 }
 
@@ -101,12 +106,7 @@ func State(v int) { state = v }
 
 // Import lists a host module in the manifest. The packages kv, hostlog and
 // metrics call it.
-func Import(module string) {
-	if imports != "" {
-		imports += ","
-	}
-	imports += quote(module)
-}
+func Import(module string) { imports = append(imports, module) }
 
 // Column is a published column.
 type Column struct {
@@ -118,7 +118,9 @@ type Column struct {
 type Option func(*role)
 
 // Request names request columns; they arrive as b.ReqU32(0), …
-func Request(columns ...string) Option { return refs("request", columns) }
+func Request(columns ...string) Option {
+	return with("request", func(t *text) { t.columns(columns) })
+}
 
 // Terms names the parts of a score that f fills in b.Term(0), … when
 // b.Explain() is true.
@@ -126,27 +128,18 @@ func Terms(names ...string) Option { return list("terms", names) }
 
 // CostTokens says that the scores are minus costs in prefill tokens.
 func CostTokens() Option {
-	return func(r *role) { r.extra += `,"unit":"cost_tokens"` }
+	return with("unit", func(t *text) { t.add(`"cost_tokens"`) })
 }
 
 func list(key string, names []string) Option {
-	return func(r *role) {
-		if len(names) == 0 {
-			return
-		}
-		s := ""
-		for i, n := range names {
-			if i > 0 {
-				s += ","
-			}
-			s += quote(n)
-		}
-		r.extra += `,"` + key + `":[` + s + `]`
+	if len(names) == 0 {
+		return func(*role) {}
 	}
+	return with(key, func(t *text) { t.list(names) })
 }
 
-func refs(key string, names []string) Option {
-	return func(r *role) { r.extra += `,"` + key + `":` + columnList(names) }
+func with(key string, value func(*text)) Option {
+	return func(r *role) { r.more = append(r.more, member{key, value}) }
 }
 
 func register(at int, plugin string, columns []string, f func(*Batch) error, opts []Option) {

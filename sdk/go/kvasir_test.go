@@ -3,12 +3,15 @@ package kvasir
 import (
 	"encoding/json"
 	"errors"
+	"math"
+	"math/rand/v2"
+	"strconv"
 	"testing"
 	"unsafe"
 )
 
 func reset() {
-	name, version, publishes, imports, state = "", "0.1.0", "", "", 1
+	name, version, published, imports, state = "", "0.1.0", nil, nil, 1
 	roles, configure, idle = [numRoles]*role{}, nil, nil
 }
 
@@ -27,6 +30,28 @@ func TestManifest(t *testing.T) {
 		`"state_version":1,"version":"0.1.0"}`
 	if got, _ := json.Marshal(m); string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestNumber: what is written of a float32 reads as the same.
+func TestNumber(t *testing.T) {
+	check := func(f float32) {
+		t.Helper()
+		var s text
+		s.number(f)
+		got, err := strconv.ParseFloat(string(s), 32)
+		if err != nil || float32(got) != f || !json.Valid(s) {
+			t.Fatalf("%v: wrote %s (%v)", f, s, err)
+		}
+	}
+	for _, f := range []float32{0, 1, -1, 0.5, 9, 10, 999999, 1e6, 1e7 + 1, 16777216, math.MaxFloat32, math.SmallestNonzeroFloat32, -0.1, 1.5e-39} {
+		check(f)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 1_000_000 {
+		if f := math.Float32frombits(rng.Uint32()); f-f == 0 {
+			check(f)
+		}
 	}
 }
 
