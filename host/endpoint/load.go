@@ -22,6 +22,7 @@ type Load struct {
 
 	mu      sync.Mutex       // guards the fields below
 	tenants map[string]int64 // outstanding uncached tokens by tenant; no zero entries
+	recent  shares
 	samples [rateSamples]float32
 	taken   int // samples ever taken
 }

@@ -20,12 +20,13 @@ type Batch struct {
 	Tenant    uint64 // keyed hash
 	Session   uint64 // hash, 0 = none
 	Model     string
+	Affinity  float32 // weight policy gives a cached prefix, 1 = as it is; Uncached is scaled by it
 
 	Endpoints []endpoint.ID
 	Infos     []*endpoint.Info // who they are; not filled for the built-in
 
 	Matched     []float32 // leading prompt tokens held, any tier, as the engine would reuse them
-	Uncached    []float32 // prompt tokens to compute, ≥ 1: matches weighted by tier and trust
+	Uncached    []float32 // prompt tokens to compute, ≥ 1: matches weighted by tier, trust and affinity
 	Outstanding []float32 // uncached tokens this router sent that are not prefilled yet
 	Inflight    []float32 // requests this router has there
 	KVActive    []float32 // tokens of those requests
@@ -36,6 +37,7 @@ type Batch struct {
 	Trust       []float32 // in [0, 1]
 	AgeMS       []float32 // age of the reported figures in milliseconds
 	Rates       []float32 // learned prefill tokens/s, 0 = not yet
+	Prefer      []float32 // weight of policy's preferences, ≥ 0; taken off the cost whatever the scorers say
 
 	Tiers [MaxTiers][]float32 // of the matched tokens, those found in each tier; not filled for the built-in
 
@@ -72,7 +74,7 @@ type Scorer interface {
 }
 
 // columns is how many float32 columns a Batch has.
-const columns = 13 + MaxTiers
+const columns = 14 + MaxTiers
 
 // resize gives every column room for n candidates, reusing memory. The columns
 // share one allocation; strides are multiples of 16.
@@ -95,7 +97,7 @@ func (b *Batch) resize(n int) {
 
 func (b *Batch) all() [columns]*[]float32 {
 	return [columns]*[]float32{&b.Matched, &b.Uncached, &b.Outstanding, &b.Inflight, &b.KVActive, &b.Speed,
-		&b.Running, &b.Waiting, &b.KVUsage, &b.Trust, &b.AgeMS, &b.Rates, &b.Tiers[0], &b.Tiers[1], &b.Tiers[2], &b.Scores}
+		&b.Running, &b.Waiting, &b.KVUsage, &b.Trust, &b.AgeMS, &b.Rates, &b.Prefer, &b.Tiers[0], &b.Tiers[1], &b.Tiers[2], &b.Scores}
 }
 
 // CopyTo makes dst a copy that outlives the call, in memory of its own, which

@@ -264,7 +264,7 @@ func (d *decision) decide() *DeniedError {
 	if d.prof = s.profiles[dec.Profile]; d.prof == nil {
 		return errPolicy()
 	}
-	d.holdout = d.charge && d.s.st.holdout(d.prof.Holdout)
+	d.holdout = d.charge && !dec.Affinity.Sticky && d.s.st.holdout(d.prof.Holdout)
 	return nil
 }
 

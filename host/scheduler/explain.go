@@ -34,6 +34,7 @@ type Explanation struct {
 	PredictedCached int  `json:"predicted_cached_tokens"`
 	ReportedCached  *int `json:"reported_cached_tokens"`
 
+	Policy         *PolicySeen        `json:"policy,omitempty"` // what of the decision acted; nil = none was made
 	Plugins        []PluginUse        `json:"plugins"`
 	PolicyRevision string             `json:"policy_revision"`
 	Generation     uint64             `json:"generation"`
@@ -109,7 +110,7 @@ func explain(id string, h *traceHead, cands []candTrace) *Explanation {
 		Tokens: h.tokens, TokensExact: h.exact, PromptReason: h.why, BlockTokens: h.blockTokens,
 		Kind: h.kind.String(), Arm: "locality", Objective: h.objective, Retries: int(h.retries),
 		PredictedCached: int(h.predicted), PolicyRevision: h.revision, Generation: h.generation,
-		StagesMicros: map[string]float64{}, Order: []string{}, Candidates: []Candidate{}, Plugins: []PluginUse{},
+		Policy: policySeen(h.dec), StagesMicros: map[string]float64{}, Order: []string{}, Candidates: []Candidate{}, Plugins: []PluginUse{},
 	}
 	if e.Rules == nil {
 		e.Rules = []string{}
@@ -203,6 +204,7 @@ func (c *candTrace) render(h *traceHead) Candidate {
 		"matched_tokens": c.matchedTokens(), "uncached_tokens": c.uncached, "outstanding_uncached_tokens": c.outstanding,
 		"inflight": c.inflight, "kv_active_tokens": c.kvActive, "speed": c.speed, "running": float32(c.running), "waiting": float32(c.waiting),
 		"kv_usage": c.kvUsage, "index_trust": c.trust, "lines": c.lines,
+		"prefer_weight": c.prefer, "affinity_weight": affinityOf(h.dec),
 	}
 	if c.scraped != 0 {
 		out.Columns["age_ms"] = float32(max(0, float64(h.at.UnixNano()-c.scraped)/1e6))

@@ -123,6 +123,7 @@ func (d *decision) gather() *DeniedError {
 	}
 	d.resize(n)
 	fillSpeeds(b.Speed, b.Rates)
+	d.wish()
 	if !d.prof.builtin {
 		d.gatherMore()
 	}

@@ -25,6 +25,8 @@ func (d *decision) envelope() {
 			d.over[i] = reasonLoad
 		case e.MaxShare > 0 && out > max(0, e.SlackTokens) && d.crowds(i, tenant):
 			d.over[i] = reasonShare
+		case d.holdsShare(i, tenant):
+			d.over[i] = reasonShare
 		case d.ramps(i, requests/float32(n)):
 			d.over[i] = reasonRamp
 		default:
@@ -65,10 +67,10 @@ func (d *decision) pardon() (pardoned int) {
 	return pardoned
 }
 
-// native returns the built-in cost of a column.
+// native returns the built-in cost of a column, less what policy prefers.
 func (d *decision) native(i int) float32 {
 	b := &d.b
-	return d.prof.native.cost(b.Uncached[i], b.Outstanding[i], b.Inflight[i], b.KVActive[i], b.Speed[i])
+	return d.prof.native.cost(b.Uncached[i], b.Outstanding[i], b.Inflight[i], b.KVActive[i], b.Speed[i]) - float32(b.Prefer[i]*preferTokens)
 }
 
 // crowds reports whether a tenant holds more than its share of an endpoint's
@@ -157,10 +159,16 @@ func (d *decision) pick() int {
 // as if they had nothing in common.
 const trifle = 16
 
-// costs sets the totals to minus the scores.
+// costs sets the totals to minus the scores, less what policy prefers.
 func (d *decision) costs() {
 	for i, s := range d.b.Scores {
 		d.total[i] = -s
+	}
+	if len(d.dec.Prefer) == 0 {
+		return
+	}
+	for i := range d.total {
+		d.total[i] -= d.preferred(i)
 	}
 }
 
@@ -297,7 +305,7 @@ func (d *decision) spread(best int) int {
 	limit := d.total[best] + d.b.Speed[best]*d.prof.Envelope.NearTokens/4
 	pick := best
 	for i := range d.b.N {
-		if d.over[i] != reasonNone || d.total[i] > limit || l.group != l.root && !d.joins[i] {
+		if d.over[i] != reasonNone || d.total[i] > limit || d.b.Prefer[i] < d.b.Prefer[best] || l.group != l.root && !d.joins[i] {
 			continue
 		}
 		if d.fewer(i, pick) {

@@ -41,7 +41,10 @@ func (d *decision) choose() int {
 		d.askPicker()
 	}
 	for range d.b.N {
-		at := d.firstPicked()
+		at := d.pinned()
+		if at < 0 {
+			at = d.firstPicked()
+		}
 		if at < 0 && !d.exact && !d.holdout {
 			if key := d.sessionKey(); key != 0 {
 				at = d.sticky(key)
@@ -92,7 +95,7 @@ func (d *decision) remember() {
 	if d.line.root != nil {
 		st.lines.begin(&d.line, c.id, d.info(c).Generation)
 	}
-	if key := d.sessionKey(); !d.exact && key != 0 {
+	if key := d.sessionKey(); key != 0 && (!d.exact || d.dec.Affinity.Sticky) {
 		st.sessions.set(key, sessionHome{c.id, d.info(c).Generation})
 	}
 }

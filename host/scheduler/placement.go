@@ -253,7 +253,9 @@ func (p *Placement) FirstToken() {
 		return
 	}
 	c := &p.order[p.at]
-	c.load.ObservePrefill(c.uncached, p.st.now().Sub(p.charged))
+	now := p.st.now()
+	c.load.ObservePrefill(c.uncached, now.Sub(p.charged))
+	c.load.Worked(p.tenant, c.uncached, now)
 	p.computed()
 	p.settle()
 }

@@ -56,25 +56,37 @@ func (d *decision) sessionKey() uint64 {
 	return mix(hashString(s)^mix(hashString(tenant)^d.model.key)) | 1
 }
 
+// home returns the column of a session's home, -1 if it has none or that is not
+// a candidate. Key 0 is no session.
+func (d *decision) home(key uint64) int {
+	if key == 0 {
+		return -1
+	}
+	h, ok := d.s.st.sessions.get(key)
+	if !ok {
+		return -1
+	}
+	for i, id := range d.b.Endpoints {
+		if id == h.id && d.info(&d.cands[d.order[i]]).Generation == h.gen {
+			return i
+		}
+	}
+	return -1
+}
+
 // sticky returns the column of a session's home, or -1 if it has none, it is
 // not a candidate, or it has too much work.
 func (d *decision) sticky(key uint64) int {
-	h, ok := d.s.st.sessions.get(key)
-	if !ok {
+	at := d.home(key)
+	if at < 0 || d.over[at] != reasonNone {
 		return -1
 	}
 	var sum float32
 	for _, v := range d.b.Outstanding {
 		sum += v
 	}
-	limit := float32(spillRatio*(sum/float32(d.b.N))) + spillSlack
-	for i, id := range d.b.Endpoints {
-		if id == h.id && d.info(&d.cands[d.order[i]]).Generation == h.gen {
-			if d.over[i] == reasonNone && d.b.Outstanding[i] <= limit {
-				return i
-			}
-			return -1
-		}
+	if d.b.Outstanding[at] > float32(spillRatio*(sum/float32(d.b.N)))+spillSlack {
+		return -1
 	}
-	return -1
+	return at
 }

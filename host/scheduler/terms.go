@@ -66,12 +66,13 @@ func (s *Scheduler) again(h *traceHead, cands []candTrace) (b *Batch, at []int) 
 	b.resize(len(at))
 	b.PromptTokens, b.MaxTokens, b.Seed, b.NowMS = uint32(h.tokens), uint32(h.maxTokens), h.hash, millis(h.at)
 	b.Op, b.BodyBytes, b.Session, b.Model, b.Tenant = h.op, h.bytes, h.session, h.model, s.st.hashID(h.tenant)
+	b.Affinity = affinityOf(h.dec)
 	for i, n := range at {
 		c := &cands[n]
 		b.Endpoints[i], b.Infos[i] = c.info.ID, c.info
 		b.Matched[i], b.Uncached[i], b.Outstanding[i], b.Inflight[i] = c.matchedTokens(), c.uncached, c.outstanding, c.inflight
 		b.KVActive[i], b.Speed[i], b.Running[i], b.Waiting[i] = c.kvActive, c.speed, float32(c.running), float32(c.waiting)
-		b.KVUsage[i], b.Trust[i], b.Rates[i] = c.kvUsage, c.trust, c.rate
+		b.KVUsage[i], b.Trust[i], b.Rates[i], b.Prefer[i] = c.kvUsage, c.trust, c.rate, c.prefer
 		b.AgeMS[i] = endpoint.AgeMS(c.scraped, h.at)
 		for t, n := range c.tiers {
 			b.Tiers[t][i] = float32(n)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/policy"
 )
 
 // traceRing keeps the last decisions for Explain in memory that is never
@@ -45,7 +46,8 @@ type traceHead struct {
 	cast                     []PluginUse // of an immutable profile
 	scorers, filters         int         // of the cast
 	faults                   []useFault
-	rules                    []string // of an immutable policy decision
+	dec                      *policy.Decision // immutable; nil = none was made
+	rules                    []string         // of dec
 	namespace, revision      string
 	generation               uint64
 	at                       time.Time
@@ -73,7 +75,7 @@ type candTrace struct {
 	tiers  [MaxTiers]uint32
 
 	uncached, outstanding, inflight, kvActive, speed, trust float32
-	kvUsage, lines, total, rate                             float32
+	kvUsage, lines, total, rate, prefer                     float32
 	parts                                                   [MaxScorers]float32 // by scorer; [0] is the built-in's if it scored
 	running, waiting                                        uint32
 	scraped                                                 int64 // Unix nanoseconds, 0 = never
@@ -141,6 +143,7 @@ func (d *decision) head(h *traceHead) {
 		h.model = d.model.name
 	}
 	if d.dec != nil {
+		h.dec = d.dec
 		h.rules, h.namespace, h.revision = d.dec.Rules, d.dec.Namespace, d.dec.Revision
 	}
 	if d.prof != nil {
@@ -177,7 +180,7 @@ func (d *decision) record(t *candTrace, i int) {
 	b, v := &d.b, d.snap
 	t.uncached, t.outstanding, t.inflight, t.kvActive, t.speed, t.trust = b.Uncached[k], b.Outstanding[k], b.Inflight[k], b.KVActive[k], b.Speed[k], b.Trust[k]
 	t.running, t.waiting, t.kvUsage, t.scraped = v.Running[c.id], v.Waiting[c.id], v.KVUsage[c.id], v.ScrapedAt[c.id]
-	t.total, t.rate, t.lines = d.total[k], b.Rates[k], 0
+	t.total, t.rate, t.prefer, t.lines = d.total[k], b.Rates[k], b.Prefer[k], 0
 	if t.parts[0] = b.Scores[k]; !d.builtin && !d.prof.direct {
 		for s := range d.prof.Scorers {
 			t.parts[s] = d.parts[s][k]
