@@ -19,7 +19,7 @@ build-hf: deps-hf ## bin/kvasir with Hugging Face's tokenizers
 run: build ## four simulated engines, two tenants, the router; prints what to try
 	./bin/kvasir dev
 
-deps: ## what the tests compare with: tokenizer files, Hugging Face, Jinja2, pyzmq
+deps: ## what the tests compare with: tokenizer files, Hugging Face, Jinja2, pyzmq, OPA
 	@bash .ci/deps.sh
 
 deps-hf: ## libtokenizers for the build tag hf (needs cargo and a C compiler)
@@ -34,7 +34,7 @@ test: deps deps-hf ## all tests, with the race detector, and a bounded fuzz of e
 	$(GO) test -run 'allocs|Allocs' ./host/...
 	CGO_LDFLAGS="-L$(CACHE)/libtokenizers" $(GO) test -tags hf ./host/tokenizer/hf
 	cd sdk/go && $(GO) vet ./... && $(GO) test ./...
-	$(GO) test ./abi/... ./plugins/... ./examples/... ./conformance ./conformance/guests ./conformance/plugincheck ./conformance/sdk
+	$(GO) test ./abi/... ./plugins/... ./policies/... ./examples/... ./conformance ./conformance/guests ./conformance/plugincheck ./conformance/sdk
 	$(GO) test -count=1 -timeout 5m ./conformance/harness ./conformance/fleet
 	@FUZZTIME=$(FUZZTIME) bash .ci/fuzz.sh
 

@@ -6,6 +6,6 @@ cd "$(dirname "$0")/.."
 export KVASIR_CACHE=${KVASIR_CACHE:-$HOME/.cache/kvasir}
 mkdir -p "$KVASIR_CACHE"
 go mod download
-for s in $(find host conformance plugins -path '*/scripts/deps.sh' | sort); do
+for s in $(find host conformance plugins policies -path '*/scripts/deps.sh' | sort); do
 	bash "$s"
 done

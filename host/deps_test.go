@@ -49,6 +49,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/hostmod":   {ours: "abi host/wasm"},
 	"host/plugstore": {ours: "host/internal/atomicfile"},
 	"plugins":        {},
+	"policies":       {},
 
 	"host/kvindex":         {},
 	"host/backend":         {ours: "host/blockhash host/endpoint host/kvevents host/kvindex", theirs: "github.com/cespare/xxhash/v2"},

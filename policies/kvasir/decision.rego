@@ -1,0 +1,75 @@
+# METADATA
+# scope: subpackages
+# schemas:
+# - input: schema.input
+# - data.kvasir.admission.tenant: schema.tenant
+# - data.kvasir.affinity.class: schema.class
+
+# METADATA
+# title: The decision
+# description: The one document the router asks for. It denies unless every gate passes.
+package kvasir
+
+import data.kvasir.admission
+import data.kvasir.affinity
+import data.kvasir.isolation
+
+# METADATA
+# title: Denied by default
+# entrypoint: true
+# labels: {id: default_deny}
+default decision := {"allow": false, "reason": "policy_undefined", "status": 503}
+
+# METADATA
+# title: No reason to refuse
+# labels: {id: allow}
+decision := {
+	"allow": true,
+	"model": admission.model,
+	"constraints": isolation.constraints,
+	"prefer": affinity.prefer,
+	"cache": isolation.cache,
+	"affinity": affinity.settings,
+	"priority": affinity.priority,
+	"rate_class": rate_class,
+	"limits": admission.tenant.limits,
+	"profile": profile,
+	"audit": audit,
+} if {
+	count(admission.denials) == 0
+}
+
+# METADATA
+# title: Refused; the first reason of the list below is told
+# labels: {id: deny}
+decision := {"allow": false, "reason": reason, "status": status, "audit": "full"} if {
+	count(admission.denials) > 0
+}
+
+reason := [name | some name in order; name in admission.denials][0]
+
+# A reason of the site is told when nothing else was wrong.
+reason := min(admission.denials) if count(admission.denials & {name | some name in order}) == 0
+
+order := [
+	"policy_input", "tenant_unknown", "tenant_disabled", "tenant_misconfigured", "site_misconfigured",
+	"auth_method_not_allowed", "model_not_allowed", "adapter_not_allowed",
+]
+
+# A mistake of ours may be tried again; a refusal may not.
+default status := 403
+
+status := 503 if reason in {"policy_input", "tenant_misconfigured", "site_misconfigured"}
+
+default rate_class := "default"
+
+rate_class := admission.tenant.rate_class
+
+default profile := ""
+
+profile := admission.tenant.profile
+
+# A tenant that lost its setting is logged in full.
+default audit := "full"
+
+audit := admission.tenant.audit

@@ -1,0 +1,19 @@
+# METADATA
+# scope: subpackages
+# schemas:
+# - input: schema.input
+# - data.kvasir.admission.tenant: schema.tenant
+# - data.kvasir.affinity.class: schema.class
+
+# METADATA
+# title: What this site adds to the shipped policy
+# description: |
+#   Three rules are read from here, and each can only narrow what the shipped
+#   policy allows:
+#
+#     denials contains "a_reason" if …                      refuses
+#     constraints contains {"label", "op", "values"} if …   demands of endpoints
+#     model := "another" if …                               a model the tenant may use anyway
+#
+#   Any number of files may carry `package site`; examples/ has some.
+package site

@@ -1,0 +1,84 @@
+package policies_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// opaVersion is the upstream release that scripts/deps.sh builds.
+const opaVersion = "v1.22.4"
+
+// opaPath returns upstream's opa command and ends the test when it is not there.
+func opaPath(t testing.TB) string {
+	t.Helper()
+	cache := os.Getenv("KVASIR_CACHE")
+	if cache == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cache = filepath.Join(home, ".cache", "kvasir")
+	}
+	path := filepath.Join(cache, "opa", opaVersion, "opa")
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v: run make deps", err)
+	}
+	return path
+}
+
+// opa runs upstream's command in the folder dir and returns what it printed. A
+// refusal ends the test.
+func opa(t testing.TB, dir string, args ...string) []byte {
+	t.Helper()
+	cmd := exec.Command(opaPath(t), args...)
+	cmd.Dir = dir
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("opa %v: %v\n%s%s", args, err, out, errs.Bytes())
+	}
+	return out
+}
+
+// strict are the flags of every check: a misspelt field and a function that a
+// decision must not use are errors.
+var strict = []string{"--schema", "schemas", "--capabilities", "capabilities.json"}
+
+func TestUpstreamChecks(t *testing.T) {
+	opa(t, ".", append([]string{"check", "--strict", "kvasir", "site"}, strict...)...)
+}
+
+func TestUpstreamFormat(t *testing.T) {
+	if out := opa(t, ".", "fmt", "--list", "kvasir", "site", "examples"); len(out) > 0 {
+		t.Errorf("not as opa fmt writes it:\n%s", out)
+	}
+}
+
+// TestUpstreamTests runs the policy's own tests in upstream OPA and asks that
+// they reach nearly every line.
+func TestUpstreamTests(t *testing.T) {
+	opa(t, ".", append([]string{"test", "kvasir", "site", "data"}, strict...)...)
+	out := opa(t, ".", append([]string{"test", "--coverage", "kvasir", "site", "data"}, strict...)...)
+	var report struct {
+		Coverage float64
+		Files    map[string]struct {
+			NotCovered []struct{ Start struct{ Row int } } `json:"not_covered"`
+		}
+	}
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Coverage < 95 {
+		t.Errorf("%.1f %% of the lines are reached, want 95: %+v", report.Coverage, report.Files)
+	}
+	for _, file := range []string{"decision", "admission", "isolation", "affinity", "admin", "backend"} {
+		if _, ok := report.Files["kvasir/"+file+".rego"]; !ok {
+			t.Errorf("no test reaches kvasir/%s.rego", file)
+		}
+	}
+}
