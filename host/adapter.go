@@ -29,6 +29,7 @@ type adapter struct {
 	labels    bool              // the plugin reads labels
 	ids       bool              // the plugin reads endpoint_id or published columns
 	reasons   []string          // of the filter, with the plugin's name
+	note      string            // scheduler.PluginUse.Note
 	views     sync.Pool         // *views
 }
 
@@ -74,6 +75,9 @@ func (a *adapter) Name() string { return a.p.key.name }
 
 // Digest implements scheduler.Digester.
 func (a *adapter) Digest() string { return a.p.Digest() }
+
+// Note implements scheduler.Noter.
+func (a *adapter) Note() string { return a.note }
 
 // view shows b. The caller gives it back to a.views.
 func (a *adapter) view(b *scheduler.Batch) *views {

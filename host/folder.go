@@ -299,40 +299,41 @@ func (h *Host) tryHeldLocked(name string, code []byte) (heldModule, *plugin, err
 	l := h.rules.Acquire()
 	c := declared(l.Value().cfg, name)
 	l.Release()
-	p, err := h.plugins.acquire(keyOf(&c, code, ""), fromFolder, code, h.now())
+	p, err := h.plugins.acquire(keyOf(&c, moduleOf(fromFolder, code, nil).digest, ""), fromFolder, code, h.now())
 	if err != nil {
-		return heldModule{}, nil, err
+		return heldModule{}, nil, fmt.Errorf("plugin %s (%s): %w", name, fromFolder, err)
 	}
 	return heldModule{code, p.Has(wasm.Score)}, p, nil
 }
 
-// withFolder returns a profile as it is placed by: to the default one, if it
-// names no scorers and leaves the built-in as it is, the folder's scorers that no
-// profile names are added, so that a file saved there is heard without a line of
-// configuration. The caller holds reloadMu.
+// withFolder returns a profile as it is placed by: the default one, if it names no
+// scorers, has the folder's scorers that no profile names instead of the default
+// cost, so that a file saved there is heard without a line of configuration. The caller holds reloadMu.
 func (h *Host) withFolder(cfg *config.Config, number int) (*config.Profile, error) {
 	p := &cfg.Profiles[number]
-	if number != 0 || len(p.Scorers) > 0 || p.Scorer != "leastwork" {
+	if number != 0 || !p.DefaultScorers {
 		return p, nil
 	}
 	named := map[string]bool{}
 	for i := range cfg.Profiles {
 		q := &cfg.Profiles[i]
-		for _, s := range q.Scorers {
-			named[s.Plugin] = true
+		for i := range q.Scorers {
+			named[q.Scorers[i].Plugin] = named[q.Scorers[i].Plugin] || !q.DefaultScorers
 		}
 		for _, name := range append([]string{q.Picker}, q.Filters...) {
 			named[name] = true
 		}
 	}
-	out := *p
+	out, scorers := *p, []config.Scorer(nil)
 	for _, name := range slices.Sorted(maps.Keys(h.folder.held)) {
 		if h.folder.held[name].scores && !named[name] {
-			out.Scorers = append(out.Scorers, config.Scorer{Plugin: name, Weight: 1})
+			scorers = append(scorers, config.Scorer{Plugin: name, Weight: 1})
 		}
 	}
-	if n := len(out.Scorers); n > config.MaxUses {
+	if n := len(scorers); n > config.MaxUses {
 		return nil, fmt.Errorf("%d scorers in plugin_dir, at most %d", n, config.MaxUses)
+	} else if n > 0 {
+		out.Scorers, out.DefaultScorers = scorers, false
 	}
 	return &out, nil
 }

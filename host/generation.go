@@ -21,6 +21,7 @@ type generation struct {
 	plugins   []*plugin          // to release
 	observers []*plugin          // of plugins, one of a name
 	mute      map[pluginKey]bool // configured plugins that do not observe
+	aside     map[asideKey]error // modules that do not load, and why
 	scored    []*scoring         // plugins that score, by profile
 	keys      *identity.KeyFile  // nil without a key file
 	built     time.Time
@@ -30,7 +31,7 @@ type generation struct {
 // Tokenizers whose files did not change are taken over from prev, plugins from
 // the table. The caller must adopt or drop the generation.
 func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *generation, err error) {
-	g := &generation{number: number, cfg: cfg, built: h.now(), auth: map[string]string{}}
+	g := &generation{number: number, cfg: cfg, built: h.now(), auth: map[string]string{}, aside: map[asideKey]error{}}
 	defer func() {
 		if err != nil {
 			h.drop(g)
@@ -65,7 +66,7 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *ge
 		p := profileRules(&cfg.Profiles[i], i == 0)
 		placed, err := h.withFolder(cfg, i)
 		if err == nil {
-			err = h.profilePlugins(g, i, placed, &p)
+			err = h.profilePlugins(g, prev, i, placed, &p)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("profile %s: %w", cfg.Profiles[i].Name, err)
@@ -133,9 +134,6 @@ func profileRules(p *config.Profile, first bool) scheduler.Profile {
 		Envelope: scheduler.Envelope{
 			MaxLoadRatio: float32(p.Envelope.MaxLoadRatio), SlackTokens: float32(p.Envelope.SlackTokens), MaxShare: float32(p.Envelope.MaxShare),
 		},
-	}
-	if p.Scorer == "roundrobin" {
-		out.Scorers = []scheduler.Weighted{{Scorer: new(roundRobin), Weight: 1}}
 	}
 	return out
 }

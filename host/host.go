@@ -105,6 +105,9 @@ func New(cfg *config.Config, opt Options) (_ *Host, err error) {
 	if err := h.openStores(); err != nil {
 		return nil, err
 	}
+	for _, f := range cfg.Absent {
+		h.log.Error("a plugin's file is not there", "at", f.String())
+	}
 	g, err := h.build(cfg, nil, 1)
 	if err != nil {
 		return nil, err

@@ -110,6 +110,7 @@ func (h *Host) collectScheduler(e *telemetry.Emitter) {
 	for code, n := range st.Refused {
 		e.Counter("kvasir_refused_total", "Requests that were not placed, by reason.", float64(n), "reason", code)
 	}
+	e.Counter("kvasir_scheduler_builtin_total", "Decisions the built-in scored because no scorer of the profile was heard.", float64(st.Faults))
 	e.Counter("kvasir_scheduler_passed_over_total", "Decisions in which the envelope passed somebody over.", float64(st.Passed))
 	e.Counter("kvasir_scheduler_retries_total", "Placements that went on to another endpoint.", float64(st.Retries))
 	e.Counter("kvasir_prompt_agreed_total", "Prompts whose token count the engine confirmed.", float64(st.PromptAgreed))
@@ -158,6 +159,10 @@ func (h *Host) collectPlugins(e *telemetry.Emitter) {
 		for _, r := range slices.Sorted(maps.Keys(st.Faults)) {
 			e.Counter("kvasir_plugin_faults_total", "Calls in which a plugin was at fault, by reason.", float64(st.Faults[r]), append(labels, "reason", string(r))...)
 		}
+	}
+	keys, _ := h.asideModules()
+	for _, k := range keys {
+		e.Gauge("kvasir_plugin_aside", "1 for a plugin's module that does not load: another version, or the built-in, stands in.", 1, "plugin", k.name, "source", k.source, "digest", k.digest)
 	}
 	e.Counter("kvasir_plugin_loads_total", "Plugins loaded; each was put in force with the rules that name it, or refused with them.", float64(h.plugins.loads.Load()))
 	const dropped = "Outcomes that no plugin was told of, by reason: they came too fast, or their endpoint is no more."

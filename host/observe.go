@@ -1,7 +1,6 @@
 package host
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -119,37 +118,33 @@ func (h *Host) configuredObservers(g, prev *generation) (spare []*plugin, err er
 	var again []*config.Plugin // they may read what one further down publishes
 	for i := range g.cfg.Plugins {
 		c := &g.cfg.Plugins[i]
-		if h.configuredObserver(g, prev, c, &spare) != nil {
+		if h.configuredObserver(g, prev, c, true, &spare) != nil {
 			again = append(again, c)
 		}
 	}
 	for _, c := range again {
-		if err := h.configuredObserver(g, prev, c, &spare); err != nil {
+		if err := h.configuredObserver(g, prev, c, false, &spare); err != nil {
 			return spare, err
 		}
 	}
 	return spare, nil
 }
 
-func (h *Host) configuredObserver(g, prev *generation, c *config.Plugin, spare *[]*plugin) error {
-	code, source, err := h.module(c)
-	if err != nil {
-		return fmt.Errorf("plugin %s: %w", c.Name, err)
+func (h *Host) configuredObserver(g, prev *generation, c *config.Plugin, strict bool, spare *[]*plugin) error {
+	cfg := scorerConfig(g.cfg, c.Name)
+	for m := range h.modules(c) {
+		if k := keyOf(c, m.digest, cfg); prev != nil && prev.mute[k] {
+			g.mute[k] = true
+			return nil
+		}
+		break
 	}
-	if code == nil {
-		return nil
-	}
-	k := keyOf(c, code, scorerConfig(g.cfg, c.Name))
-	if prev != nil && prev.mute[k] {
-		g.mute[k] = true
-		return nil
-	}
-	p, err := h.plugins.acquire(k, source, code, h.now())
-	if err != nil {
+	p, _, err := h.loadPlugin(g, prev, c, cfg, strict, func(*plugin) error { return nil })
+	if err != nil || p == nil {
 		return err
 	}
 	if !p.Has(wasm.Observe) {
-		g.mute[k] = true
+		g.mute[p.key] = true
 		*spare = append(*spare, p)
 		return nil
 	}

@@ -106,7 +106,7 @@ func TestOffPath_run(t *testing.T) {
 	}
 	table := newTable(t)
 	c := config.Plugin{Name: "rate"}
-	p, err := table.acquire(keyOf(&c, code, ""), fromFile, code, time.Now())
+	p, err := table.acquire(keyOf(&c, moduleOf(fromFile, code, nil).digest, ""), fromFile, code, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,8 @@ package host
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,17 +12,8 @@ import (
 
 	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/host/config"
-	"github.com/kvasir-router/kvasir/host/plugstore"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/wasm"
-	"github.com/kvasir-router/kvasir/plugins"
-)
-
-// Where a plugin's module came from.
-const (
-	fromStore   = "stored"  // pushed and activated
-	fromFile    = "file"    // of the configuration
-	fromShipped = "shipped" // with the router
 )
 
 // plugin is a loaded plugin. Generations that use the same module with the same
@@ -75,7 +62,7 @@ func (t *pluginTable) acquire(k pluginKey, source string, code []byte, now time.
 	t.mu.Unlock()
 	w, err := t.runtime.Load(context.Background(), code, k.options())
 	if err != nil {
-		return nil, fmt.Errorf("plugin %s (%s): %w", k.name, source, err)
+		return nil, err
 	}
 	t.loads.Add(1)
 	p := &plugin{Plugin: w, key: k, source: source, since: now, uses: 1}
@@ -165,46 +152,10 @@ func declared(cfg *config.Config, name string) config.Plugin {
 	return config.Plugin{Name: name}
 }
 
-// module returns the code that a plugin's name stands for: that of the watched
-// folder, else the version that was activated, else the file, else what ships
-// with the router. code is nil if there is none of these yet.
-func (h *Host) module(p *config.Plugin) (code []byte, source string, err error) {
-	if code := h.folder.code(p.Name); code != nil {
-		return code, fromFolder, nil
-	}
-	if digest, code, ok := h.pluginStore.Active(p.Name); ok {
-		if p.File != "" {
-			h.log.Info("the pushed version of a plugin goes before its file", "plugin", p.Name, "digest", digest, "file", p.File)
-		}
-		return code, fromStore, nil
-	}
-	if p.File != "" {
-		code, err = readModule(p.File)
-		return code, fromFile, err
-	}
-	if code, err := plugins.Code(p.Name); err == nil {
-		return code, fromShipped, nil
-	}
-	return nil, "", nil
-}
-
-func readModule(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	code, err := io.ReadAll(io.LimitReader(f, plugstore.MaxCodeBytes+1))
-	if err == nil && len(code) > plugstore.MaxCodeBytes {
-		err = fmt.Errorf("%s: more than %d bytes", name, plugstore.MaxCodeBytes)
-	}
-	return code, err
-}
-
-// keyOf returns what code is loaded as; cfg replaces the plugin's own config.
-func keyOf(p *config.Plugin, code []byte, cfg config.JSON) pluginKey {
-	sum := sha256.Sum256(code)
-	k := pluginKey{name: p.Name, digest: hex.EncodeToString(sum[:]), config: string(cfg), memory: p.Limits.Memory}
+// keyOf returns what the module of a digest is loaded as; cfg replaces the plugin's
+// own config.
+func keyOf(p *config.Plugin, digest string, cfg config.JSON) pluginKey {
+	k := pluginKey{name: p.Name, digest: digest, config: string(cfg), memory: p.Limits.Memory}
 	if cfg == "" {
 		k.config = string(p.Config)
 	}
@@ -217,75 +168,143 @@ func keyOf(p *config.Plugin, code []byte, cfg config.JSON) pluginKey {
 	return k
 }
 
-// usePlugin loads a plugin for g in a role, nil if there is no module yet: it
-// takes part once one is pushed.
-func (h *Host) usePlugin(g *generation, name string, role wasm.Role, cfg config.JSON) (*plugin, error) {
-	c := declared(g.cfg, name)
-	code, source, err := h.module(&c)
-	if err != nil {
-		return nil, fmt.Errorf("plugin %s: %w", name, err)
-	}
-	if code == nil {
-		h.log.Warn("plugin is not there yet: placed without it until it is pushed", "plugin", name)
-		return nil, nil
-	}
-	p, err := h.plugins.acquire(keyOf(&c, code, cfg), source, code, h.now())
-	if err != nil {
-		return nil, err
-	}
-	g.plugins = append(g.plugins, p)
-	if !p.Has(role) {
-		return nil, fmt.Errorf("plugin %s (%s): its manifest has no role %v", name, source, role)
-	}
-	return p, nil
+// profileBuilder adds the plugins of one profile to its rules.
+type profileBuilder struct {
+	h       *Host
+	g, prev *generation
+	number  int
+	p       *config.Profile
+	out     *scheduler.Profile
+	used    []*plugin
+	scored  []*scoring // by scorer, nil = no plugin
+	plugins int        // of scored
 }
 
-// profilePlugins adds the plugins of a profile to its rules.
-func (h *Host) profilePlugins(g *generation, number int, p *config.Profile, out *scheduler.Profile) error {
-	var all []*plugin
-	var scored []*scoring
-	use := func(name string, role wasm.Role, cfg config.JSON) (*adapter, error) {
-		pl, err := h.usePlugin(g, name, role, cfg)
-		if err != nil || pl == nil {
-			return nil, err
+// use loads a plugin in a role; nil without an error is one that there is no module
+// of yet, and takes part once one is pushed. Of one whose modules are all set aside
+// only the stand-in is returned.
+func (b *profileBuilder) use(name string, role wasm.Role, cfg config.JSON) (*adapter, *absent, error) {
+	h, c := b.h, declared(b.g.cfg, name)
+	fits := func(p *plugin) error {
+		if !p.Has(role) {
+			return fmt.Errorf("its manifest has no role %v", role)
 		}
-		all = append(all, pl)
-		return newAdapter(pl, g.cfg, number, p.Objective), nil
+		return nil
 	}
-	for _, s := range p.Scorers {
-		a, err := use(s.Plugin, wasm.Score, s.Config)
-		if err != nil {
+	pl, why, err := h.loadPlugin(b.g, b.prev, &c, cfg, false, fits)
+	if err != nil {
+		return nil, nil, err
+	}
+	if pl == nil && why != nil {
+		return nil, &absent{name: name, why: why}, nil
+	}
+	if pl == nil {
+		h.log.Warn("plugin is not there yet: placed without it until it is pushed", "plugin", name)
+		return nil, nil, nil
+	}
+	b.g.plugins, b.used = append(b.g.plugins, pl), append(b.used, pl)
+	a := newAdapter(pl, b.g.cfg, b.number, b.p.Objective)
+	if why != nil {
+		a.note = fmt.Sprintf("the %s module stands in: %v", pl.source, why)
+	}
+	return a, nil, nil
+}
+
+// scorer adds one scorer.
+func (b *profileBuilder) scorer(s *config.Scorer) error {
+	add := func(x scheduler.Scorer, place *scoring) {
+		b.out.Scorers = append(b.out.Scorers, scheduler.Weighted{Scorer: x, Weight: s.Weight})
+		b.scored = append(b.scored, place)
+	}
+	if s.Builtin != "" {
+		add(builtin(s.Builtin, b.p.Objective), nil)
+		return nil
+	}
+	a, gone, err := b.use(s.Plugin, wasm.Score, s.Config)
+	switch {
+	case err != nil:
+		return err
+	case gone != nil:
+		add(gone, nil)
+	case a != nil:
+		add(scorer{a}, &scoring{a.p.key, b.g.cfg, b.number, b.p.Objective})
+		b.plugins++
+	}
+	return nil
+}
+
+// unify gives stand-ins the unit of the scorers beside them.
+func (b *profileBuilder) unify() {
+	unit := scheduler.CostTokens
+	for _, s := range b.out.Scorers {
+		if _, gone := s.Scorer.(*absent); !gone {
+			unit = s.Scorer.Unit()
+		}
+	}
+	for _, s := range b.out.Scorers {
+		if gone, ok := s.Scorer.(*absent); ok {
+			gone.unit = unit
+		}
+	}
+}
+
+func (b *profileBuilder) filter(name string) error {
+	a, gone, err := b.use(name, wasm.Filter, "")
+	switch {
+	case err != nil:
+		return err
+	case gone != nil:
+		b.out.Filters = append(b.out.Filters, gone)
+	case a != nil:
+		b.out.Filters = append(b.out.Filters, filter{a})
+	}
+	return nil
+}
+
+func (b *profileBuilder) picker(name string) error {
+	if name == config.Builtin {
+		return nil
+	}
+	a, gone, err := b.use(name, wasm.Pick, "")
+	switch {
+	case err != nil:
+		return err
+	case gone != nil:
+		b.out.Picker = gone
+	case a != nil:
+		b.out.Picker = picker{a}
+	}
+	return nil
+}
+
+// profilePlugins adds scorers, filters and picker of a profile to its rules.
+func (h *Host) profilePlugins(g, prev *generation, number int, p *config.Profile, out *scheduler.Profile) error {
+	b := &profileBuilder{h: h, g: g, prev: prev, number: number, p: p, out: out}
+	for i := range p.Scorers {
+		if err := b.scorer(&p.Scorers[i]); err != nil {
 			return err
 		}
-		if a != nil {
-			out.Scorers = append(out.Scorers, scheduler.Weighted{Scorer: scorer{a}, Weight: s.Weight})
-			scored = append(scored, &scoring{a.p.key, g.cfg, number, p.Objective})
-		}
 	}
+	b.unify()
 	for _, name := range p.Filters {
-		a, err := use(name, wasm.Filter, "")
-		if err != nil {
+		if err := b.filter(name); err != nil {
 			return err
 		}
-		if a != nil {
-			out.Filters = append(out.Filters, filter{a})
-		}
 	}
-	if p.Picker != config.Builtin {
-		a, err := use(p.Picker, wasm.Pick, "")
-		if err != nil {
-			return err
-		}
-		if a != nil {
-			out.Picker = picker{a}
-		}
+	if err := b.picker(p.Picker); err != nil {
+		return err
 	}
-	if len(scored) > 0 {
-		g.scored = append(g.scored, scored...)
+	if b.plugins > 0 {
+		for _, s := range b.scored {
+			if s != nil {
+				g.scored = append(g.scored, s)
+			}
+		}
+		scored := b.scored
 		out.Decided = func(b *scheduler.Batch, parts [][]float32) { h.offPath.shadows.offer(scored, b, parts) }
 	}
 	// A call in plain form is bounded by about a millisecond, a sliced one is not.
-	out.Unlocked = slices.ContainsFunc(all, func(p *plugin) bool { return p.Stats().Sliced })
+	out.Unlocked = slices.ContainsFunc(b.used, func(p *plugin) bool { return p.Stats().Sliced })
 	return nil
 }
 

@@ -44,7 +44,7 @@ func acquire(t testing.TB, table *pluginTable, name string, cfg config.JSON, num
 		code = binary.LittleEndian.AppendUint32(append(code, 0, 6, 1, 'n'), uint32(number))
 	}
 	c := config.Plugin{Name: name}
-	p, err := table.acquire(keyOf(&c, code, cfg), fromShipped, code, time.Now())
+	p, err := table.acquire(keyOf(&c, moduleOf(fromFile, code, nil).digest, cfg), fromShipped, code, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ type pluginStatus struct {
 	Version string       `json:"version,omitempty"` // of the manifest
 	Source  string       `json:"source"`            // stored, file or shipped
 	Roles   []string     `json:"roles"`
-	State   string       `json:"state"` // active, quarantined, or stored: nobody uses it
+	State   string       `json:"state"` // active, quarantined, stored: nobody uses it, or aside: it does not load, another stands in
 	Reason  string       `json:"reason,omitempty"`
 	Config  string       `json:"config,omitempty"`
 	Since   time.Time    `json:"since,omitzero"`
@@ -82,8 +82,16 @@ func (a pluginAdmin) Plugins(context.Context) (any, error) {
 		}
 		out, used[p.key.name] = append(out, s), true
 	}
+	keys, why := a.h.asideModules()
+	aside := map[string]bool{}
+	for _, k := range keys {
+		s := byName[k.name]
+		out = append(out, pluginStatus{Name: k.name, Digest: k.digest, Source: k.source, Roles: []string{}, State: "aside", Reason: why[k].Error(),
+			Active: s.Active, Previous: s.Previous, Versions: s.Versions})
+		aside[k.name] = true
+	}
 	for _, s := range stored {
-		if !used[s.Name] {
+		if !used[s.Name] && !aside[s.Name] {
 			out = append(out, pluginStatus{Name: s.Name, Digest: s.Active, Source: fromStore, Roles: []string{}, State: "stored",
 				Reason: "no profile names it", Active: s.Active, Previous: s.Previous, Versions: s.Versions,
 				Shadow: a.h.offPath.shadows.of(s.Name).status()})
@@ -132,7 +140,7 @@ func (h *Host) tryPlugin(ctx context.Context, name string, code []byte) error {
 	l := h.rules.Acquire()
 	c := declared(l.Value().cfg, name)
 	l.Release()
-	k := keyOf(&c, code, "")
+	k := keyOf(&c, moduleOf(fromStore, code, nil).digest, "")
 	opt := k.options()
 	opt.Instances = 1
 	p, err := h.plugins.runtime.Load(ctx, code, opt)
@@ -183,10 +191,18 @@ func (a pluginAdmin) change(name string, do func() (string, error)) (any, error)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
-	return a.putInForce(name, digest, func() error {
+	undo := func() error {
 		if before == "" {
 			return nil
 		}
 		return a.h.pluginStore.Activate(name, before)
-	})
+	}
+	if _, why := a.h.asideModules(); digest != "" {
+		for _, source := range []string{fromStore, fromPrevious} {
+			if err := why[asideKey{name, source, digest}]; err != nil {
+				return nil, errors.Join(fmt.Errorf("%w: %v", admin.ErrRefused, err), undo())
+			}
+		}
+	}
+	return a.putInForce(name, digest, undo)
 }

@@ -101,14 +101,17 @@ func (s *shadows) init() {
 	}
 }
 
-// offer takes a copy of a decision for each of its scorers that has a shadow.
-// It does not block.
+// offer takes a copy of a decision for each of its scorers that has a shadow;
+// places is by scorer, nil = it is no plugin. It does not block.
 func (s *shadows) offer(places []*scoring, b *scheduler.Batch, parts [][]float32) {
 	active := s.active.Load()
 	if active == nil {
 		return
 	}
 	for k, place := range places {
+		if place == nil {
+			continue
+		}
 		sh := (*active)[place.key.name]
 		if sh == nil || parts[k] == nil {
 			continue
@@ -248,7 +251,7 @@ func (h *Host) newShadow(ctx context.Context, name string, code []byte) (_ *shad
 		if s.key.name != name || sh.plugins[s.key.config] != nil {
 			continue
 		}
-		k := keyOf(&c, code, config.JSON(s.key.config))
+		k := keyOf(&c, moduleOf(fromStore, code, nil).digest, config.JSON(s.key.config))
 		opt := k.options()
 		opt.Instances = 1
 		p, err := h.plugins.runtime.Load(ctx, code, opt)

@@ -17,7 +17,11 @@ func configCommand() *cobra.Command {
 			if len(args) > 0 {
 				file = args[0]
 			}
-			if _, err := config.Load(file); err != nil {
+			c, err := config.Load(file)
+			if err == nil && len(c.Absent) > 0 {
+				err = c.Absent
+			}
+			if err != nil {
 				return &exitError{exitNo, err}
 			}
 			cmd.Println(file + ": ok")

@@ -54,7 +54,7 @@ func TestFolder_dev(t *testing.T) {
 	}
 	local := func(e *harness.Explanation) bool {
 		chosen, most := matched(e)
-		return e.Plugins[0].Digest == "builtin" && most > 0 && chosen == most
+		return e.Plugins[0].Name == "leastwork" && most > 0 && chosen == most
 	}
 	harness.Await(t, 10*time.Second, "locality places", func() bool { return local(place("0")) })
 	file := filepath.Join(d.PluginDir, "mine.wasm")

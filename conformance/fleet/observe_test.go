@@ -88,8 +88,8 @@ func TestPlugin_observesOnly(t *testing.T) {
 		ask(t, r, engines[0].Model, "x")
 		return metric(t, r, "kvasir_plugin_observed_total", `plugin="rate"`) > 0
 	})
-	if list := plugins(t, r); len(list) != 1 || list[0].Name != "rate" || list[0].Stats.Observed == 0 {
-		t.Errorf("got %+v, want the observer alone: nobody uses the other", list)
+	if list := plugins(t, r); len(list) != 2 || list[0].Name != "leastwork" || list[1].Name != "rate" || list[1].Stats.Observed == 0 {
+		t.Errorf("got %+v, want the default cost and the observer: nobody uses the other", list)
 	}
 }
 

@@ -190,7 +190,10 @@ func TestPlugin_filterAndPicker(t *testing.T) {
 	}
 	s := strings.Replace(string(b), "filters: [mine]", "scorers: [{plugin: leastwork, weight: 2}], picker: mine", 1)
 	save(t, r.Config, []byte(s))
-	harness.Await(t, 5*time.Second, "the picker picks", func() bool { e = ask(t, r, engines[0].Model, "1"); return e.Plugins[0].Digest != "builtin" })
+	harness.Await(t, 5*time.Second, "the picker picks", func() bool {
+		e = ask(t, r, engines[0].Model, "1")
+		return len(e.Plugins) == 2 && e.Plugins[1].Name == "mine" && e.Candidates[0].State == "kept"
+	})
 	if e.Chosen != e.Candidates[2].Endpoint || e.Plugins[1].Name != "mine" {
 		t.Errorf("chosen %s, %+v", e.Chosen, e.Plugins)
 	}

@@ -131,7 +131,7 @@ func TestAgenticLoad(t *testing.T) {
 		return res
 	}
 	own := run("{name: default, holdout: 0}")
-	robin := run("{name: default, holdout: 0, scorer: roundrobin}")
+	robin := run("{name: default, holdout: 0, scorers: [{builtin: roundrobin}]}")
 	least := run("{name: default, holdout: 1}")
 	distrust := run("{name: default, holdout: 0, trust: \"off\"}")
 	if own.ofIdeal() < 0.90 {

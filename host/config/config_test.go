@@ -87,8 +87,35 @@ profiles: [{name: d, scorers: [{plugin: mine, config: {k: v}}, {plugin: leastwor
 		t.Errorf("plugin = %+v", p)
 	}
 	p := c.Profiles[0]
-	if p.Scorers[0] != (Scorer{Plugin: "mine", Weight: 1, Config: `{"k":"v"}`}) || p.Scorers[1].Weight != 0.5 || p.Scorer != "" || p.Picker != "mine" {
+	if p.Scorers[0] != (Scorer{Plugin: "mine", Weight: 1, Config: `{"k":"v"}`}) || p.Scorers[1].Weight != 0.5 || p.DefaultScorers || p.Picker != "mine" {
 		t.Errorf("profile = %+v", p)
+	}
+}
+
+// TestParse_absent: a plugin's file that is not there is told with its line, and is
+// no fault.
+func TestParse_absent(t *testing.T) {
+	c, err := Parse("f.yaml", []byte(minimal+"plugins:\n- {name: a, file: config.go}\n- {name: b, file: /nope}\n- {name: c, file: .}\n"), noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Absent.Error(); !strings.HasPrefix(got, "f.yaml:7: plugins[1].file: stat /nope") || !strings.Contains(got, "f.yaml:8: plugins[2].file: . is a directory") || len(c.Absent) != 2 {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestParse_scorers: a profile that names no scorers has the shipped plugin.
+func TestParse_scorers(t *testing.T) {
+	c, err := Parse("f", []byte(minimal+"profiles: [{name: a}, {name: b, scorers: [{builtin: roundrobin}]}]\n"), noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := &c.Profiles[0], &c.Profiles[1]
+	if !a.DefaultScorers || len(a.Scorers) != 1 || a.Scorers[0] != (Scorer{Plugin: "leastwork", Weight: 1}) {
+		t.Errorf("got %+v", a)
+	}
+	if b.DefaultScorers || len(b.Scorers) != 1 || b.Scorers[0] != (Scorer{Builtin: "roundrobin", Weight: 1}) || b.Scorers[0].Name() != "roundrobin" {
+		t.Errorf("got %+v", b)
 	}
 }
 
@@ -111,11 +138,13 @@ func TestParse_faults(t *testing.T) {
 		"endpoint twice": {strings.Replace(minimal, "10.0.0.2", "10.0.0.1", 1), []string{"pools[0].endpoints[1]: http://10.0.0.1:8000 stands in pool \"main\" already"}},
 		"no such plugin": {minimal + "profiles:\n- name: a\n  scorers:\n  - plugin: nope\n  filters: [no]\n  picker: none\n", []string{
 			`kvasir.yaml:8: profiles[0].scorers[0].plugin: plugin "nope" is neither`, `:9: profiles[0].filters[0]: plugin "no" is`, `:10: profiles[0].picker: plugin "none" is`}},
-		"scorer twice": {minimal + "profiles: [{name: a, scorer: leastwork, scorers: [{plugin: leastwork}]}]\n", []string{"profiles[0].scorer: write either"}},
+		"bad scorers": {minimal + "profiles:\n- name: a\n  scorers:\n  - {plugin: leastwork}\n  - {builtin: leastwork}\n  - {plugin: roundrobin, builtin: roundrobin}\n  - {builtin: mine}\n- name: b\n  scorers: [{weight: 2}, {builtin: roundrobin, config: {}}]\n", []string{
+			`:9: profiles[0].scorers[1]: scorer "leastwork" stands twice`, ":10: profiles[0].scorers[2]: write either plugin or builtin", ":11: profiles[0].scorers[3].builtin: want one of leastwork",
+			":13: profiles[1].scorers[0]: write either", ":13: profiles[1].scorers[1].config: only a plugin"}},
 		"bad plugin": {minimal + "plugins:\n- {name: X, file: /nope, grants: [net]}\n- {name: a, config: 3, limits: {memory: 1GiB}}\n- {name: a}\n", []string{
 			":7: plugins[1].config: want a mapping"}},
 		"bad plugins": {minimal + "plugins:\n- {name: X, file: /nope, grants: [net]}\n- {name: a, limits: {memory: 1GiB}}\n- {name: a}\n", []string{
-			":6: plugins[0].name: want lower-case", ":6: plugins[0].file: ", ":6: plugins[0].grants[0]: want one of log", ":7: plugins[1].limits.memory: want at most 64MiB", `:8: plugins[2].name: plugin "a" stands twice`}},
+			":6: plugins[0].name: want lower-case", ":6: plugins[0].grants[0]: want one of log", ":7: plugins[1].limits.memory: want at most 64MiB", `:8: plugins[2].name: plugin "a" stands twice`}},
 		"alias clash": {strings.Replace(minimal, "{name: qwen3-8b,", "{name: qwen3-8b, aliases: [qwen3-8b],", 1), []string{`name "qwen3-8b" stands twice`}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,6 @@ func (k *checker) plugins(ps []Plugin) map[string]bool {
 			k.add(path+".name", "plugin %q stands twice", p.Name)
 		}
 		names[p.Name], usable[p.Name] = true, true
-		k.file(path+".file", p.File)
 		for j, g := range p.Grants {
 			k.oneOf(fmt.Sprintf("%s.grants[%d]", path, j), g, grants...)
 		}
@@ -54,6 +53,19 @@ func (k *checker) plugins(ps []Plugin) map[string]bool {
 	return usable
 }
 
+// absent tells the plugins' files that are not there.
+func (d *decoder) absent(c *Config) Faults {
+	k := new(checker)
+	for i := range c.Plugins {
+		k.file(fmt.Sprintf("plugins[%d].file", i), c.Plugins[i].File)
+	}
+	e := &decoder{lines: d.lines}
+	for _, f := range k.out {
+		e.faultAt(f.path, f.text)
+	}
+	return e.sorted(c.File)
+}
+
 // uses checks the plugins that a profile names.
 func (k *checker) uses(p *Profile, path string, usable map[string]bool) {
 	known := func(at, name string) {
@@ -61,20 +73,26 @@ func (k *checker) uses(p *Profile, path string, usable map[string]bool) {
 			k.add(at, "plugin %q is neither among plugins nor one of those that ship with the router (%v)", name, plugins.Names)
 		}
 	}
-	if len(p.Scorers) > 0 && p.Scorer != "" {
-		k.add(path+".scorer", "write either scorer, a built-in, or scorers, plugins; leastwork is there as both")
-	}
 	if n := max(len(p.Scorers), len(p.Filters)); n > MaxUses {
 		k.add(path, "%d scorers or filters, at most %d", n, MaxUses)
 	}
 	scorers := map[string]bool{}
 	for i := range p.Scorers {
-		at, name := fmt.Sprintf("%s.scorers[%d].plugin", path, i), p.Scorers[i].Plugin
-		known(at, name)
-		if scorers[name] {
-			k.add(at, "scorer %q stands twice", name)
+		s, at := &p.Scorers[i], fmt.Sprintf("%s.scorers[%d]", path, i)
+		switch {
+		case (s.Plugin == "") == (s.Builtin == ""):
+			k.add(at, "write either plugin or builtin")
+		case s.Builtin == "":
+			known(at+".plugin", s.Plugin)
+		case s.Config != "":
+			k.add(at+".config", "only a plugin takes a config")
+		default:
+			k.oneOf(at+".builtin", s.Builtin, "leastwork", "roundrobin")
 		}
-		scorers[name] = true
+		if scorers[s.Name()] {
+			k.add(at, "scorer %q stands twice", s.Name())
+		}
+		scorers[s.Name()] = true
 	}
 	for i, f := range p.Filters {
 		known(fmt.Sprintf("%s.filters[%d]", path, i), f)

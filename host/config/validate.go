@@ -74,7 +74,7 @@ func (p *Pool) defaults() {
 func (p *Profile) defaults() {
 	or(&p.Objective, "blend")
 	if len(p.Scorers) == 0 {
-		or(&p.Scorer, "leastwork")
+		p.DefaultScorers, p.Scorers = true, []Scorer{{Plugin: "leastwork"}}
 	}
 	for i := range p.Scorers {
 		or(&p.Scorers[i].Weight, 1)
@@ -298,9 +298,6 @@ func (k *checker) profiles(profiles []Profile, plugins map[string]bool) {
 		}
 		names[p.Name] = true
 		k.oneOf(path+".objective", p.Objective, "ttft", "throughput", "blend")
-		if len(p.Scorers) == 0 {
-			k.oneOf(path+".scorer", p.Scorer, "leastwork", "roundrobin")
-		}
 		k.uses(p, path, plugins)
 		k.oneOf(path+".trust", p.Trust, "measured", "off")
 		if *p.Holdout < 0 || *p.Holdout > 1 {

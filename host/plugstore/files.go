@@ -96,15 +96,22 @@ func (s *Store) sweep(whole bool) error {
 	return nil
 }
 
-// dropTorn leaves versions out of the index whose code is torn or missing. The
-// index on disk keeps them until the next change.
+// dropTorn leaves versions out of the index whose code is torn or missing; where
+// the active one is, the one active before it is active. The index on disk keeps
+// them until the next change.
 func (s *Store) dropTorn() {
 	for name, p := range s.index.Plugins {
 		p = p.clone()
 		for _, v := range slices.Clone(p.Versions) {
 			if _, err := s.readCode(v.Digest); err != nil {
 				s.problems = append(s.problems, fmt.Errorf("%s: %w", name, err))
-				p.drop(v.Digest)
+				if was := p.Active; was == v.Digest {
+					p.drop(was)
+					p.Active = p.previous()
+					p.History = p.History[:max(0, len(p.History)-1)]
+				} else {
+					p.drop(v.Digest)
+				}
 			}
 		}
 		if s.index.Plugins[name] = p; len(p.Versions) == 0 {

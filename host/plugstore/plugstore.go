@@ -172,6 +172,19 @@ func (s *Store) Active(name string) (digest string, code []byte, ok bool) {
 	return digest, code, true
 }
 
+// Previous returns the version that Rollback goes to. The caller owns code.
+// Errors: ErrNoPrevious, ErrTorn and those of the file system.
+func (s *Store) Previous(name string) (code []byte, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.index.Plugins[name]
+	digest := p.previous()
+	if digest == "" {
+		return nil, fmt.Errorf("%w: %.200q", ErrNoPrevious, name)
+	}
+	return s.readCode(digest)
+}
+
 // Code returns a stored version of a plugin, active or not. The caller owns
 // code. Errors: ErrUnknown, ErrTorn and those of the file system.
 func (s *Store) Code(name, digest string) ([]byte, error) {

@@ -60,6 +60,9 @@ func castOf(p *Profile) []PluginUse {
 		if d, ok := v.(Digester); ok {
 			u.Digest = d.Digest()
 		}
+		if n, ok := v.(Noter); ok {
+			u.Note = n.Note()
+		}
 		out = append(out, u)
 	}
 	for i := range p.Scorers {

@@ -64,6 +64,7 @@ type PluginUse struct {
 	Name   string `json:"name"`
 	Digest string `json:"digest"` // builtin, or of the plugin
 	Fault  string `json:"fault"`  // why it was not heard, "" = it was
+	Note   string `json:"note,omitempty"`
 }
 
 // OutcomeSeen is what came of the request, once known.
@@ -77,8 +78,12 @@ type OutcomeSeen struct {
 // TierNames are the names of an endpoint's memory tiers.
 var TierNames = [MaxTiers]string{"gpu", "host", "disk"}
 
-// Digester is implemented by scorers that are plugins.
+// Digester is implemented by scorers, filters and pickers that are plugins.
 type Digester interface{ Digest() string }
+
+// Noter is implemented by those that have something to say to whoever asks why a
+// request went where it went: that they stand in for another version. "" = nothing.
+type Noter interface{ Note() string }
 
 // Explain returns the decision on a request among the last ones kept, without
 // the terms of plugins.

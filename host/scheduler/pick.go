@@ -126,6 +126,7 @@ func (d *decision) argmin() int {
 // noise on the scale of a line: those go to the line (hold, spread).
 func (d *decision) pick() int {
 	clear(d.joins)
+	clear(d.lines)
 	d.costs()
 	d.line = lineRef{}
 	if d.holdout || d.unit != CostTokens || !hasPrompt(d.r.API.Op) {

@@ -24,3 +24,11 @@ func (r *roundRobin) Score(b *scheduler.Batch) error {
 	}
 	return nil
 }
+
+// builtin returns a built-in scorer by its name in the configuration.
+func builtin(name, objective string) scheduler.Scorer {
+	if name == "roundrobin" {
+		return new(roundRobin)
+	}
+	return scheduler.NewLeastWork(scheduler.Objective(objective))
+}

@@ -1,0 +1,170 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/plugstore"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+	"github.com/kvasir-router/kvasir/plugins"
+)
+
+// Where a plugin's module came from.
+const (
+	fromStore    = "stored"   // pushed and activated
+	fromPrevious = "previous" // of the store too: active before
+	fromFile     = "file"     // of the configuration
+	fromShipped  = "shipped"  // with the router
+)
+
+// module is one that a plugin's name may stand for.
+type module struct {
+	source string
+	code   []byte
+	digest string // in hex, "" where there is no code
+	err    error  // why there is none
+}
+
+func moduleOf(source string, code []byte, err error) module {
+	if err != nil {
+		return module{source: source, err: err}
+	}
+	sum := sha256.Sum256(code)
+	return module{source: source, code: code, digest: hex.EncodeToString(sum[:])}
+}
+
+// modules yields what a plugin's name stands for and, after it, what would stand
+// in where that does not load: the file of the watched folder, the version that
+// was activated, the one active before, the file of the configuration, what ships
+// with the router.
+func (h *Host) modules(p *config.Plugin) iter.Seq[module] {
+	return func(yield func(module) bool) {
+		if code := h.folder.code(p.Name); code != nil && !yield(moduleOf(fromFolder, code, nil)) {
+			return
+		}
+		if digest, code, ok := h.pluginStore.Active(p.Name); ok {
+			if p.File != "" {
+				h.log.Info("the pushed version of a plugin goes before its file", "plugin", p.Name, "digest", digest, "file", p.File)
+			}
+			if !yield(moduleOf(fromStore, code, nil)) {
+				return
+			}
+			if code, err := h.pluginStore.Previous(p.Name); err == nil && !yield(moduleOf(fromPrevious, code, nil)) {
+				return
+			}
+		}
+		if p.File != "" {
+			code, err := readModule(p.File)
+			if !yield(moduleOf(fromFile, code, err)) {
+				return
+			}
+		}
+		if code, err := plugins.Code(p.Name); err == nil {
+			yield(moduleOf(fromShipped, code, nil))
+		}
+	}
+}
+
+func readModule(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	code, err := io.ReadAll(io.LimitReader(f, plugstore.MaxCodeBytes+1))
+	if err == nil && len(code) > plugstore.MaxCodeBytes {
+		err = fmt.Errorf("%s: more than %d bytes", name, plugstore.MaxCodeBytes)
+	}
+	return code, err
+}
+
+// asideKey names a module that was set aside.
+type asideKey struct{ name, source, digest string }
+
+// loadPlugin loads the module that c's name stands for; cfg replaces the plugin's
+// own config. fits says why a plugin that was loaded is of no use, nil = it is. The
+// caller must release the plugin.
+//
+// At the start of the router (prev is nil) a module that does not load is set aside
+// and what stands behind it taken, so that a stale file or a version that this host
+// no longer takes stops nobody; it stays set aside in later generations as long as
+// it does not load. Otherwise, and if the caller is strict, it is an error, and the
+// rules before stay in force.
+// Without an error and without a plugin there is no module, or all are set aside,
+// which why tells.
+func (h *Host) loadPlugin(g, prev *generation, c *config.Plugin, cfg config.JSON, strict bool, fits func(*plugin) error) (p *plugin, why error, err error) {
+	for m := range h.modules(c) {
+		err := m.err
+		if err == nil {
+			if p, err = h.plugins.acquire(keyOf(c, m.digest, cfg), m.source, m.code, h.now()); err == nil {
+				if err = fits(p); err == nil {
+					return p, why, nil
+				}
+				h.plugins.release([]*plugin{p})
+			}
+		}
+		err = fmt.Errorf("plugin %s (%s): %w", c.Name, m.source, err)
+		k := asideKey{c.Name, m.source, m.digest}
+		if prev == nil && strict || prev != nil && prev.aside[k] == nil {
+			return nil, nil, err
+		}
+		if why == nil {
+			why = err
+		}
+		if g.aside[k] == nil {
+			g.aside[k] = err
+			h.log.Error("a plugin's module does not load: it is set aside, another stands in", "err", err)
+		}
+	}
+	return nil, why, nil
+}
+
+// asideModules returns the modules that the rules in force have set aside, by name.
+func (h *Host) asideModules() (keys []asideKey, why map[asideKey]error) {
+	l := h.rules.Acquire()
+	defer l.Release()
+	why = l.Value().aside
+	for k := range why {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b asideKey) int {
+		return strings.Compare(a.name+" "+a.source+" "+a.digest, b.name+" "+b.source+" "+b.digest)
+	})
+	return keys, why
+}
+
+// absent stands in the place of a plugin all of whose modules are set aside, so
+// that explain and the metrics tell of it.
+type absent struct {
+	name string
+	unit scheduler.Unit
+	why  error
+}
+
+// Name implements scheduler.Scorer, scheduler.Filter and scheduler.Picker.
+func (a absent) Name() string { return a.name }
+
+// Digest implements scheduler.Digester.
+func (absent) Digest() string { return "none" }
+
+// Unit implements scheduler.Scorer.
+func (a absent) Unit() scheduler.Unit { return a.unit }
+
+// Score implements scheduler.Scorer.
+func (a absent) Score(*scheduler.Batch) error { return a.why }
+
+// Filter implements scheduler.Filter.
+func (a absent) Filter(*scheduler.Batch, []uint32) error { return a.why }
+
+// Reasons implements scheduler.Filter.
+func (absent) Reasons() []string { return nil }
+
+// Pick implements scheduler.Picker.
+func (a absent) Pick(*scheduler.Batch, []uint32, []uint32) (int, error) { return 0, a.why }

@@ -1,0 +1,203 @@
+package host
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/kvindex"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+	"github.com/kvasir-router/kvasir/host/tokenizer/demo"
+)
+
+// demoDir writes the demo tokenizer's files and returns their directory.
+func demoDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, demo.Files()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// world is a scheduler with all it places by, on a clock that is set.
+type world struct {
+	store     *endpoint.Store
+	predictor *kvindex.Predictor
+	state     *scheduler.State
+	rules     *scheduler.Scheduler
+	clock     time.Time
+	open      []*scheduler.Placement
+	first     map[*scheduler.Placement]bool // its first token has come
+}
+
+func newWorld(t testing.TB, n int, model *prompts, p scheduler.Profile) *world {
+	t.Helper()
+	w := &world{store: endpoint.NewStore(), predictor: kvindex.NewPredictor(kvindex.Config{Holders: 4096, BudgetBytes: 64 << 20}), clock: time.UnixMilli(1e12), first: map[*scheduler.Placement]bool{}}
+	for i := range n {
+		addr := fmt.Sprintf("10.0.0.%d:8000", i)
+		id, err := w.store.Add(endpoint.Info{URL: "http://" + addr, Addr: addr, Pool: "main", Dialect: "vllm"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.ready(int(id), true)
+	}
+	w.state = scheduler.NewState(scheduler.StateConfig{Store: w.store, Seed: 5, Now: func() time.Time { return w.clock },
+		Locality: scheduler.Locality{Predictor: w.predictor, Holders: 4096, HolderOf: func(id endpoint.ID, tier int) int { return kvindex.HolderOf(int(id), tier) }}})
+	engine, err := policy.NewStatic(policy.StaticConfig{Key: make([]byte, 32)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.rules, err = scheduler.New(scheduler.Config{State: w.state, Policy: engine, Profiles: []scheduler.Profile{p},
+		Models: []scheduler.Model{{Name: "m", Pools: []scheduler.PoolRef{{Pool: "main"}}, Prompter: model.chat}},
+		Pools:  []scheduler.Pool{{Name: "main", MaxInflight: 12}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) ready(i int, yes bool) {
+	w.store.Update(endpoint.ID(i), func(s *endpoint.State) {
+		s.Ready, s.Trust, s.BlockTokens, s.Events, s.ScrapedAt = yes, 1, 16, endpoint.EventsLive, w.clock
+	})
+}
+
+// step is one thing that happens, drawn once and done in every world.
+type step struct {
+	what, which int
+	body        []byte
+	id          string
+	pass        time.Duration
+}
+
+// draw makes a step: mostly the next turn of one of twenty conversations, half of
+// which share a system prompt.
+func draw(t testing.TB, rng *rand.Rand, n int, turns []int) step {
+	s := step{what: rng.IntN(10), which: rng.IntN(1 << 20), pass: time.Duration(rng.IntN(40)) * time.Millisecond}
+	if s.what > 4 {
+		return s
+	}
+	c := rng.IntN(len(turns))
+	turns[c]++
+	system := "You are careful. "
+	if c%2 == 0 {
+		system = fmt.Sprint("You are number ", c, ". ")
+	}
+	msgs := []map[string]string{{"role": "system", "content": repeat(system, 60)}}
+	for i := range turns[c] {
+		msgs = append(msgs, map[string]string{"role": "user", "content": repeat(fmt.Sprint(c, " asks ", i, ". "), 30+c)}, map[string]string{"role": "assistant", "content": fmt.Sprint("yes ", i)})
+	}
+	turns[c] %= 8
+	b, err := json.Marshal(map[string]any{"model": "m", "messages": msgs[:len(msgs)-1], "max_tokens": 20 + c, "user": fmt.Sprint("user-", c)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.body, s.id = b, fmt.Sprint("r-", rng.Uint64())
+	return s
+}
+
+func repeat(s string, n int) string {
+	out := make([]byte, 0, n*len(s))
+	for range n {
+		out = append(out, s...)
+	}
+	return string(out)
+}
+
+// do takes a step and returns what came of it.
+func (w *world) do(t testing.TB, s *step, n int) any {
+	t.Helper()
+	w.clock = w.clock.Add(s.pass)
+	switch {
+	case s.body != nil:
+		var api llmapi.Request
+		if err := api.Scan(llmapi.OpChat, s.body); err != nil {
+			t.Fatal(err)
+		}
+		p, err := w.rules.Schedule(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: fmt.Sprint("t", len(s.body)%3)}, ID: s.id})
+		if err != nil {
+			return err.Error()
+		}
+		w.open = append(w.open, p)
+		e, _ := w.state.Explain(s.id)
+		scores := make([]scheduler.Score, len(e.Candidates))
+		for i := range e.Candidates {
+			scores[i].Score = e.Candidates[i].Scores["leastwork"].Score
+			e.Candidates[i].Scores = nil
+		}
+		return []any{e.Order, e.Kind, e.Arm, e.Candidates, scores, p.PredictedCached()}
+	case s.what == 9 && s.which%2 == 0:
+		w.ready(s.which/2%n, s.which%7 != 0)
+	case s.what == 9:
+		w.predictor.Rotate()
+		w.state.Refresh()
+	case len(w.open) > 0:
+		return w.goOn(s)
+	}
+	return nil
+}
+
+// goOn has something happen to a request on its way.
+func (w *world) goOn(s *step) any {
+	i := s.which % len(w.open)
+	p := w.open[i]
+	if s.what == 5 && !w.first[p] {
+		return p.Next()
+	}
+	p.FirstToken()
+	w.first[p] = true
+	if s.what >= 6 {
+		delete(w.first, p)
+		p.Done(scheduler.Outcome{Status: []int{200, 200, 200, 500}[s.which%4], HasUsage: true, OutputTokens: s.which % 90})
+		w.open = slices.Delete(w.open, i, i+1)
+	}
+	return nil
+}
+
+// TestParity_leastwork: over random histories the scheduler places by the shipped
+// plugin as it does by the native cost: same order, kind, state and total of every
+// candidate, to the bit.
+func TestParity_leastwork(t *testing.T) {
+	model, err := openPrompts(&config.Tokenizer{Dir: demoDir(t), TimeZone: "UTC", Library: "bpe"}, 64<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := newTable(t)
+	pl := acquire(t, table, "leastwork", "", 0)
+	defer table.release([]*plugin{pl})
+	for seed, n := range []int{2, 5, 16, 64} {
+		objective := []string{"blend", "ttft", "throughput", "blend"}[seed]
+		rules := func(s scheduler.Scorer) scheduler.Profile {
+			return scheduler.Profile{Name: "default", Objective: scheduler.Objective(objective), Holdout: 0.02, Scorers: []scheduler.Weighted{{Scorer: s, Weight: 1}}}
+		}
+		guest := newWorld(t, n, model, rules(scorer{newAdapter(pl, &config.Config{}, 0, objective)}))
+		native := newWorld(t, n, model, rules(builtin("leastwork", objective)))
+		rng, turns, placed := rand.New(rand.NewPCG(uint64(seed), 9)), make([]int, 20), 0
+		for i := range 1000 {
+			s := draw(t, rng, n, turns)
+			got, want := guest.do(t, &s, n), native.do(t, &s, n)
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("%d endpoints, step %d (%d):\n%v\nby the plugin, natively\n%v", n, i, s.what, got, want)
+			}
+			if _, ok := got.([]any); ok {
+				placed++
+			}
+		}
+		kinds := guest.state.Stats().Decisions
+		t.Logf("%d endpoints, %s: %d placed, %v", n, objective, placed, kinds)
+		if placed < 200 || kinds["warm"] < 50 || kinds["cold"] == 0 || guest.state.Stats().Faults != 0 {
+			t.Errorf("%d endpoints: %d placed, %v, %d faults: the history says little", n, placed, kinds, guest.state.Stats().Faults)
+		}
+	}
+}

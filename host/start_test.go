@@ -1,0 +1,332 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/admin"
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/plugstore"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+	"github.com/kvasir-router/kvasir/plugins"
+)
+
+// startHost builds a router over state with three endpoints that are ready, and does
+// not run it. rest is of its configuration.
+func startHost(t testing.TB, state, rest string) (*Host, *strings.Builder) {
+	t.Helper()
+	src := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {http: \"127.0.0.1:0\"}\nidentity: {anonymous: {tenant: local}}\nstate_dir: %s\n"+
+		"pools: [{name: main, endpoints: [\"http://10.0.0.1:8000\", \"http://10.0.0.2:8000\", \"http://10.0.0.3:8000\"]}]\nmodels: [{name: m, pools: [main]}]\n%s", state, rest)
+	file := filepath.Join(t.TempDir(), "kvasir.yaml")
+	save(t, file, src)
+	cfg, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := new(strings.Builder)
+	h, err := New(cfg, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		h.closeListeners()
+		if err := h.closeRules(); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := range h.store.Load().N {
+		h.store.Update(endpoint.ID(i), func(s *endpoint.State) { s.Ready, s.Trust = true, 1 })
+	}
+	return h, log
+}
+
+// placeOne places a request and tells how.
+func placeOne(t testing.TB, h *Host, id string) *scheduler.Explanation {
+	t.Helper()
+	var api llmapi.Request
+	if err := api.Scan(llmapi.OpChat, []byte(`{"model":"m","messages":[{"role":"user","content":"hello"}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	l := h.rules.Acquire()
+	defer l.Release()
+	p, err := l.Value().scheduler.Schedule(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: "local"}, ID: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Done(scheduler.Outcome{Status: 200})
+	e, ok := l.Value().scheduler.Explain(id)
+	if !ok {
+		t.Fatal("not explained")
+	}
+	return e
+}
+
+func shippedDigest(t testing.TB, name string) string {
+	t.Helper()
+	code, err := plugins.Code(name)
+	return moduleOf(fromShipped, code, err).digest
+}
+
+// listed returns the rows of the plugin list as JSON lines.
+func listed(t testing.TB, h *Host) string {
+	t.Helper()
+	v, err := pluginAdmin{h}.Plugins(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// metricsText returns the metrics of plugins and scheduler.
+func metricsText(t testing.TB, h *Host) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.registry.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	var out strings.Builder
+	for line := range strings.Lines(w.Body.String()) {
+		if strings.HasPrefix(line, "kvasir_plugin_") || strings.HasPrefix(line, "kvasir_scheduler_") {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
+// demands fails the test unless every word stands in got.
+func demands(t testing.TB, what, got string, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if !strings.Contains(got, w) {
+			t.Errorf("%s lacks %q:\n%s", what, w, got)
+		}
+	}
+}
+
+// TestStart_defaultPlugin: a profile that names no scorers is scored by the shipped
+// plugin, which tells its terms; {builtin: leastwork} is the native code, alone.
+func TestStart_defaultPlugin(t *testing.T) {
+	h, _ := startHost(t, t.TempDir(), "profiles: [{name: d, holdout: 0}]\n")
+	e := placeOne(t, h, "a")
+	if len(e.Plugins) != 1 || e.Plugins[0] != (scheduler.PluginUse{Name: "leastwork", Digest: shippedDigest(t, "leastwork")}) {
+		t.Errorf("got %+v", e.Plugins)
+	}
+	if s := e.Candidates[0].Scores["leastwork"]; s.Terms["own"] == 0 || s.Score != e.Candidates[0].Total {
+		t.Errorf("got %+v, total %v", s, e.Candidates[0].Total)
+	}
+	if n := h.state.Stats().Faults; n != 0 {
+		t.Errorf("%d faults", n)
+	}
+	b, _ := startHost(t, t.TempDir(), "profiles: [{name: d, holdout: 0, scorers: [{builtin: leastwork}]}]\n")
+	if e := placeOne(t, b, "a"); len(e.Plugins) != 1 || e.Plugins[0].Digest != "builtin" || len(b.plugins.list()) != 0 {
+		t.Errorf("got %+v, %d plugins loaded", e.Plugins, len(b.plugins.list()))
+	}
+}
+
+// TestStart_quarantined: the native cost scores where the default plugin is not
+// heard, which is counted and explained.
+func TestStart_quarantined(t *testing.T) {
+	state := t.TempDir()
+	code, err := os.ReadFile("../conformance/fleet/testdata/plugins/trap.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := plugstore.Open(filepath.Join(state, "plugins"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	activate(t, store, "leastwork", code)
+	h, _ := startHost(t, state, "profiles: [{name: d, holdout: 0}]\n")
+	e := placeOne(t, h, "a")
+	if len(e.Plugins) != 2 || e.Plugins[0].Fault == "" || e.Plugins[1] != (scheduler.PluginUse{Name: "leastwork", Digest: "builtin"}) {
+		t.Errorf("got %+v", e.Plugins)
+	}
+	if e.Candidates[0].Scores["leastwork"].Terms["own"] == 0 {
+		t.Errorf("got %+v", e.Candidates[0].Scores)
+	}
+	demands(t, "metrics", metricsText(t, h), "kvasir_scheduler_builtin_total 1\n", `kvasir_plugin_faults_total{digest="`+e.Plugins[0].Digest+`",plugin="leastwork",reason="trap"} 1`)
+}
+
+func activate(t testing.TB, s *plugstore.Store, name string, code []byte) {
+	t.Helper()
+	digest, err := s.Put(name, code)
+	if err == nil {
+		err = s.Activate(name, digest)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStart_aside: a stored version that does not load stops no start. What was
+// active before it, the file or the shipped plugin stands in, and the log, the
+// metrics, the list and explain say so; later generations keep that, and a version
+// that loads ends it.
+func TestStart_aside(t *testing.T) {
+	good, err := os.ReadFile("../conformance/fleet/testdata/plugins/first.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	filter, err := os.ReadFile("../conformance/fleet/testdata/plugins/narrow.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		plugin string
+		stored [][]byte // activated one after the other
+		source string   // of what stands in, "" = the built-in
+		why    string
+	}{
+		"previous":  {"mine", [][]byte{good, good[:100]}, fromPrevious, "module"},
+		"shipped":   {"leastwork", [][]byte{[]byte("no module")}, fromShipped, "module"},
+		"builtin":   {"mine", [][]byte{[]byte("no module"), good[:50]}, "", "module"},
+		"no role":   {"mine", [][]byte{good, filter}, fromPrevious, "no role score"},
+		"no module": {"mine", [][]byte{[]byte("no module")}, "", "module"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := t.TempDir()
+			store, err := plugstore.Open(filepath.Join(state, "plugins"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, code := range tc.stored {
+				activate(t, store, tc.plugin, code)
+			}
+			h, log := startHost(t, state, "plugins: [{name: "+tc.plugin+"}]\nprofiles: [{name: d, holdout: 0, scorers: [{plugin: "+tc.plugin+"}]}]\n")
+			digest := moduleOf("", tc.stored[len(tc.stored)-1], nil).digest
+			e := placeOne(t, h, "a")
+			if u := e.Plugins[0]; tc.source != "" {
+				if u.Fault != "" || len(u.Digest) != 64 || u.Digest == digest {
+					t.Errorf("got %+v", u)
+				}
+				demands(t, "note", u.Note, "the "+tc.source+" module stands in", tc.why)
+			} else if len(e.Plugins) != 2 || u.Digest != "none" || e.Plugins[1].Digest != "builtin" {
+				t.Errorf("got %+v", e.Plugins)
+			} else {
+				demands(t, "fault", u.Fault, tc.why)
+			}
+			demands(t, "list", listed(t, h), `"state": "aside"`, digest, tc.why)
+			demands(t, "metrics", metricsText(t, h), `kvasir_plugin_aside{digest="`+digest+`",plugin="`+tc.plugin+`",source="stored"} 1`)
+			demands(t, "log", log.String(), "level=ERROR", "does not load")
+			if _, err := h.Reload(); err != nil {
+				t.Errorf("a reload is refused: %v", err)
+			}
+			if _, why := h.asideModules(); len(why) == 0 {
+				t.Error("forgotten by a reload")
+			}
+			mends(t, h, tc.plugin, digest)
+		})
+	}
+}
+
+// mends pushes a version that loads and sees that nobody is aside; then that the
+// one that was cannot be gone back to.
+func mends(t *testing.T, h *Host, name, digest string) {
+	t.Helper()
+	code, err := plugins.Code("leastwork")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code = append(code, 0, 3, 1, 'n', 'n')
+	if _, err := (pluginAdmin{h}).Push(context.Background(), name, code, true); err != nil {
+		t.Fatal(err)
+	}
+	if u := placeOne(t, h, "b").Plugins[0]; u.Note != "" || u.Fault != "" || u.Digest != moduleOf("", code, nil).digest {
+		t.Errorf("after a push: %+v", u)
+	}
+	if keys, _ := h.asideModules(); len(keys) != 0 {
+		t.Errorf("after a push %v are aside", keys)
+	}
+	if _, err := (pluginAdmin{h}).Rollback(context.Background(), name); !errors.Is(err, admin.ErrRefused) {
+		t.Errorf("a rollback to %.8s: got %v", digest, err)
+	}
+	if got, _, _ := h.pluginStore.Active(name); got != moduleOf("", code, nil).digest {
+		t.Errorf("%.8s is active after a refused rollback", got)
+	}
+}
+
+// TestStart_fileMissing: a plugin's file that is not there stops no start; when it
+// comes, a reload takes it. One that goes while the router runs changes nothing.
+func TestStart_fileMissing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mine.wasm")
+	h, log := startHost(t, t.TempDir(), fmt.Sprintf("plugins: [{name: mine, file: %q}]\nprofiles: [{name: d, holdout: 0, filters: [mine], picker: mine, scorers: [{plugin: mine, weight: 2}, {plugin: roundrobin}]}]\n", file))
+	e := placeOne(t, h, "a")
+	if len(e.Plugins) != 4 {
+		t.Fatalf("got %+v", e.Plugins)
+	}
+	for i, heard := range []bool{false, true, false, false} { // scorers, filter, picker
+		if u := e.Plugins[i]; (u.Fault == "") != heard || !heard && !strings.Contains(u.Fault, "mine.wasm") {
+			t.Errorf("got %+v", u)
+		}
+	}
+	demands(t, "log", log.String(), "a plugin's file is not there", "kvasir.yaml:7: plugins[0].file")
+	demands(t, "list", listed(t, h), `"state": "aside"`, `"source": "file"`)
+	demands(t, "metrics", metricsText(t, h), `kvasir_plugin_aside{digest="",plugin="mine",source="file"} 1`)
+
+	code, err := os.ReadFile("../conformance/fleet/testdata/plugins/last.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	save(t, file, string(code))
+	if _, err := h.Reload(); err == nil || !strings.Contains(err.Error(), "no role") {
+		t.Errorf("got %v for a module without the roles that the profile names", err)
+	}
+	s, err := os.ReadFile(h.cfg.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	save(t, h.cfg.File, strings.Replace(string(s), "filters: [mine], picker: mine, ", "", 1))
+	if _, err := h.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if u := placeOne(t, h, "b").Plugins[0]; u.Fault != "" || u.Digest != moduleOf("", code, nil).digest {
+		t.Errorf("got %+v", u)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Reload(); err == nil || !strings.Contains(err.Error(), "mine.wasm") {
+		t.Errorf("got %v for a file that went", err)
+	}
+	if u := placeOne(t, h, "c").Plugins[0]; u.Fault != "" {
+		t.Errorf("got %+v", u)
+	}
+}
+
+// TestStart_time: the default plugin, compiled once for a state directory, costs a
+// start next to nothing.
+func TestStart_time(t *testing.T) {
+	state := t.TempDir()
+	start := func(rest string) time.Duration {
+		t0 := time.Now()
+		h, _ := startHost(t, state, rest)
+		d := time.Since(t0)
+		h.closeListeners()
+		return d
+	}
+	first := start("")
+	native, plugin := time.Hour, time.Hour
+	for range 5 {
+		native = min(native, start("profiles: [{name: d, scorers: [{builtin: leastwork}]}]\n"))
+		plugin = min(plugin, start(""))
+	}
+	t.Logf("first start %v, further ones %v, without the plugin %v", first, plugin, native)
+	if plugin > native+200*time.Millisecond {
+		t.Errorf("a start takes %v with the default plugin, %v without", plugin, native)
+	}
+}
