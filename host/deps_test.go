@@ -32,6 +32,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/endpoint":            {},
 	"host/identity":            {ours: "host/internal/atomicfile host/internal/filelock"},
 	"host/policy":              {ours: "host/identity host/internal/atomicfile"},
+	"host/quota":               {},
 	"host/kvevents":            {theirs: "github.com/cespare/xxhash/v2"},
 	"host/kvevents/fakepub":    {},
 
@@ -53,7 +54,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 
 	"host/kvindex":         {},
 	"host/backend":         {ours: "host/blockhash host/endpoint host/kvevents host/kvindex", theirs: "github.com/cespare/xxhash/v2"},
-	"host/scheduler":       {ours: "host/blockhash host/endpoint host/identity host/llmapi host/policy host/tokenizer"},
+	"host/scheduler":       {ours: "host/blockhash host/endpoint host/identity host/llmapi host/policy host/quota host/tokenizer"},
 	"host/proxy":           {ours: "host/identity host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
 	"host/telemetry":       {theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
 	"host/telemetry/audit": {ours: "host/internal/atomicfile host/internal/filelock"},

@@ -163,6 +163,10 @@ func (p *Proxy) options(ctx *fasthttp.RequestCtx, allow string) {
 	h.Set("Access-Control-Max-Age", "600")
 }
 
+// exposed are the headers that scripts of other origins may read.
+var exposed = strings.Join([]string{"X-Request-Id", "Retry-After",
+	openAILimits.requests.list(), openAILimits.tokens.list(), anthropicLimits.requests.list(), anthropicLimits.tokens.list()}, ", ")
+
 // cors lets scripts of an allowed origin read the answer.
 func (p *Proxy) cors(ctx *fasthttp.RequestCtx, origin []byte) {
 	for _, o := range p.cfg.CORSOrigins {
@@ -172,7 +176,7 @@ func (p *Proxy) cors(ctx *fasthttp.RequestCtx, origin []byte) {
 		h := &ctx.Response.Header
 		h.SetBytesV("Access-Control-Allow-Origin", origin)
 		h.Set("Vary", "Origin")
-		h.Set("Access-Control-Expose-Headers", "X-Request-Id")
+		h.Set("Access-Control-Expose-Headers", exposed)
 		return
 	}
 }

@@ -298,6 +298,7 @@ func (p *Proxy) place(ctx *fasthttp.RequestCtx, s *stream) bool {
 		ctx.Response.Header.SetConnectionClose()
 		ctx.SetStatusCode(statusClientGone)
 	default:
+		s.tellLimits(&ctx.Response.Header)
 		s.status = p.refuse(ctx, err, errNoEndpoint)
 	}
 	return false
@@ -322,6 +323,7 @@ func (p *Proxy) forward(ctx *fasthttp.RequestCtx, s *stream) {
 	h := &ctx.Response.Header
 	h.SetNoDefaultContentType(true)
 	h.SetCanonical(requestIDKey, id)
+	s.tellLimits(h)
 	if o := s.fields.one[kindOrigin]; o != nil && len(p.cfg.CORSOrigins) > 0 {
 		p.cors(ctx, o)
 	}

@@ -55,6 +55,10 @@ type Request struct {
 	Session   string // the client's session hint, "" = none
 	Received  time.Time
 
+	// Limits is set by Schedule, also where it refuses: every answer to the
+	// request tells of them in the headers of its API.
+	Limits Limits
+
 	s *stream
 }
 

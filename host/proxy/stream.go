@@ -110,6 +110,7 @@ func (s *stream) handOver(ctx *fasthttp.RequestCtx) {
 	h := &ctx.Response.Header
 	s.status = h.StatusCode()
 	h.SetCanonical(requestIDKey, s.idBuf)
+	s.tellLimits(h)
 	if s.sse && len(h.Peek("X-Accel-Buffering")) == 0 {
 		h.Set("X-Accel-Buffering", "no") // nginx in front would collect events
 	}

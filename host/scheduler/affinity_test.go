@@ -70,7 +70,9 @@ func TestAffinity_weight(t *testing.T) {
 		weight float64
 		warm   bool
 	}{{0, false}, {1, false}, {4, true}, {0.1, false}} {
-		r := newRig(t, 2, func(_ *StateConfig, cfg *Config) { cfg.Profiles[0].Envelope = Envelope{NearTokens: -1, SlackTokens: 1 << 20} })
+		r := newRig(t, 2, func(_ *StateConfig, cfg *Config) {
+			cfg.Profiles[0].Envelope = Envelope{NearTokens: -1, SlackTokens: 1 << 20}
+		})
 		r.policy.d.Affinity.Weight = c.weight
 		text := words(1, 4000)
 		r.index.Add(1, chainOf(text, "s", 16)[:62]) // 992 of 4,000 tokens

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/quota"
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
@@ -56,6 +57,7 @@ type decision struct {
 	lapped time.Time
 	took   [stages]time.Duration
 	seed   uint64
+	grant  quota.Grant
 
 	prompt    *promptMem
 	exact     bool
@@ -176,7 +178,7 @@ func (st *State) putDecision(d *decision) {
 	}
 	clear(d.faults[:cap(d.faults)])
 	d.s, d.r, d.model, d.dec, d.prof, d.snap, d.prompt, d.placement = nil, nil, nil, nil, nil, nil, nil, nil
-	d.in, d.line = policy.Input{}, lineRef{}
+	d.in, d.line, d.grant = policy.Input{}, lineRef{}, quota.Grant{}
 	st.scratch.Put(d)
 }
 
@@ -218,12 +220,18 @@ func (d *decision) run() *DeniedError {
 	if err := d.decide(); err != nil {
 		return err
 	}
+	if err := d.admit(); err != nil {
+		return err
+	}
 	d.lap(stagePolicy)
 	d.snap = d.s.st.store.Load()
 	if err := d.narrow(); err != nil {
 		return err
 	}
 	if err := d.readPrompt(); err != nil {
+		return err
+	}
+	if err := d.reserve(); err != nil {
 		return err
 	}
 	if d.exact {

@@ -14,6 +14,9 @@ const (
 	CodeNoEndpoint    = "no_eligible_endpoint"    // 503: nobody may or can take it
 	CodeTooLong       = "context_length_exceeded" // 400: the prompt is longer than policy allows
 	CodeOverCapacity  = "over_capacity"           // 429: every endpoint is at its cap
+	CodeRateLimit     = "rate_limit_exceeded"     // 429: the tenant's requests or tokens per minute
+	CodeConcurrency   = "concurrency_limit"       // 429: the tenant's requests in flight
+	CodeTooLarge      = "request_too_large"       // 400: more tokens than a minute's worth
 )
 
 // DeniedError says why a request is not placed. It is for the client: Message

@@ -1,5 +1,7 @@
 package scheduler
 
+import "github.com/kvasir-router/kvasir/host/quota"
+
 // keepOrder bounds the alternatives a placement keeps for retries. A retry
 // budget of 20 % never gets past the second; explain has the whole order.
 const keepOrder = 4
@@ -112,6 +114,7 @@ func (d *decision) chargeLocked(at int) *Placement {
 		p.tenant = d.r.Principal.Tenant
 	}
 	p.kind, p.line = d.kind, d.line
+	p.grant, d.grant = d.grant, quota.Grant{}
 	p.rewrite(d)
 	d.ranking(p, at)
 	st.seq++

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/quota"
 )
 
 // Target is where a placement's request goes. It is valid until the next call
@@ -96,6 +97,7 @@ type Placement struct {
 	kv         int64
 	charge     endpoint.Charge
 	charged    time.Time
+	grant      quota.Grant
 	line       lineRef
 	trace      uint64
 
@@ -304,6 +306,7 @@ func (p *Placement) Done(o Outcome) {
 		p.settle()
 	}
 	p.charge.Release()
+	p.settleQuota(&o)
 	st.store.Report(c.load, o.health(), st.now())
 	st.stats.finished(p, &o)
 	st.trace.finished(p, &o)

@@ -15,6 +15,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/quota"
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
@@ -26,6 +27,10 @@ type Request struct {
 	ID        string // x-request-id; copied where it is kept
 	Session   string // session hint of the client, "" = none
 	Received  time.Time
+
+	// Quota is set by Schedule to what is left of the tenant's budgets, also
+	// where it refuses; zero where nothing is limited.
+	Quota quota.Usage
 }
 
 // Scheduler is the rules of one generation. It is immutable and safe for
@@ -130,6 +135,7 @@ func (s *Scheduler) Schedule(r *Request) (*Placement, error) {
 	defer s.st.putDecision(d)
 	d.begin(s, r, true)
 	if err := d.run(); err != nil {
+		d.unadmit(err)
 		s.st.stats.refused(err)
 		s.st.trace.addDenied(d, err)
 		return nil, err

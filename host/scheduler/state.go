@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/quota"
 )
 
 // Matcher is the index of what endpoints hold (kvindex.Index). Match sets
@@ -74,6 +75,9 @@ type StateConfig struct {
 	Store    *endpoint.Store // required
 	Locality Locality
 	Observer Observer // may be nil
+	// Quota counts what tenants use against the limits of their decisions. nil =
+	// a table of its own.
+	Quota *quota.Table
 
 	// TraceEntries is how many decisions are kept for Explain, default 10,000.
 	TraceEntries int
@@ -97,6 +101,7 @@ type State struct {
 	stats   counters
 	trace   traceRing
 	masks   maskCache
+	quota   *quota.Table
 	scratch sync.Pool     // *scratch
 	prompts sync.Pool     // *promptMem
 	places  sync.Pool     // *Placement
@@ -142,6 +147,9 @@ func NewState(cfg StateConfig) *State {
 	s := &State{cfg: cfg, store: cfg.Store, loc: cfg.Locality, now: cfg.Now}
 	s.trace.init(cfg.TraceEntries, cfg.TraceBytes)
 	s.masks.init()
+	if s.quota = cfg.Quota; s.quota == nil {
+		s.quota = quota.New(cfg.Now)
+	}
 	s.lines.init()
 	s.sessions.init()
 	return s

@@ -34,7 +34,7 @@ type Stats struct {
 // report, NaN before the first report.
 func (s *Stats) PredictionExact() float64 { return float64(s.Exact) / float64(s.Reported) }
 
-var codes = [...]string{CodeModelNotFound, CodeDenied, CodePolicyError, CodeNoEndpoint, CodeTooLong, CodeOverCapacity}
+var codes = [...]string{CodeModelNotFound, CodeDenied, CodePolicyError, CodeNoEndpoint, CodeTooLong, CodeOverCapacity, CodeRateLimit, CodeConcurrency, CodeTooLarge}
 
 type counters struct {
 	decisions [kinds]atomic.Uint64

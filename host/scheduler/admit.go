@@ -1,0 +1,107 @@
+package scheduler
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/quota"
+)
+
+// limitsOf returns what policy limits of a budget.
+func limitsOf(d *policy.Decision) quota.Limits {
+	return quota.Limits{Concurrency: d.MaxConcurrency, Requests: d.RequestsPerMinute, Tokens: d.TokensPerMinute}
+}
+
+// admit claims the request of its tenant's budget. It goes before the prompt is
+// worked out: a refused caller costs no tokenization.
+func (d *decision) admit() *DeniedError {
+	if !d.charge {
+		return nil
+	}
+	k := quota.Key{Class: d.dec.RateClass}
+	if d.r.Principal != nil {
+		k.Tenant = d.r.Principal.Tenant
+	}
+	var why quota.Refusal
+	d.grant, d.r.Quota, why = d.s.st.quota.Begin(k, limitsOf(d.dec))
+	if why.What == "" {
+		return nil
+	}
+	return errQuota(&why)
+}
+
+// reserve claims the tokens of the request.
+func (d *decision) reserve() *DeniedError {
+	if !d.charge || d.dec.TokensPerMinute <= 0 || !hasPrompt(d.r.API.Op) {
+		return nil
+	}
+	var why quota.Refusal
+	if d.r.Quota, why = d.grant.Reserve(d.tokens, d.expectedOutput()); why.What == "" {
+		return nil
+	}
+	return errQuota(&why)
+}
+
+// firstOutput is taken for the length of an answer before any answer of the
+// model was seen, where the client sets no limit: a few paragraphs.
+const firstOutput = 256
+
+// maxOutput keeps products of what clients ask for within an int; a minute's
+// worth bounds what is reserved.
+const maxOutput = 1 << 24
+
+// expectedOutput is the tokens to reserve for the answer: what the client may
+// get at most, else what answers have been on average.
+func (d *decision) expectedOutput() int {
+	n := d.maxTokens
+	if n <= 0 {
+		n = int(d.s.st.stats.meanOutput(d.model.key))
+	}
+	if n <= 0 {
+		n = firstOutput
+	}
+	return min(n, maxOutput) * min(max(1, d.r.API.N), maxOutput)
+}
+
+// unadmit ends the claim of a request that is not placed. What the client did
+// wrong still was a request.
+func (d *decision) unadmit(err *DeniedError) {
+	if err.Status == http.StatusBadRequest {
+		d.grant.Settle(0)
+		return
+	}
+	d.grant.Cancel()
+}
+
+// settleQuota ends the claim of a request that was placed. Tokens that the
+// engine did not tell, because the client left, count as reserved; what an
+// engine or the router refused or failed to do costs no tokens.
+func (p *Placement) settleQuota(o *Outcome) {
+	switch {
+	case o.HasUsage:
+		p.grant.Settle(o.PromptTokens + o.OutputTokens)
+	case o.Err == ErrClientGone || o.Status/100 == 2:
+		p.grant.Settle(-1)
+	case o.Status/100 == 4:
+		p.grant.Settle(0)
+	default:
+		p.grant.Cancel()
+	}
+}
+
+// errQuota words a refusal for the client.
+func errQuota(r *quota.Refusal) *DeniedError {
+	limit := strconv.Itoa(r.Limit)
+	switch {
+	case r.What == quota.Concurrency:
+		return &DeniedError{Status: http.StatusTooManyRequests, Code: CodeConcurrency, RetryAfter: r.After,
+			Message: "rate limit reached: " + limit + " requests at once are in progress already"}
+	case r.Never:
+		return &DeniedError{Status: http.StatusBadRequest, Code: CodeTooLarge,
+			Message: "the prompt alone has more than the " + limit + " tokens per minute that are allowed; shorten it"}
+	}
+	return &DeniedError{Status: http.StatusTooManyRequests, Code: CodeRateLimit, RetryAfter: r.After,
+		Message: "rate limit reached for " + r.What + " per minute: the limit is " + limit + "; try again in " + r.After.Round(time.Millisecond).String()}
+}

@@ -1,0 +1,126 @@
+package scheduler
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/quota"
+)
+
+func refusedWith(t *testing.T, err error, code string, after time.Duration) {
+	t.Helper()
+	d, ok := errors.AsType[*DeniedError](err)
+	if !ok || d.Code != code || d.RetryAfter != after || after > 0 && code != CodeNoEndpoint && d.Status != 429 {
+		t.Errorf("got %+v, want %s with Retry-After %v", err, code, after)
+	}
+}
+
+func quotaRig(t *testing.T) (*rig, *time.Time) {
+	now := time.Unix(1_700_000_000, 0)
+	return newRig(t, 2, func(sc *StateConfig, _ *Config) { sc.Now = func() time.Time { return now } }), &now
+}
+
+// TestQuota_requests: what is placed, refused or failed counts as it should, and
+// a generation of rules made later goes on where the one before was.
+func TestQuota_requests(t *testing.T) {
+	r, now := quotaRig(t)
+	r.policy.d.RequestsPerMinute = 3
+	end(r.place(r.request("x")))
+	r.place(r.request("x")).Done(Outcome{Err: ErrConnect, Status: 502}) // not the client's fault
+	q := r.request("x")
+	q.API.Model = "nope"
+	if _, err := r.sched.Schedule(q); err == nil {
+		t.Fatal("an unknown model was placed")
+	}
+	r.policy.d.MaxPromptTokens = 10
+	_, err := r.sched.Schedule(r.request(words(1, 20)))
+	refusedWith(t, err, CodeTooLong, 0) // its fault: counts
+	r.policy.d.MaxPromptTokens = 0
+	next, err := New(r.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.sched = next
+	q = r.request("x")
+	end(r.place(q))
+	if got := q.Quota.Requests; got != (quota.Remaining{Limit: 3, Left: 0, Reset: time.Minute}) {
+		t.Errorf("told %+v, want 0 of 3 left", got)
+	}
+	q = r.request("x")
+	_, err = r.sched.Schedule(q)
+	refusedWith(t, err, CodeRateLimit, 20*time.Second)
+	if q.Quota.Requests.Limit != 3 {
+		t.Errorf("a refusal tells %+v", q.Quota)
+	}
+	if e := r.sched.DryRun(r.request("x")); !e.Allow || e.Policy.Limits.RequestsPerMinute != 3 {
+		t.Errorf("explain: %+v", e)
+	}
+	*now = now.Add(20 * time.Second)
+	end(r.place(r.request("x")))
+	r.store.Update(0, func(s *endpoint.State) { s.Ready = false })
+	r.store.Update(1, func(s *endpoint.State) { s.Ready = false })
+	*now = now.Add(20 * time.Second)
+	for range 5 { // no endpoint: not its fault
+		_, err = r.sched.Schedule(r.request("x"))
+		refusedWith(t, err, CodeNoEndpoint, retrySoon)
+	}
+	r.idle()
+}
+
+func TestQuota_concurrency(t *testing.T) {
+	r, _ := quotaRig(t)
+	r.policy.d.MaxConcurrency = 2
+	a, b := r.place(r.request("x")), r.place(r.request("x"))
+	_, err := r.sched.Schedule(r.request("x"))
+	refusedWith(t, err, CodeConcurrency, time.Second)
+	r.policy.d.RateClass = "batch"
+	end(r.place(r.request("x"))) // another budget
+	r.policy.d.RateClass = ""
+	a.Done(Outcome{Err: ErrClientGone, Status: 499})
+	end(r.place(r.request("x")))
+	end(b)
+	r.idle()
+}
+
+// TestQuota_tokens: prompt and answer are reserved, and settled by what the
+// engine reports.
+func TestQuota_tokens(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		outcome Outcome
+		left    int
+	}{
+		{"as reported", Outcome{Status: 200, HasUsage: true, PromptTokens: 100, OutputTokens: 20}, 880},
+		{"not reported", Outcome{Status: 200}, 800},
+		{"client gone", Outcome{Status: 499, Err: ErrClientGone}, 800},
+		{"refused by the engine", Outcome{Status: 400}, 1000},
+		{"engine died", Outcome{Status: 502, Err: ErrUpstreamDied}, 1000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, _ := quotaRig(t)
+			r.policy.d.TokensPerMinute = 1000
+			q := r.request(words(1, 100))
+			q.API.MaxTokens, q.API.N = 50, 2
+			p := r.place(q)
+			if q.Quota.Tokens.Left != 800 {
+				t.Errorf("reserved: %+v, want 800 left", q.Quota.Tokens)
+			}
+			p.Done(c.outcome)
+			q = r.request(words(1, 1))
+			q.API.MaxTokens = 1
+			end(r.place(q))
+			if got := q.Quota.Tokens.Left; got != c.left-2 {
+				t.Errorf("settled: %d left, want %d", got, c.left-2)
+			}
+			q = r.request(words(1, 1100))
+			_, err := r.sched.Schedule(q)
+			refusedWith(t, err, CodeTooLarge, 0)
+			q = r.request(words(1, 900))
+			q.API.MaxTokens = 110
+			_, err = r.sched.Schedule(q)
+			refusedWith(t, err, CodeRateLimit, time.Duration(1000-(c.left-2))*60*time.Millisecond)
+		})
+	}
+}
