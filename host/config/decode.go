@@ -13,6 +13,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/kvasir-router/kvasir/host/internal/spelling"
 )
 
 // maxFaults bounds the list that one broken file can produce.
@@ -370,34 +372,10 @@ func known(t reflect.Type, key string) string {
 			keys = append(keys, tag)
 		}
 	}
-	for _, k := range keys {
-		if distance(k, key) <= 2 {
-			return fmt.Sprintf("did you mean %q?", k)
-		}
+	if k := spelling.Nearest(key, keys); k != "" {
+		return fmt.Sprintf("did you mean %q?", k)
 	}
 	return "known here: " + strings.Join(keys, ", ")
-}
-
-// distance is the edit distance of two short keys.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diag := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			up := row[j]
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(up+1, row[j-1]+1, diag+cost)
-			diag = up
-		}
-	}
-	return row[len(b)]
 }
 
 func join(path, key string) string {

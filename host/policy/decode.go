@@ -1,0 +1,387 @@
+package policy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// Bounds of one decision. A site's decisions have a handful of each.
+const (
+	maxConstraints     = 64
+	maxValues          = 1024
+	maxWord            = 256     // bytes of a string
+	maxLimit           = 1 << 40 // of tokens and requests
+	maxAffinityWeight  = 10
+	leastWeight        = 1e-6 // what a weight of 0 counts: in Affinity 0 is unset
+	defaultDenyStatus  = 403
+	reasonIncomplete   = "policy_incomplete"
+	statusUnavailable  = 503
+	reasonDenied       = "denied"
+	reasonAllowed      = "allowed"
+	maxReason          = 64
+	defaultClass       = "standard"
+	auditNone          = "none"
+	auditSample        = "sample"
+	auditFull          = "full"
+	constraintIn       = "in"
+	constraintNotIn    = "not_in"
+	errDecisionPattern = "policy: decision.%s %s"
+)
+
+// denyStatuses are the statuses a denial may have.
+var denyStatuses = []int{401, 403, 404, 429, 503}
+
+// verdict is a decision as the policy gave it, before it was bound to a
+// namespace.
+type verdict struct {
+	Decision
+	group string // of the cache namespace
+}
+
+// decoder reads a decision document. The first fault is kept; after it nothing
+// it returns counts.
+type decoder struct {
+	classes map[string]int
+	err     error
+}
+
+func (d *decoder) fail(path, format string, args ...any) {
+	if d.err == nil {
+		d.err = fmt.Errorf(errDecisionPattern, path, fmt.Sprintf(format, args...))
+	}
+}
+
+// decode reads the document v. What the contract does not know, or knows in
+// another form, is an error: a misspelt constraint must not pass as none.
+func decode(v ast.Value, classes map[string]int) (*verdict, error) {
+	o, ok := v.(ast.Object)
+	if !ok {
+		return nil, errors.New("policy: the decision is no object")
+	}
+	d := decoder{classes: classes}
+	out := &verdict{Decision: Decision{Scope: ScopeTenant}}
+	said := map[string]bool{}
+	d.each("", o, func(key string, v ast.Value) {
+		said[key] = true
+		d.field(out, key, v)
+	})
+	d.finish(out, said)
+	if d.err != nil {
+		return nil, d.err
+	}
+	return out, nil
+}
+
+// each calls f with the members of an object, by key.
+func (d *decoder) each(path string, v ast.Value, f func(key string, v ast.Value)) {
+	o, ok := v.(ast.Object)
+	if !ok {
+		d.fail(path, "is a %s, not an object", ast.ValueName(v))
+		return
+	}
+	o.Foreach(func(k, v *ast.Term) {
+		key, ok := k.Value.(ast.String)
+		if !ok {
+			d.fail(path, "has a key that is no string")
+			return
+		}
+		f(string(key), v.Value)
+	})
+}
+
+func (d *decoder) field(out *verdict, key string, v ast.Value) {
+	switch key {
+	case "allow":
+		out.Allow = d.boolean(key, v)
+	case "reason":
+		out.Reason = d.word(key, v)
+		if !validReason(out.Reason) {
+			d.fail(key, "is not 1 to %d lower-case letters, digits and _", maxReason)
+		}
+	case "status":
+		out.Status = d.integer(key, v)
+		if !slices.Contains(denyStatuses, out.Status) {
+			d.fail(key, "is %d, not one of %v", out.Status, denyStatuses)
+		}
+	case "model":
+		out.Model = d.word(key, v)
+	case "constraints":
+		d.items(key, v, func(path string, v ast.Value) { out.Constraints = append(out.Constraints, d.constraint(path, v)) })
+	case "prefer":
+		d.items(key, v, func(path string, v ast.Value) { out.Prefer = append(out.Prefer, d.preference(path, v)) })
+	case "cache":
+		d.cache(out, v)
+	case "affinity":
+		d.affinity(out, v)
+	case "priority":
+		class := d.word(key, v)
+		p, known := d.classes[class]
+		if !known {
+			d.fail(key, "%q is no class of data.classes", class)
+		}
+		out.Priority = p
+	case "rate_class":
+		out.RateClass = d.word(key, v)
+	case "limits":
+		d.limits(out, v)
+	case "profile":
+		out.Profile = d.word(key, v)
+	case "audit":
+		out.Audit = d.oneOf(key, v, auditNone, auditSample, auditFull)
+	default:
+		d.fail(key, "is not known")
+	}
+}
+
+// finish checks what fields say together and fills in what was not said.
+func (d *decoder) finish(out *verdict, said map[string]bool) {
+	if !said["allow"] {
+		d.fail("allow", "is missing")
+	}
+	if out.Allow {
+		if said["status"] {
+			d.fail("status", "stands beside allow: true")
+		}
+		if out.Reason == "" {
+			out.Reason = reasonAllowed
+		}
+		if !said["priority"] {
+			out.Priority = d.classes[defaultClass]
+		}
+		return
+	}
+	if out.Reason == "" {
+		out.Reason = reasonDenied
+	}
+	if out.Status == 0 {
+		out.Status = defaultDenyStatus
+	}
+}
+
+func (d *decoder) constraint(path string, v ast.Value) (c Constraint) {
+	op, values := "", false
+	d.each(path, v, func(key string, v ast.Value) {
+		at := path + "." + key
+		switch key {
+		case "label":
+			c.Label = d.word(at, v)
+		case "op":
+			op = d.oneOf(at, v, constraintIn, constraintNotIn)
+		case "values":
+			c.Values, values = d.words(at, v), true
+		default:
+			d.fail(at, "is not known")
+		}
+	})
+	if c.Label == "" || op == "" || !values {
+		d.fail(path, "needs label, op and values")
+	}
+	c.NotIn = op == constraintNotIn
+	return c
+}
+
+func (d *decoder) preference(path string, v ast.Value) (p Preference) {
+	values, weight := false, false
+	d.each(path, v, func(key string, v ast.Value) {
+		at := path + "." + key
+		switch key {
+		case "label":
+			p.Label = d.word(at, v)
+		case "values":
+			p.Values, values = d.words(at, v), true
+		case "weight":
+			p.Weight, weight = min(1, d.positive(at, v)), true
+		default:
+			d.fail(at, "is not known")
+		}
+	})
+	if p.Label == "" || !values || !weight {
+		d.fail(path, "needs label, values and weight")
+	}
+	return p
+}
+
+func (d *decoder) cache(out *verdict, v ast.Value) {
+	scope := ""
+	d.each("cache", v, func(key string, v ast.Value) {
+		switch key {
+		case "scope":
+			scope = d.oneOf("cache.scope", v, ScopeTenant, ScopeUser, ScopeGroup, ScopePublic, ScopeNone)
+		case "group":
+			out.group = d.word("cache.group", v)
+		default:
+			d.fail("cache."+key, "is not known")
+		}
+	})
+	switch {
+	case scope == "":
+		d.fail("cache", "needs a scope")
+	case scope == ScopeGroup && out.group == "":
+		d.fail("cache", "has the scope group and no group")
+	case scope != ScopeGroup && out.group != "":
+		d.fail("cache", "has a group and the scope %s", scope)
+	}
+	out.Scope = scope
+}
+
+func (d *decoder) affinity(out *verdict, v ast.Value) {
+	d.each("affinity", v, func(key string, v ast.Value) {
+		at := "affinity." + key
+		switch key {
+		case "weight":
+			out.Affinity.Weight = min(maxAffinityWeight, max(leastWeight, d.positive(at, v)))
+		case "max_share":
+			out.Affinity.MaxShare = min(1, d.positive(at, v))
+			if out.Affinity.MaxShare == 0 {
+				d.fail(at, "is 0: nothing could be placed")
+			}
+		case "sticky":
+			out.Affinity.Sticky = d.boolean(at, v)
+		default:
+			d.fail(at, "is not known")
+		}
+	})
+}
+
+func (d *decoder) limits(out *verdict, v ast.Value) {
+	at := map[string]*int{"max_prompt_tokens": &out.MaxPromptTokens, "max_output_tokens": &out.MaxOutputTokens, "max_concurrency": &out.MaxConcurrency,
+		"tokens_per_minute": &out.TokensPerMinute, "requests_per_minute": &out.RequestsPerMinute}
+	d.each("limits", v, func(key string, v ast.Value) {
+		p := at[key]
+		if p == nil {
+			d.fail("limits."+key, "is not known")
+			return
+		}
+		if *p = d.integer("limits."+key, v); *p < 0 || *p > maxLimit {
+			d.fail("limits."+key, "is %d, not from 0 (no limit) to %d", *p, maxLimit)
+		}
+	})
+}
+
+// items calls f with each element of an array or a set.
+func (d *decoder) items(path string, v ast.Value, f func(path string, v ast.Value)) {
+	n := 0
+	one := func(t *ast.Term) {
+		if n++; n <= maxConstraints {
+			f(path+"["+strconv.Itoa(n-1)+"]", t.Value)
+		}
+	}
+	switch v := v.(type) {
+	case *ast.Array:
+		v.Foreach(one)
+	case ast.Set:
+		v.Foreach(one)
+	default:
+		d.fail(path, "is a %s, not an array or a set", ast.ValueName(v))
+	}
+	if n > maxConstraints {
+		d.fail(path, "has %d elements, at most %d are taken", n, maxConstraints)
+	}
+}
+
+func (d *decoder) words(path string, v ast.Value) []string {
+	out := []string{}
+	one := func(t *ast.Term) {
+		if len(out) <= maxValues {
+			out = append(out, d.word(path, t.Value))
+		}
+	}
+	switch v := v.(type) {
+	case *ast.Array:
+		v.Foreach(one)
+	case ast.Set:
+		v.Foreach(one)
+	default:
+		d.fail(path, "is a %s, not an array or a set", ast.ValueName(v))
+	}
+	if len(out) > maxValues {
+		d.fail(path, "has more than %d values", maxValues)
+	}
+	return out
+}
+
+func (d *decoder) word(path string, v ast.Value) string {
+	s, ok := v.(ast.String)
+	if !ok {
+		d.fail(path, "is a %s, not a string", ast.ValueName(v))
+	}
+	if len(s) > maxWord {
+		d.fail(path, "has more than %d bytes", maxWord)
+		return ""
+	}
+	return string(s)
+}
+
+func (d *decoder) oneOf(path string, v ast.Value, words ...string) string {
+	s := d.word(path, v)
+	if !slices.Contains(words, s) {
+		d.fail(path, "is %.80q, not one of %v", s, words)
+	}
+	return s
+}
+
+func (d *decoder) boolean(path string, v ast.Value) bool {
+	b, ok := v.(ast.Boolean)
+	if !ok {
+		d.fail(path, "is a %s, not a boolean", ast.ValueName(v))
+	}
+	return bool(b)
+}
+
+func (d *decoder) integer(path string, v ast.Value) int {
+	n, ok := v.(ast.Number)
+	if !ok {
+		d.fail(path, "is a %s, not a number", ast.ValueName(v))
+		return 0
+	}
+	if i, ok := n.Int(); ok {
+		return i
+	}
+	if f := d.number(path, n); f == math.Trunc(f) && math.Abs(f) <= maxLimit {
+		return int(f)
+	}
+	d.fail(path, "is %.40s, not a whole number within %d", n, maxLimit)
+	return 0
+}
+
+// positive returns a number from 0.
+func (d *decoder) positive(path string, v ast.Value) float64 {
+	n, ok := v.(ast.Number)
+	if !ok {
+		d.fail(path, "is a %s, not a number", ast.ValueName(v))
+		return 0
+	}
+	f := d.number(path, n)
+	if f < 0 {
+		d.fail(path, "is %v, below 0", f)
+	}
+	return f
+}
+
+func (d *decoder) number(path string, n ast.Number) float64 {
+	f, err := json.Number(n).Float64()
+	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+		d.fail(path, "is %.40s, no number that can be counted with", n)
+		return 0
+	}
+	return f
+}
+
+// validReason reports whether s is 1 to 64 lower-case letters, digits and _.
+func validReason(s string) bool {
+	if s == "" || len(s) > maxReason {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return true
+}

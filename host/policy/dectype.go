@@ -1,0 +1,174 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/types"
+
+	"github.com/kvasir-router/kvasir/host/internal/spelling"
+)
+
+// shape is what a field of a decision must be. Of an object fields is set, of
+// an array elem.
+type shape struct {
+	name   string // in errors
+	is     types.Type
+	fields map[string]*shape
+	elem   *shape
+}
+
+var (
+	boolShape    = &shape{name: "a boolean", is: types.B}
+	stringShape  = &shape{name: "a string", is: types.S}
+	numberShape  = &shape{name: "a number", is: types.N}
+	stringsShape = &shape{name: "an array or a set", elem: stringShape}
+)
+
+// decisionShape is the contract of data.kvasir.decision. decode holds it at run
+// time.
+var decisionShape = &shape{name: "an object", fields: map[string]*shape{
+	"allow":       boolShape,
+	"reason":      stringShape,
+	"status":      numberShape,
+	"model":       stringShape,
+	"constraints": {name: "a set or an array", elem: &shape{name: "an object", fields: map[string]*shape{"label": stringShape, "op": stringShape, "values": stringsShape}}},
+	"prefer":      {name: "a set or an array", elem: &shape{name: "an object", fields: map[string]*shape{"label": stringShape, "values": stringsShape, "weight": numberShape}}},
+	"cache":       {name: "an object", fields: map[string]*shape{"scope": stringShape, "group": stringShape}},
+	"affinity":    {name: "an object", fields: map[string]*shape{"weight": numberShape, "max_share": numberShape, "sticky": boolShape}},
+	"priority":    stringShape,
+	"rate_class":  stringShape,
+	"limits": {name: "an object", fields: map[string]*shape{"max_prompt_tokens": numberShape, "max_output_tokens": numberShape,
+		"max_concurrency": numberShape, "tokens_per_minute": numberShape, "requests_per_minute": numberShape}},
+	"profile": stringShape,
+	"audit":   stringShape,
+}}
+
+// typeCheck compares the type that OPA inferred of the decision with the
+// contract, so that a misspelt field is told before it is ignored.
+type typeCheck struct {
+	p *program
+	*faults
+	seen map[string]bool // faults by path
+}
+
+func (c *typeCheck) decision(t types.Type, rule *ast.Rule) {
+	c.value("", t, decisionShape, rule.Loc())
+}
+
+// value checks a type at a path of the decision. A type that is not known is
+// left to the run time.
+func (c *typeCheck) value(path string, t types.Type, s *shape, at *ast.Location) {
+	switch t := t.(type) {
+	case nil:
+	case types.Any:
+		for _, one := range t {
+			c.value(path, one, s, at)
+		}
+	case *types.NamedType:
+		c.value(path, t.Type, s, at)
+	case *types.Object:
+		if s.fields == nil {
+			c.wrong(path, "an object", s, at)
+			return
+		}
+		for _, p := range t.StaticProperties() {
+			c.field(path, fmt.Sprint(p.Key), p.Value, s, at)
+		}
+	case *types.Array:
+		if s.elem == nil {
+			c.wrong(path, "an array", s, at)
+			return
+		}
+		for i := range t.Len() {
+			c.value(path+"[_]", t.Select(i), s.elem, at)
+		}
+		c.value(path+"[_]", t.Dynamic(), s.elem, at)
+	case *types.Set:
+		if s.elem == nil {
+			c.wrong(path, "a set", s, at)
+			return
+		}
+		c.value(path+"[_]", t.Of(), s.elem, at)
+	default:
+		if s.is == nil || types.Compare(t, s.is) != 0 {
+			c.wrong(path, "a "+strings.ToLower(types.Sprint(t)), s, at)
+		}
+	}
+}
+
+func (c *typeCheck) field(path, key string, t types.Type, s *shape, at *ast.Location) {
+	full := strings.TrimPrefix(path+"."+key, ".")
+	f := s.fields[key]
+	if l := c.keyAt(key, f); l != nil {
+		at = l
+	}
+	if f != nil {
+		c.value(full, t, f, at)
+		return
+	}
+	if !c.seen[full] {
+		c.seen[full] = true
+		c.add(at.File, at.Row, at.Col, "a decision has no field "+full, nearest(key, slices.Sorted(maps.Keys(s.fields))))
+	}
+}
+
+func (c *typeCheck) wrong(path, got string, s *shape, at *ast.Location) {
+	if path == "" {
+		path = "decision"
+	}
+	if !c.seen[path] {
+		c.seen[path] = true
+		c.add(at.File, at.Row, at.Col, fmt.Sprintf("%s is %s", path, got), "make it "+s.name)
+	}
+}
+
+// keyAt returns where a field's name first stands beside a value that it may not
+// have, or else where it first stands; s nil = it may have none.
+func (c *typeCheck) keyAt(key string, s *shape) (at *ast.Location) {
+	wrong := false
+	look := func(k, v *ast.Term) {
+		if name, ok := k.Value.(ast.String); !ok || string(name) != key || k.Location == nil || wrong {
+			return
+		}
+		wrong = s != nil && literalOf(v.Value, s)
+		if at == nil || wrong {
+			at = k.Location
+		}
+	}
+	for _, name := range c.p.src.names() {
+		if m := c.p.modules[name]; m != nil && !strings.HasSuffix(name, testSuffix) {
+			ast.WalkTerms(m, func(t *ast.Term) bool {
+				if o, ok := t.Value.(ast.Object); ok {
+					o.Foreach(look)
+				}
+				return wrong
+			})
+		}
+	}
+	return at
+}
+
+// literalOf reports whether v is written out and of another type than s.
+func literalOf(v ast.Value, s *shape) bool {
+	switch v.(type) {
+	case ast.Boolean:
+		return s != boolShape
+	case ast.String:
+		return s != stringShape
+	case ast.Number:
+		return s != numberShape
+	}
+	return false
+}
+
+// nearest says which of the known words is likeliest meant.
+func nearest(word string, known []string) string {
+	if best := spelling.Nearest(word, known); best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	return "known are " + strings.Join(known, ", ")
+}

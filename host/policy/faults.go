@@ -1,0 +1,69 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Fault is one thing that keeps a policy from being loaded.
+type Fault struct {
+	File string `json:"file,omitempty"` // relative to the policy or the data directory; "" = the policy as a whole
+	Line int    `json:"line,omitempty"` // from 1; 0 = the file as a whole
+	Col  int    `json:"column,omitempty"`
+	What string `json:"what"`
+	Mend string `json:"mend"` // what to write instead
+}
+
+// String returns file:line:col: what: mend.
+func (f Fault) String() string {
+	s := f.File
+	if f.Line > 0 {
+		s = fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Col)
+	}
+	if s != "" {
+		s += ": "
+	}
+	s += f.What
+	if f.Mend != "" {
+		s += ": " + f.Mend
+	}
+	return s
+}
+
+// Faults is every fault of one policy, in the order of files and lines. It is
+// the error of Load for a policy that could be read but is not sound.
+type Faults []Fault
+
+// Error returns one line per fault.
+func (f Faults) Error() string {
+	s := make([]string, len(f))
+	for i := range f {
+		s[i] = f[i].String()
+	}
+	return strings.Join(s, "\n")
+}
+
+// maxFaults bounds the list that one broken policy can produce.
+const maxFaults = 50
+
+// faults collects; it is used by one goroutine.
+type faults struct{ all Faults }
+
+func (f *faults) add(file string, line, col int, what, mend string) {
+	if len(f.all) < maxFaults {
+		f.all = append(f.all, Fault{file, line, col, what, mend})
+	}
+}
+
+// err returns what was collected, each fault once, nil if there is none.
+func (f *faults) err() error {
+	if len(f.all) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(f.all, func(a, b Fault) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col), cmp.Compare(a.What, b.What))
+	})
+	return slices.Compact(f.all)
+}

@@ -1,0 +1,102 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/cover"
+	"github.com/open-policy-agent/opa/v1/tester"
+)
+
+// TestResult is what one of the policy's own tests gave.
+type TestResult struct {
+	Name    string  `json:"name"` // package and rule
+	File    string  `json:"file"`
+	Line    int     `json:"line"`
+	Passed  bool    `json:"passed"`
+	Skipped bool    `json:"skipped,omitempty"`
+	Fault   string  `json:"fault,omitempty"` // why it did not pass
+	Millis  float64 `json:"ms"`
+}
+
+// testBudget bounds one test.
+const testBudget = 2 * time.Second
+
+// runTests runs the policy's own tests with the engine and the data that will
+// decide. Tests are compiled with the rules, apart from what decides.
+func (s *Snapshot) runTests(f *faults) {
+	results := s.test(nil, f)
+	for _, r := range results {
+		switch {
+		case r.Skipped:
+		case r.Passed:
+			s.tests++
+		default:
+			f.add(r.File, r.Line, 1, fmt.Sprintf("test %s: %s", r.Name, r.Fault), "mend the rule that it tests, or the test where what it demands has changed")
+		}
+	}
+}
+
+// Test runs the policy's own tests and returns their results by name, and the
+// share of the rules' lines they reach, in percent. The snapshot's own load ran
+// them too.
+func (s *Snapshot) Test() (results []TestResult, coverage float64, err error) {
+	var f faults
+	c := cover.New()
+	results = s.test(c, &f)
+	rules := maps.Clone(s.prog.modules)
+	maps.DeleteFunc(rules, func(name string, _ *ast.Module) bool { return strings.HasSuffix(name, testSuffix) })
+	return results, c.Report(rules).Coverage, f.err()
+}
+
+// test runs the tests; c may be nil.
+func (s *Snapshot) test(c *cover.Cover, f *faults) []TestResult {
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(s.prog.modules)), func(n string) bool { return strings.HasSuffix(n, testSuffix) }) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.TestTime)
+	defer cancel()
+	run := tester.NewRunner().SetCompiler(s.prog.set.compiler()).SetStore(s.data.store).SetModules(s.prog.modules).
+		SetTimeout(testBudget).SetParallel(1)
+	if c != nil {
+		run = run.SetCoverageQueryTracer(c)
+	}
+	ch, err := run.RunTests(ctx, s.data.txn)
+	if err != nil {
+		f.rego(err)
+		return nil
+	}
+	var out []TestResult
+	for r := range ch {
+		out = append(out, testResult(r))
+	}
+	if ctx.Err() != nil {
+		f.add("", 0, 0, fmt.Sprintf("the tests took longer than %v", s.cfg.TestTime), "make them shorter: they run at every load")
+	}
+	slices.SortFunc(out, func(a, b TestResult) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func testResult(r *tester.Result) TestResult {
+	out := TestResult{Name: strings.TrimPrefix(r.Package, "data.") + "." + r.Name, Passed: r.Pass(), Skipped: r.Skip, Millis: float64(r.Duration) / float64(time.Millisecond)}
+	if r.Location != nil {
+		out.File, out.Line = r.Location.File, r.Location.Row
+	}
+	switch {
+	case r.Error != nil:
+		out.Fault = "gave an error: " + r.Error.Error()
+	case r.Fail:
+		out.Fault = "did not hold"
+	}
+	for names, sub := range r.SubResults.Iter {
+		if sub.Fail {
+			out.Fault += ": case " + strings.Join(names, "/")
+		}
+	}
+	return out
+}

@@ -1,0 +1,398 @@
+package policy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/topdown"
+)
+
+// Config is what the router's own settings add to a policy.
+type Config struct {
+	// Key is K_epoch, see LoadOrCreateKey.
+	Key []byte
+	// RequiredLabels must each be named by a constraint "in" of every allowed
+	// decision, else it is denied: a rule over a field that is missing vanishes,
+	// and its constraint with it. nil = pool; empty = none.
+	RequiredLabels []string
+	// AllowPublicScope lets the policy give the cache scope public.
+	AllowPublicScope bool
+
+	// Budget bounds one evaluation; 0 = 100ms. An evaluation takes less than a
+	// tenth of a millisecond, but the clock also counts waiting for a processor.
+	Budget time.Duration
+	// MaxEntries and MaxPerTenant bound the cached decisions; 0 = 65536 and 4096.
+	MaxEntries, MaxPerTenant int
+	// TestTime bounds the policy's own tests together; 0 = 10s.
+	TestTime time.Duration
+	// Counters may be shared by snapshots; nil = its own.
+	Counters *Counters
+}
+
+func (c *Config) withDefaults() {
+	if c.RequiredLabels == nil {
+		c.RequiredLabels = []string{"pool"}
+	}
+	or := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	or(&c.MaxEntries, defaultMaxEntries)
+	or(&c.MaxPerTenant, defaultPerTenant)
+	if c.Budget == 0 {
+		c.Budget = 100 * time.Millisecond
+	}
+	if c.TestTime == 0 {
+		c.TestTime = 10 * time.Second
+	}
+	if c.Counters == nil {
+		c.Counters = new(Counters)
+	}
+}
+
+// Validate reports all faults of c.
+func (c *Config) Validate() error {
+	var all []error
+	if len(c.Key) != KeyBytes {
+		all = append(all, fmt.Errorf("policy: key of %d bytes, want %d", len(c.Key), KeyBytes))
+	}
+	if slices.Contains(c.RequiredLabels, "") {
+		all = append(all, errors.New("policy: required label without a name"))
+	}
+	if c.Budget < 0 || c.TestTime < 0 || c.MaxEntries < 0 || c.MaxPerTenant < 0 {
+		all = append(all, errors.New("policy: negative bound"))
+	}
+	return errors.Join(all...)
+}
+
+// Snapshot is one policy and its data, ready to decide. It is immutable but for
+// its cache, and safe for concurrent use. It owns nothing that must be closed.
+type Snapshot struct {
+	cfg      Config
+	src      *Source
+	prog     *program
+	data     *dataset
+	query    rego.PreparedEvalQuery
+	cache    *cache
+	revision string
+	loaded   time.Time
+	tests    int
+	noTenant *Decision
+	badInput *Decision
+}
+
+// Open is ReadDir and Load.
+func Open(dir, dataDir string, cfg Config) (*Snapshot, error) {
+	src, err := ReadDir(dir, dataDir)
+	if err != nil {
+		return nil, err
+	}
+	return Load(src, cfg, nil)
+}
+
+// Load compiles, checks and tests a policy. prev, which may be nil, lends its
+// compiled rules where they are the same. The error is Faults, all of them, where
+// the policy is at fault.
+func Load(src *Source, cfg Config, prev *Snapshot) (*Snapshot, error) {
+	cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	var f faults
+	root := readData(src, &f)
+	var p *program
+	if prev != nil && prev.src.policyDigest == src.policyDigest {
+		p = prev.prog.with(src)
+	} else {
+		p = compile(src, &f)
+	}
+	if p == nil {
+		return nil, f.err()
+	}
+	checkData(root, p, &f)
+	d := newDataset(root, src, &f)
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	s := &Snapshot{cfg: cfg, src: src, prog: p, data: d, loaded: time.Now()}
+	if err := s.prepare(); err != nil {
+		return nil, err
+	}
+	s.runTests(&f)
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	return s, s.warm()
+}
+
+// with returns p for a source with the same modules and other data.
+func (p *program) with(src *Source) *program {
+	q := *p
+	q.src = src
+	return &q
+}
+
+func (s *Snapshot) prepare() (err error) {
+	ctx := context.Background()
+	if s.data.txn, err = s.data.store.NewTransaction(ctx); err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
+	s.query, err = rego.New(rego.Query(decisionPath), rego.Compiler(s.prog.compiler), rego.Store(s.data.store), rego.Transaction(s.data.txn),
+		rego.StrictBuiltinErrors(true), rego.GenerateJSON(asTerm)).PrepareForEval(ctx)
+	if err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
+	pol, data := s.src.Digest()
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %v", s.cfg.RequiredLabels, s.cfg.AllowPublicScope))
+	s.revision = fmt.Sprintf("%s-%s-%x", pol, data, sum[:2])
+	s.cache = newCache(s.cfg.MaxEntries, s.cfg.MaxPerTenant, s.cfg.Counters)
+	s.noTenant = &Decision{Status: 401, Reason: "no_principal", Rules: []string{}, Revision: s.revision}
+	s.badInput = &Decision{Status: 403, Reason: "input_invalid", Rules: []string{}, Revision: s.revision}
+	return nil
+}
+
+// asTerm keeps OPA from turning a result into Go maps.
+func asTerm(t *ast.Term, _ *rego.EvalContext) (any, error) { return t, nil }
+
+// warm evaluates once: OPA fills in what it does lazily, and a policy that
+// cannot decide at all is told at once.
+func (s *Snapshot) warm() error {
+	in := &Input{Principal: nobody, Operation: "models"}
+	if _, err := s.evaluate(in); err != nil {
+		return Faults{{File: decisionFile, What: "the decision about a request of nobody cannot be used: " + err.Error(), Mend: "let the decision deny what it does not know"}}
+	}
+	return nil
+}
+
+// Revision names policy, data and settings.
+func (s *Snapshot) Revision() string { return s.revision }
+
+// Source returns what the snapshot was loaded from.
+func (s *Snapshot) Source() *Source { return s.src }
+
+// Inputs lists the input paths that the policy refers to: what its decisions
+// depend on, and are cached by.
+func (s *Snapshot) Inputs() []string { return slices.Clone(s.prog.inputs.paths) }
+
+// Tests is how many tests of the policy's own passed.
+func (s *Snapshot) Tests() int { return s.tests }
+
+// Cached is how many decisions are cached.
+func (s *Snapshot) Cached() int { return s.cache.size() }
+
+// keyBytes is the length of most keys; longer ones are allocated.
+const keyBytes = 512
+
+// Decide implements Engine. A decision that is cached allocates nothing. The
+// error says why the policy gave no decision; it is not the client's fault, and
+// it is not cached.
+func (s *Snapshot) Decide(in *Input) (*Decision, error) {
+	if in.Principal == nil || in.Principal.Tenant == "" {
+		return s.noTenant, nil
+	}
+	var buf [keyBytes]byte
+	key, ok := s.prog.inputs.key(buf[:0], in)
+	if !ok {
+		return s.badInput, nil
+	}
+	e := s.cache.get(key)
+	if e == nil {
+		var err error
+		if e, err = s.miss(key, in); err != nil {
+			return nil, err
+		}
+	}
+	if !e.perUser {
+		return e.decision, nil
+	}
+	key = append(binary.AppendUvarint(key, uint64(len(in.Principal.User))), in.Principal.User...) // longer than any key of its kind
+	if u := s.cache.get(key); u != nil {
+		return u.decision, nil
+	}
+	return s.missUser(key, in, e.verdict)
+}
+
+// miss makes the decision of a key that is not cached. key is not kept.
+func (s *Snapshot) miss(key []byte, in *Input) (*cacheEntry, error) {
+	if !in.printable() {
+		return &cacheEntry{decision: s.badInput}, nil
+	}
+	s.cfg.Counters.misses.Add(1)
+	return s.cache.fill(key, in.Principal.Tenant, func() (*cacheEntry, error) {
+		v, err := s.evaluate(in)
+		if err != nil {
+			s.cfg.Counters.errors.Add(1)
+			return nil, err
+		}
+		return &cacheEntry{
+			decision: s.bind(v, in), verdict: v, in: in.clone(),
+			perUser: v.Allow && v.Scope == ScopeUser && !s.prog.inputs.uses[leafTenantUser],
+		}, nil
+	})
+}
+
+// missUser makes the decision of one user where the policy's is the same for all
+// and only the namespace differs.
+func (s *Snapshot) missUser(key []byte, in *Input, v *verdict) (*Decision, error) {
+	if !in.printable() {
+		return s.badInput, nil
+	}
+	e, err := s.cache.fill(key, in.Principal.Tenant, func() (*cacheEntry, error) {
+		return &cacheEntry{decision: s.bind(v, in), verdict: v}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e.decision, nil
+}
+
+// Uncached decides as Decide does, without the cache: an oracle for tests and
+// what explain shows.
+func (s *Snapshot) Uncached(in *Input) (*Decision, error) {
+	if in.Principal == nil || in.Principal.Tenant == "" {
+		return s.noTenant, nil
+	}
+	if _, ok := s.prog.inputs.key(nil, in); !ok || !in.printable() {
+		return s.badInput, nil
+	}
+	v, err := s.evaluate(in)
+	if err != nil {
+		return nil, err
+	}
+	return s.bind(v, in), nil
+}
+
+// evaluate asks the policy.
+func (s *Snapshot) evaluate(in *Input) (*verdict, error) {
+	tracker := new(topdown.EvaluatedRuleTracker).WithAnnotationSet(s.prog.compiler.GetAnnotationSet())
+	v, err := s.eval(s.prog.inputs.document(in), rego.EvalEvaluatedRuleTracker(tracker))
+	if err != nil {
+		return nil, err
+	}
+	out, err := decode(v, s.data.classes)
+	if err != nil {
+		return nil, err
+	}
+	out.Rules, out.Revision = ruleIDs(tracker), s.revision
+	s.demand(out)
+	return out, nil
+}
+
+// eval runs the query within the budget.
+func (s *Snapshot) eval(input ast.Value, opts ...rego.EvalOption) (v ast.Value, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			v, err = nil, fmt.Errorf("policy: evaluation: %v", p)
+		}
+	}()
+	begun := time.Now()
+	cancel := topdown.NewCancel()
+	timer := time.AfterFunc(s.cfg.Budget, cancel.Cancel)
+	defer timer.Stop()
+	rs, err := s.query.Eval(context.Background(), append(opts, rego.EvalParsedInput(input), rego.EvalExternalCancel(cancel), rego.EvalTransaction(s.data.txn),
+		rego.EvalSortSets(false), rego.EvalCopyMaps(false))...)
+	s.cfg.Counters.evaluations.Add(1)
+	s.cfg.Counters.evalNanos.Add(uint64(time.Since(begun)))
+	switch {
+	case topdown.IsCancel(err):
+		return nil, fmt.Errorf("policy: evaluation took longer than %v", s.cfg.Budget)
+	case err != nil:
+		return nil, fmt.Errorf("policy: evaluation: %w", err)
+	case len(rs) == 0:
+		return nil, errors.New("policy: " + decisionPath + " is undefined")
+	case len(rs) != 1 || len(rs[0].Expressions) != 1:
+		return nil, errors.New("policy: " + decisionPath + " has more than one value")
+	}
+	t, ok := rs[0].Expressions[0].Value.(*ast.Term)
+	if !ok {
+		return nil, errors.New("policy: " + decisionPath + " has no value")
+	}
+	return t.Value, nil
+}
+
+// ruleIDs returns the ids that the annotations of the rules give that held.
+func ruleIDs(t *topdown.EvaluatedRuleTracker) []string {
+	ids := []string{}
+	for _, l := range t.Labels {
+		if id, ok := l["id"].(string); ok && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// demand turns an allowed decision into a denial if it lacks what the router
+// demands.
+func (s *Snapshot) demand(v *verdict) {
+	if !v.Allow {
+		return
+	}
+	for _, label := range s.cfg.RequiredLabels {
+		if !slices.ContainsFunc(v.Constraints, func(c Constraint) bool { return c.Label == label && !c.NotIn }) {
+			v.refuse(reasonIncomplete)
+			return
+		}
+	}
+	if v.Scope == ScopePublic && !s.cfg.AllowPublicScope {
+		v.refuse("public_scope_not_allowed")
+	}
+}
+
+func (v *verdict) refuse(reason string) {
+	v.Decision = Decision{Status: statusUnavailable, Reason: reason, Rules: v.Rules, Revision: v.Revision, Audit: auditFull}
+}
+
+// bind makes a decision of what the policy said and who asks. The user of scope
+// user must have a name: else there is nobody to share with.
+func (s *Snapshot) bind(v *verdict, in *Input) *Decision {
+	d := v.Decision
+	if !d.Allow {
+		d.Scope = ""
+		return &d
+	}
+	namespace := in.Principal.Tenant
+	switch d.Scope {
+	case ScopeUser:
+		if in.Principal.User == "" {
+			d.Scope = ScopeNone
+		}
+		namespace += "\x00" + in.Principal.User // no tenant's id has a zero byte
+	case ScopeGroup:
+		namespace = v.group
+	}
+	if d.Namespace = NamespaceHash(s.cfg.Key, d.Scope, namespace); d.Scope != ScopeNone {
+		d.Salt = Salt(s.cfg.Key, d.Scope, namespace)
+	}
+	return &d
+}
+
+// printable reports whether the strings of in are UTF-8 without control
+// characters: others belong to nobody who may ask.
+func (in *Input) printable() bool {
+	p := in.Principal
+	ok := true
+	for _, s := range []string{p.Tenant, p.User, p.Method, p.Issuer, in.Operation, in.Model, in.Adapter, in.Priority, in.SizeClass, in.Region, in.CapacityState} {
+		ok = ok && printable(s)
+	}
+	for _, s := range slices.Concat(p.Groups, p.Scopes) {
+		ok = ok && printable(s)
+	}
+	for _, l := range in.Labels {
+		ok = ok && printable(l.Name) && printable(l.Value)
+	}
+	return ok
+}
+
+func printable(s string) bool {
+	return len(s) <= maxInputString && strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) < 0
+}
