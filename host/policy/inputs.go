@@ -277,7 +277,7 @@ func (in *Input) clone() *Input {
 	}
 	c.Labels = make([]Label, len(in.Labels))
 	for i, l := range in.Labels {
-		c.Labels[i] = Label{strings.Clone(l.Name), strings.Clone(l.Value)}
+		c.Labels[i] = Label{Name: strings.Clone(l.Name), Value: strings.Clone(l.Value)}
 	}
 	return &c
 }
