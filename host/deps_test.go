@@ -54,7 +54,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"policies":       {},
 
 	"host/kvindex":         {},
-	"host/backend":         {ours: "host/blockhash host/endpoint host/kvevents host/kvindex", theirs: "github.com/cespare/xxhash/v2"},
+	"host/backend":         {ours: "host/blockhash host/endpoint host/kvevents host/kvindex host/llmapi", theirs: "github.com/cespare/xxhash/v2"},
 	"host/scheduler":       {ours: "host/blockhash host/endpoint host/identity host/llmapi host/policy host/quota host/tokenizer"},
 	"host/proxy":           {ours: "host/identity host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
 	"host/telemetry":       {theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},

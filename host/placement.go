@@ -28,6 +28,9 @@ func (p *placement) Next(status int) bool { return p.p.NextAfter(status) }
 // FirstToken implements proxy.Placement.
 func (p *placement) FirstToken() { p.p.FirstToken() }
 
+// Answered implements proxy.Placement.
+func (p *placement) Answered(id string) { p.p.Answered(id) }
+
 // Done implements proxy.Placement.
 func (p *placement) Done(o *proxy.Outcome) {
 	p.p.Done(scheduler.Outcome{

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // Dialect is what a watcher must know of one kind of engine. Implementations are
@@ -48,9 +50,10 @@ type Capabilities struct {
 	// AnyName: the engine takes requests for names it does not list, as llama.cpp
 	// does with its one model. What it serves is then what the configuration says.
 	AnyName bool
-	// HonoursSalt: requests with different cache salts share no cache. Without it
-	// only requests of the public namespace may be placed here.
-	HonoursSalt bool
+	// NoSalt are the operations in which requests with different cache salts share
+	// the engine's cache: only requests of the public namespace, or of the one
+	// tenant that the engine is for, may be placed here for them.
+	NoSalt llmapi.Operations
 	// InjectUsage: stream_options.include_usage is understood, so that usage can be
 	// asked for where the client did not.
 	InjectUsage bool
@@ -208,7 +211,7 @@ func (OpenAI) MetricsPath() string { return "" }
 // Discover lists the models.
 func (OpenAI) Discover(ctx context.Context, c *Client) (Capabilities, error) {
 	models, maxLen, err := c.models(ctx)
-	return Capabilities{Models: models, AnyName: true, MaxModelLen: maxLen, InjectUsage: true, EventsKnown: true}, err
+	return Capabilities{Models: models, AnyName: true, MaxModelLen: maxLen, InjectUsage: true, EventsKnown: true, NoSalt: llmapi.Prompts}, err
 }
 
 // ParseMetrics returns nothing.

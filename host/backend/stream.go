@@ -213,6 +213,7 @@ func (w *Watcher) publish(now time.Time) {
 		e.Running, e.Waiting, e.KVUsage = uint32(min(m.Running, 1<<31)), uint32(min(m.Waiting, 1<<31)), float32(m.KVUsage)
 		e.BlockTokens, e.CacheBlocks = uint32(block), cacheBlocks(m, block)
 		e.MaxModelLen = uint32(st.Capabilities.MaxModelLen)
+		e.NoSalt = uint16(st.Capabilities.NoSalt)
 		e.Trust, e.Events = float32(trust), mode
 		e.Models, e.Adapters = models, adapters
 		e.ScrapedAt = st.ScrapedAt

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // VLLM is the dialect of vLLM, and of engines that imitate it.
@@ -47,7 +49,7 @@ func (VLLM) Discover(ctx context.Context, c *Client) (Capabilities, error) {
 	} else if !answered(err) {
 		return caps, err
 	}
-	caps.HonoursSalt = atLeast(caps.Version, 0, 11)
+	caps.NoSalt = unsalted(caps.Version)
 	body, err := c.Get(ctx, "/kv_event_sources", maxAnswerBytes)
 	if err != nil {
 		if answered(err) { // an older release, or a gateway that hides the path
@@ -62,6 +64,21 @@ func (VLLM) Discover(ctx context.Context, c *Client) (Capabilities, error) {
 	return caps, nil
 }
 
+// unsalted returns the operations in which a release ignores cache_salt.
+// It came for chat in 0.9 (vllm#17045), for completions in 0.10.1 (#20981), for
+// gpt-oss, and with it all of responses, in 0.10.2 (#23186). The Anthropic API had
+// it last (#49498, merged in July 2026); before that the field was dropped in
+// silence. 0.32 is the first release in which it was seen to work.
+func unsalted(version string) llmapi.Operations {
+	switch {
+	case !atLeast(version, 0, 11):
+		return llmapi.Prompts
+	case !atLeast(version, 0, 32):
+		return 1 << llmapi.OpMessages
+	}
+	return 0
+}
+
 // answered reports whether err is the engine's answer, and not for want of one.
 func answered(err error) bool {
 	var status statusError
@@ -70,8 +87,6 @@ func answered(err error) bool {
 
 // atLeast compares a version "major.minor…" with a release. Versions that cannot
 // be read, and builds from source ("0.1.dev…"), are taken as of today.
-// cache_salt came for chat in 0.9 (vllm#17045), for completions in 0.10.1 (#20981)
-// and for gpt-oss in 0.10.2 (#23186): 0.11 honours it everywhere.
 func atLeast(version string, major, minor int) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 || strings.HasPrefix(version, "0.1.dev") {

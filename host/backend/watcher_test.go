@@ -12,6 +12,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/kvevents/fakepub"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // fakeEngine is an engine's HTTP side. Its fields are what it answers.
@@ -210,7 +211,7 @@ func TestWatcher_state(t *testing.T) {
 	}
 	o.until("verified trust", func(s endpoint.State) bool { return s.Trust == 1 })
 	st := o.w.Status()
-	if c := st.Capabilities; !c.HonoursSalt || !c.InjectUsage || c.Version != "0.32.0" || len(c.ReuseOff) == 0 || st.Publisher != p.Endpoint() ||
+	if c := st.Capabilities; c.NoSalt != 0 || !c.InjectUsage || c.Version != "0.32.0" || len(c.ReuseOff) == 0 || st.Publisher != p.Endpoint() ||
 		st.EventsReason != "" || st.Feed.StoredBlocks != 3 || st.Trust.Reports != 3 || st.Stream.LastSeq != 1 {
 		t.Errorf("%+v", st)
 	}
@@ -420,7 +421,7 @@ func TestWatcher_openAI(t *testing.T) {
 	if s.MaxModelLen != 4096 || s.Models != nil || s.Events != endpoint.EventsPredicted || !s.ScrapedAt.IsZero() {
 		t.Errorf("%+v", s)
 	}
-	if c := o.w.Status().Capabilities; c.HonoursSalt || !c.InjectUsage {
+	if c := o.w.Status().Capabilities; c.NoSalt != llmapi.Prompts || s.NoSalt != uint16(llmapi.Prompts) || !c.InjectUsage {
 		t.Errorf("%+v", c)
 	}
 }

@@ -72,6 +72,10 @@ type State struct {
 	CacheBlocks uint32 // KV blocks the engine has, 0 = unknown
 	MaxModelLen uint32 // prompt + output tokens it takes, 0 = unknown
 
+	// NoSalt is a set of operations, bit n for llmapi.Operation(n), in which the
+	// engine ignores cache salts: different salts share its cache.
+	NoSalt uint16
+
 	Trust  float32 // weight of what is believed of its cache, in [0, 1]
 	Events EventMode
 

@@ -25,6 +25,7 @@ type Snapshot struct {
 	MaxModelLen []uint32
 	Trust       []float32 // in [0, 1]
 	Events      []EventMode
+	NoSalt      []uint16 // sets of operations, as in State
 	ScrapedAt   []int64  // Unix nanoseconds, 0 = never
 	Reasons     []string // why a slot is not in Ready
 
@@ -99,6 +100,7 @@ func (s *Snapshot) fill() {
 	s.CacheBlocks, s.MaxModelLen = u32[3*n:4*n:4*n], u32[4*n:]
 	s.KVUsage, s.Trust = f32[:n:n], f32[n:]
 	s.Events = make([]EventMode, n)
+	s.NoSalt = make([]uint16, n)
 	s.ScrapedAt = make([]int64, n)
 	s.Reasons = make([]string, n)
 	s.Ready = make(Set, len(s.Live))
@@ -112,7 +114,7 @@ func (s *Snapshot) fill() {
 func (s *Snapshot) fillSlot(i int, st *State) {
 	s.Running[i], s.Waiting[i], s.KVUsage[i] = st.Running, st.Waiting, st.KVUsage
 	s.BlockTokens[i], s.CacheBlocks[i], s.MaxModelLen[i] = st.BlockTokens, st.CacheBlocks, st.MaxModelLen
-	s.Trust[i], s.Events[i] = clampShare(st.Trust), st.Events
+	s.Trust[i], s.Events[i], s.NoSalt[i] = clampShare(st.Trust), st.Events, st.NoSalt
 	if !st.ScrapedAt.IsZero() {
 		s.ScrapedAt[i] = st.ScrapedAt.UnixNano()
 	}

@@ -38,7 +38,7 @@ func (r *Request) AppendEdits(dst []Edit, rw *Rewrite) ([]Edit, error) {
 		return dst, nil
 	}
 	e := editor{r: r, rw: rw, dst: dst, dialect: dialectSet(rw.Dialect)}
-	if rw.SetSalt && r.Op.set()&opCT != 0 {
+	if rw.SetSalt && r.Op.HasPrompt() {
 		if e.salt = SaltField(r.Op, rw.Dialect); e.salt == "" {
 			return dst, ErrNoSaltField
 		}
@@ -146,7 +146,7 @@ func (e *editor) value(m *Member) error {
 	case fCacheSalt:
 		e.done.salt = true
 		e.replace(m.Value, e.quoted(e.rw.Salt))
-	case fMaxTokens, fMaxCompletionTokens, fNPredict:
+	case fMaxTokens, fMaxCompletionTokens, fMaxOutputTokens, fNPredict:
 		e.cap(m)
 	case fStreamOptions:
 		return e.streamOptions(m)
@@ -173,8 +173,11 @@ func (e *editor) zero(m *Member) bool {
 	return m.Value.End-m.Value.Start == 1 && e.r.Body[m.Value.Start] == '0'
 }
 
-// forceUsage reports whether the stream must be made to report usage.
-func (e *editor) forceUsage() bool { return e.rw.ForceUsage && e.r.Stream && !e.r.IncludeUsage }
+// forceUsage reports whether the stream must be made to report usage. Those of
+// the other APIs always do.
+func (e *editor) forceUsage() bool {
+	return e.rw.ForceUsage && e.r.Stream && !e.r.IncludeUsage && e.r.Op.set()&opCT != 0
+}
 
 const includeUsage = `"include_usage":true`
 
@@ -244,7 +247,7 @@ func (e *editor) inserts() {
 		r.edit = append(r.edit, "{"+includeUsage+"}"...)
 		e.end(from)
 	}
-	if e.rw.MaxTokens > 0 && !e.done.max && r.Op.set()&opCT != 0 {
+	if e.rw.MaxTokens > 0 && !e.done.max && r.Op.HasPrompt() {
 		from := e.begin(e.maxField())
 		r.edit = strconv.AppendInt(r.edit, int64(e.rw.MaxTokens), 10)
 		e.end(from)
@@ -253,7 +256,10 @@ func (e *editor) inserts() {
 
 // maxField is the name of the output limit that every server of the dialect reads.
 func (e *editor) maxField() string {
-	if e.r.Op == OpChat && e.dialect == dOpenAI {
+	switch {
+	case e.r.Op == OpResponses:
+		return "max_output_tokens"
+	case e.r.Op == OpChat && e.dialect == dOpenAI:
 		return "max_completion_tokens"
 	}
 	return "max_tokens"

@@ -98,6 +98,35 @@ func TestAppendEdits(t *testing.T) {
 	f(`{"chat_template_kwargs":{"Chat_Template":"x"}}`, Rewrite{}, `{"chat_template_kwargs":{"Chat_Template":"x"}}`)
 }
 
+// TestAppendEdits_operations: each API has its own names, and usage is asked for
+// where streams do not report it by themselves.
+func TestAppendEdits_operations(t *testing.T) {
+	rw := Rewrite{Model: "b", Salt: "s", SetSalt: true, ForceUsage: true, MaxTokens: 5}
+	f := func(op Operation, body, want string) {
+		t.Helper()
+		if got := edited(t, op, body, rw); got != want {
+			t.Errorf("%v %s: got  %s, want %s", op, body, got, want)
+		}
+	}
+	f(OpCompletions, `{"prompt":"x","stream":true}`, `{"prompt":"x","stream":true,"model":"b","cache_salt":"s","stream_options":{"include_usage":true},"max_tokens":5}`)
+	f(OpResponses, `{"model":"a","input":"x","stream":true}`, `{"model":"b","input":"x","stream":true,"cache_salt":"s","max_output_tokens":5}`)
+	f(OpResponses, `{"max_output_tokens":9,"model":"b","cache_salt":"mine","session_id":"s"}`, `{"max_output_tokens":5,"model":"b","cache_salt":"s"}`)
+	f(OpMessages, `{"model":"b","max_tokens":9,"messages":[],"stream":true}`, `{"model":"b","max_tokens":5,"messages":[],"stream":true,"cache_salt":"s"}`)
+	f(OpCountTokens, `{"model":"a","messages":[],"cache_salt":"x"}`, `{"model":"b","messages":[]}`)
+	f(OpTokenize, `{"model":"a","prompt":"x","cache_salt":"x"}`, `{"model":"b","prompt":"x"}`)
+	var r Request
+	for _, op := range []Operation{OpResponses, OpMessages} {
+		if err := r.Scan(op, []byte(`{}`)); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []string{"sglang", "trtllm", "llamacpp", "openai"} {
+			if _, err := r.AppendEdits(nil, &Rewrite{SetSalt: true, Salt: "s", Dialect: d}); !errors.Is(err, ErrNoSaltField) {
+				t.Errorf("%v, %s: got %v", op, d, err)
+			}
+		}
+	}
+}
+
 func TestAppendEdits_errors(t *testing.T) {
 	f := func(body string, rw Rewrite, code, param string) {
 		t.Helper()
@@ -143,7 +172,7 @@ func TestAppendEdits_strip(t *testing.T) {
 			t.Errorf("%s is not internal", must)
 		}
 	}
-	for _, op := range []Operation{OpChat, OpCompletions, OpTokenize} {
+	for _, op := range []Operation{OpChat, OpCompletions, OpTokenize, OpResponses, OpMessages, OpCountTokens} {
 		for _, dialect := range []string{"", "vllm", "sglang", "trtllm", "llamacpp", "ollama", "openai", "other"} {
 			for _, unknown := range []string{"pass", "drop"} {
 				for _, name := range names {
@@ -343,8 +372,13 @@ func onlyAllowed(t *testing.T, r *Request) {
 func FuzzParseUsage(f *testing.F) {
 	f.Add([]byte(`{"id":"x","choices":[],"usage":{"prompt_tokens":10,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":128}}}`))
 	f.Add([]byte(`{"choices":[{"delta":{"content":"\"usage\""}}],"usage":null}`))
+	f.Add([]byte(`{"type":"message_delta","usage":{"input_tokens":3,"output_tokens":2,"cache_read_input_tokens":64}}`))
+	f.Add([]byte(`{"usage":{"input_tokens":10,"input_tokens_details":{"cached_tokens":8},"output_tokens":2}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var u Usage
+		if id := AnswerID(b); id != "" && !bytes.Contains(b, []byte(`"`+id+`"`)) {
+			t.Fatalf("id %q", id)
+		}
 		if !ParseUsage(b, &u) || !json.Valid(b) {
 			return
 		}

@@ -42,6 +42,68 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 	return append(dst, "}}"...)
 }
 
+// AppendAnthropic appends the error as Anthropic's API has it:
+// {"type":"error","error":{"type":…,"message":…},"request_id":…}.
+func (e *Error) AppendAnthropic(dst []byte, requestID string) []byte {
+	dst = append(dst, `{"type":"error","error":{"type":`...)
+	dst = appendQuoted(dst, e.anthropicKind())
+	dst = append(dst, `,"message":`...)
+	dst = appendQuoted(dst, e.Message)
+	dst = append(dst, '}')
+	if requestID != "" {
+		dst = append(dst, `,"request_id":`...)
+		dst = appendQuoted(dst, requestID)
+	}
+	return append(dst, '}')
+}
+
+// anthropicKind is the type by status, as the Anthropic API reference lists them.
+func (e *Error) anthropicKind() string {
+	switch e.Status {
+	case 401:
+		return "authentication_error"
+	case 403:
+		return "permission_error"
+	case 404:
+		return "not_found_error"
+	case 413:
+		return "request_too_large"
+	case 429:
+		return "rate_limit_error"
+	case 503:
+		return "overloaded_error"
+	case 408, 504:
+		return "timeout_error"
+	}
+	if e.Status >= 500 {
+		return "api_error"
+	}
+	return "invalid_request_error"
+}
+
+// AppendEvent appends the error as the event that ends a stream of op's API.
+// sequence numbers the event in a stream of responses.
+func (e *Error) AppendEvent(dst []byte, op Operation, sequence int, requestID string) []byte {
+	switch op {
+	case OpMessages:
+		dst = append(dst, "event: error\ndata: "...)
+		dst = e.AppendAnthropic(dst, requestID)
+	case OpResponses:
+		dst = append(dst, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":"...)
+		dst = strconv.AppendInt(dst, int64(sequence), 10)
+		dst = append(dst, `,"code":`...)
+		dst = appendQuoted(dst, e.Code)
+		dst = append(dst, `,"message":`...)
+		dst = appendQuoted(dst, e.Message)
+		dst = append(dst, `,"param":`...)
+		dst = append(appendQuotedOrNull(dst, e.Param), '}')
+	default:
+		dst = append(dst, "data: "...)
+		dst = e.AppendJSON(dst)
+	}
+	return append(dst, "\n\n"...)
+}
+
 func (e *Error) kind() string {
 	switch {
 	case e.Type != "":
@@ -73,4 +135,9 @@ func badKey(name, code, what string, at int) *Error {
 func badValue(name, want string, at int) *Error {
 	return &Error{Status: 400, Type: TypeInvalidRequest, Code: "invalid_type", Param: name,
 		Message: "Invalid value of " + strconv.Quote(name) + " at byte " + strconv.Itoa(at) + ": expected " + want + "."}
+}
+
+func stateful(name, why string) *Error {
+	return &Error{Status: 400, Type: TypeInvalidRequest, Code: "unsupported_field", Param: name,
+		Message: strconv.Quote(name) + " is not supported: " + why + "."}
 }

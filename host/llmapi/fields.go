@@ -18,9 +18,18 @@ const (
 	opC    ops = 1 << iota // chat.completions
 	opT                    // completions (text)
 	opK                    // tokenize
+	opR                    // responses
+	opM                    // messages
+	opN                    // count of a message's tokens
 	opCT   = opC | opT
 	opCK   = opC | opK
 	opCTK  = opC | opT | opK
+	opCR   = opC | opR
+	opRM   = opR | opM
+	opMN   = opM | opN
+	opCTR  = opC | opT | opR
+	opCRM  = opC | opR | opM
+	opGen  = opC | opT | opR | opM // those that compute a prompt
 	noneOp = ops(0)
 )
 
@@ -45,6 +54,12 @@ func (o Operation) set() ops {
 		return opT
 	case OpTokenize:
 		return opK
+	case OpResponses:
+		return opR
+	case OpMessages:
+		return opM
+	case OpCountTokens:
+		return opN
 	}
 	return noneOp
 }
@@ -68,9 +83,16 @@ func dialectSet(name string) dialects {
 }
 
 // SaltField returns the member an engine of this dialect reads the cache salt
-// from, "" if it has none or the operation touches no cache.
+// from, "" if it has none or the operation touches no cache. It tells of releases
+// of today; whether an older one reads the member is the backend's to know
+// (backend.Capabilities). Sources: vLLM 0.32 entrypoints/openai/responses/protocol.py
+// (ResponsesRequest.cache_salt, put into the engine's input by
+// renderers/online_renderer.py, preprocess_chat) and entrypoints/anthropic
+// (AnthropicMessagesRequest.cache_salt, handed to the chat request by
+// _build_base_request). The other dialects are known for chat and completions.
 func SaltField(op Operation, dialect string) string {
-	if op.set()&opCT != 0 && dialectSet(dialect)&dBig != 0 {
+	d := dialectSet(dialect)
+	if op.set()&opCT != 0 && d&dBig != 0 || op.set()&opRM != 0 && d&dVLLM != 0 {
 		return "cache_salt"
 	}
 	return ""
@@ -102,37 +124,50 @@ const (
 	fPromptLogprobs
 	fCacheSalt
 	fTemplateKwargs
+	fMaxOutputTokens
+	fPreviousResponse
+	fBackground
+	fStore
+	fConversation
+	fContainer
 	nActed
 
 	fNone = -1
 )
 
 // fields is the allow-list. Sources: the OpenAI API reference; vLLM 0.32
-// entrypoints/openai/{chat_completion,completion}/protocol.py and
-// entrypoints/serve/tokenize/protocol.py; SGLang
+// entrypoints/openai/{chat_completion,completion,responses}/protocol.py,
+// entrypoints/anthropic/protocol.py and entrypoints/serve/tokenize/protocol.py;
+// the Anthropic API reference (messages, count_tokens); SGLang
 // srt/entrypoints/openai/protocol.py; TensorRT-LLM serve/openai_protocol.py;
 // llama.cpp tools/server/README.md; Ollama docs/openai.md.
 var fields = []field{
-	fModel:               {"model", ClassActed, opCTK, dAny},
-	fStream:              {"stream", ClassActed, opCT, dAny},
-	fStreamOptions:       {"stream_options", ClassActed, opCT, dAny},
-	fMaxTokens:           {"max_tokens", ClassActed, opCT, dAny},
+	fModel:               {"model", ClassActed, opCTK | opRM | opN, dAny},
+	fStream:              {"stream", ClassActed, opGen, dAny},
+	fStreamOptions:       {"stream_options", ClassActed, opCTR, dAny},
+	fMaxTokens:           {"max_tokens", ClassActed, opCT | opM, dAny},
 	fMaxCompletionTokens: {"max_completion_tokens", ClassActed, opC, dAny &^ dOllama},
 	fNPredict:            {"n_predict", ClassActed, opCT, dLlama},
-	fPrompt:              {"prompt", ClassActed, opT | opK, dAny},
-	fMessages:            {"messages", ClassActed, opCK, dAny},
+	fPrompt:              {"prompt", ClassActed, opT | opK | opR, dAny},
+	fMessages:            {"messages", ClassActed, opCK | opMN, dAny},
 	fN:                   {"n", ClassActed, opCT, dAny},
-	fUser:                {"user", ClassActed, opCT, dAny},
+	fUser:                {"user", ClassActed, opCTR, dAny},
 	fEcho:                {"echo", ClassActed, opCT, dAny},
 	fLogprobs:            {"logprobs", ClassActed, opCT, dAny},
-	fTopLogprobs:         {"top_logprobs", ClassActed, opC, dAny},
+	fTopLogprobs:         {"top_logprobs", ClassActed, opCR, dAny},
 	fPromptLogprobs:      {"prompt_logprobs", ClassActed, opCT, dBig},
-	fCacheSalt:           {"cache_salt", ClassInternal, opCT, dBig},
-	fTemplateKwargs:      {"chat_template_kwargs", ClassActed, opCK, dOwn},
+	fCacheSalt:           {"cache_salt", ClassInternal, opGen, dBig},
+	fTemplateKwargs:      {"chat_template_kwargs", ClassActed, opCK | opRM | opN, dOwn},
+	fMaxOutputTokens:     {"max_output_tokens", ClassActed, opR, dAny},
+	fPreviousResponse:    {"previous_response_id", ClassActed, opR, dAny},
+	fBackground:          {"background", ClassActed, opR, dAny},
+	fStore:               {"store", ClassActed, opCR, dAny},
+	fConversation:        {"conversation", ClassActed, opR, dAny},
+	fContainer:           {"container", ClassActed, opM, dAny},
 
 	// What shapes the prompt beside the above: read by the tokenizer.
-	nActed: {"tools", ClassActed, opCK, dAny},
-	{"tool_choice", ClassActed, opC, dAny},
+	nActed: {"tools", ClassActed, opCK | opR | opMN, dAny},
+	{"tool_choice", ClassActed, opCR | opMN, dAny},
 	{"documents", ClassActed, opC, dOwn},
 	{"response_format", ClassActed, opCT, dAny},
 	{"reasoning_effort", ClassActed, opC, dAny},
@@ -141,58 +176,76 @@ var fields = []field{
 	{"add_special_tokens", ClassActed, opCTK, dOwn},
 	{"truncate_prompt_tokens", ClassActed, opCTK, dBig},
 	{"truncation_side", ClassActed, opCTK, dVLLM},
-	{"mm_processor_kwargs", ClassActed, opCTK, dBig},
-	{"media_io_kwargs", ClassActed, opCK, dVLLM},
+	{"mm_processor_kwargs", ClassActed, opCTK | opR, dBig},
+	{"media_io_kwargs", ClassActed, opCK | opR, dVLLM},
 	{"prompt_embeds", ClassActed, opT, dVLLM},
+	{"input", ClassActed, opR, dAny},
+	{"instructions", ClassActed, opR, dAny},
+	{"reasoning", ClassActed, opR, dAny},
+	{"truncation", ClassActed, opR, dAny},
+	{"previous_input_messages", ClassActed, opR, dVLLM},
+	{"system", ClassActed, opMN, dAny},
+	{"thinking", ClassActed, opMN, dAny},
+	{"output_config", ClassActed, opMN, dAny},
 	{"suffix", ClassActed, opT, dAny},
 
 	// OpenAI's own.
 	{"audio", ClassKnown, opC, dAny},
 	{"best_of", ClassKnown, opT, dAny},
-	{"frequency_penalty", ClassKnown, opCT, dAny},
+	{"frequency_penalty", ClassKnown, opCTR, dAny},
 	{"function_call", ClassKnown, opC, dAny},
 	{"functions", ClassKnown, opC, dAny},
-	{"logit_bias", ClassKnown, opCT, dAny},
-	{"metadata", ClassKnown, opC, dAny},
+	{"logit_bias", ClassKnown, opCTR, dAny},
+	{"metadata", ClassKnown, opCRM, dAny},
 	{"modalities", ClassKnown, opC, dAny},
-	{"parallel_tool_calls", ClassKnown, opC, dAny},
+	{"parallel_tool_calls", ClassKnown, opCR, dAny},
 	{"prediction", ClassKnown, opC, dAny},
-	{"presence_penalty", ClassKnown, opCT, dAny},
-	{"prompt_cache_key", ClassKnown, opC, dAny},
-	{"prompt_cache_retention", ClassKnown, opC, dAny},
-	{"safety_identifier", ClassKnown, opC, dAny},
-	{"seed", ClassKnown, opCT, dAny},
-	{"service_tier", ClassKnown, opC, dAny},
-	{"stop", ClassKnown, opCT, dAny},
-	{"store", ClassKnown, opC, dAny},
-	{"temperature", ClassKnown, opCT, dAny},
-	{"top_p", ClassKnown, opCT, dAny},
-	{"verbosity", ClassKnown, opC, dAny},
+	{"presence_penalty", ClassKnown, opCTR, dAny},
+	{"prompt_cache_key", ClassKnown, opCR, dAny},
+	{"prompt_cache_retention", ClassKnown, opCR, dAny},
+	{"safety_identifier", ClassKnown, opCR, dAny},
+	{"seed", ClassKnown, opCTR, dAny},
+	{"service_tier", ClassKnown, opCRM, dAny},
+	{"stop", ClassKnown, opCTR, dAny},
+	{"temperature", ClassKnown, opGen, dAny},
+	{"top_p", ClassKnown, opGen, dAny},
+	{"verbosity", ClassKnown, opCR, dAny},
 	{"web_search_options", ClassKnown, opC, dAny},
 
+	{"include", ClassKnown, opR, dAny},
+	{"max_tool_calls", ClassKnown, opR, dAny},
+	{"text", ClassKnown, opR, dAny},
+
+	// Anthropic's own.
+	{"stop_sequences", ClassKnown, opM, dAny},
+	{"cache_control", ClassKnown, opMN, dAny},
+	{"context_management", ClassKnown, opMN, dAny},
+	{"mcp_servers", ClassKnown, opMN, dAny},
+	{"inference_geo", ClassKnown, opM, dAny},
+
 	// Sampling and output of the engines.
-	{"top_k", ClassKnown, opCT, dOwn},
-	{"min_p", ClassKnown, opCT, dOwn},
-	{"repetition_penalty", ClassKnown, opCT, dBig},
+	{"top_k", ClassKnown, opGen, dOwn},
+	{"min_p", ClassKnown, opCTR, dOwn},
+	{"repetition_penalty", ClassKnown, opCTR, dBig},
 	{"length_penalty", ClassKnown, opCT, dVLLM | dTRT},
 	{"early_stopping", ClassKnown, opCT, dVLLM | dTRT},
 	{"use_beam_search", ClassKnown, opCT, dVLLM | dTRT},
-	{"stop_token_ids", ClassKnown, opCT, dBig},
-	{"include_stop_str_in_output", ClassKnown, opCT, dVLLM | dTRT},
-	{"ignore_eos", ClassKnown, opCT, dOwn},
+	{"stop_token_ids", ClassKnown, opCTR, dBig},
+	{"include_stop_str_in_output", ClassKnown, opCTR, dVLLM | dTRT},
+	{"ignore_eos", ClassKnown, opCTR, dOwn},
 	{"min_tokens", ClassKnown, opCT, dBig},
-	{"skip_special_tokens", ClassKnown, opCT, dBig},
+	{"skip_special_tokens", ClassKnown, opCTR, dBig},
 	{"spaces_between_special_tokens", ClassKnown, opCT, dBig},
 	{"allowed_token_ids", ClassKnown, opCT, dVLLM},
 	{"bad_words", ClassKnown, opCT, dVLLM},
-	{"structured_outputs", ClassKnown, opCT, dVLLM},
+	{"structured_outputs", ClassKnown, opCTR, dVLLM},
 	{"guided_json", ClassKnown, opCT, dVLLM},
 	{"guided_regex", ClassKnown, opCT, dVLLM},
 	{"guided_choice", ClassKnown, opCT, dVLLM},
 	{"guided_grammar", ClassKnown, opCT, dVLLM},
 	{"guided_decoding_backend", ClassKnown, opCT, dVLLM},
 	{"guided_whitespace_pattern", ClassKnown, opCT, dVLLM},
-	{"include_reasoning", ClassKnown, opC, dVLLM},
+	{"include_reasoning", ClassKnown, opCR, dVLLM},
 	{"thinking_token_budget", ClassKnown, opC, dVLLM},
 	{"repetition_detection", ClassKnown, opCT, dVLLM},
 	{"return_tokens_as_token_ids", ClassKnown, opCT, dVLLM},
@@ -200,6 +253,8 @@ var fields = []field{
 	{"return_token_offsets", ClassKnown, opCT, dVLLM},
 	{"return_prompt_text", ClassKnown, opCT, dVLLM},
 	{"return_token_strs", ClassKnown, opK, dVLLM},
+	{"watermarking", ClassKnown, opGen, dVLLM},
+	{"enable_response_messages", ClassKnown, opR, dVLLM},
 	{"regex", ClassKnown, opCT, dSGLang},
 	{"ebnf", ClassKnown, opCT, dSGLang},
 	{"json_schema", ClassKnown, opCT, dSGLang | dLlama},
@@ -243,31 +298,31 @@ var fields = []field{
 	{"with_pieces", ClassKnown, opK, dLlama},
 
 	// Never from a client, whatever the dialect. Cache and its isolation:
-	{"extra_key", ClassInternal, opCT, dSGLang},
+	{"extra_key", ClassInternal, opGen, dSGLang},
 	{"cache_prompt", ClassInternal, opCT, dLlama},
 	{"id_slot", ClassInternal, opCT, dLlama},
 	{"slot_id", ClassInternal, opCT, dLlama},
 	{"n_cache_reuse", ClassInternal, opCT, dLlama},
 	{"n_keep", ClassInternal, opCT, dLlama},
 	{"return_cached_tokens_details", ClassInternal, opCT, dSGLang}, // tells overlap in a field masking does not reach
-	{"kv_transfer_params", ClassInternal, opCT, dVLLM},
-	{"ec_transfer_params", ClassInternal, opCT, dVLLM},
-	{"keep_alive", ClassInternal, opCT, dOllama},
+	{"kv_transfer_params", ClassInternal, opGen, dVLLM},
+	{"ec_transfer_params", ClassInternal, opGen, dVLLM},
+	{"keep_alive", ClassInternal, opGen, dOllama},
 	// routing and identity inside the engine:
-	{"priority", ClassInternal, opCT, dBig},
-	{"routed_dp_rank", ClassInternal, opCT, dSGLang},
-	{"data_parallel_rank", ClassInternal, opCT, dBig},
-	{"request_id", ClassInternal, opCT, dVLLM},
-	{"rid", ClassInternal, opCT, dSGLang},
-	{"session_id", ClassInternal, opCT, dBig},
-	{"session_params", ClassInternal, opCT, dSGLang},
-	{"conversation_params", ClassInternal, opCT, dTRT},
-	{"disaggregated_params", ClassInternal, opCT, dTRT},
-	{"nvext", ClassInternal, opCT, dNone}, // a gateway's container of worker ids and priorities
-	{"extra_body", ClassInternal, opCT, dNone},
+	{"priority", ClassInternal, opGen, dBig},
+	{"routed_dp_rank", ClassInternal, opGen, dSGLang},
+	{"data_parallel_rank", ClassInternal, opGen, dBig},
+	{"request_id", ClassInternal, opGen, dVLLM},
+	{"rid", ClassInternal, opGen, dSGLang},
+	{"session_id", ClassInternal, opGen, dBig},
+	{"session_params", ClassInternal, opGen, dSGLang},
+	{"conversation_params", ClassInternal, opGen, dTRT},
+	{"disaggregated_params", ClassInternal, opGen, dTRT},
+	{"nvext", ClassInternal, opGen, dNone}, // a gateway's container of worker ids and priorities
+	{"extra_body", ClassInternal, opGen, dNone},
 	// another model than the one decided:
 	{"lora", ClassInternal, opCT, dLlama},
-	{"lora_path", ClassInternal, opCT, dSGLang},
+	{"lora_path", ClassInternal, opGen, dSGLang},
 	{"lora_request", ClassInternal, opCT, dTRT},
 	// another prompt than the one rendered, code and open-ended containers:
 	{"chat_template", ClassInternal, opCK, dOwn},
@@ -275,7 +330,7 @@ var fields = []field{
 	{"input_ids", ClassInternal, opC, dSGLang},
 	{"logits_processors", ClassInternal, opCT, dVLLM},
 	{"custom_logit_processor", ClassInternal, opCT, dSGLang},
-	{"vllm_xargs", ClassInternal, opCT, dVLLM},
+	{"vllm_xargs", ClassInternal, opGen, dVLLM},
 }
 
 // internalPrefixes are families of internal keys.

@@ -44,7 +44,7 @@ type Request struct {
 	Model        string // decoded, "" if absent; valid as long as Body and until the next Scan
 	Stream       bool
 	IncludeUsage bool // stream_options.include_usage
-	MaxTokens    int  // max_completion_tokens, else max_tokens (or llama.cpp's n_predict); 0 = unknown
+	MaxTokens    int  // max_completion_tokens, else max_tokens (max_output_tokens of responses, llama.cpp's n_predict); 0 = unknown
 	N            int  // answers wanted, 1 if absent
 	User         string
 	Prompt       PromptKind
@@ -52,6 +52,9 @@ type Request struct {
 	PromptLogprobs bool // prompt_logprobs is there and not null
 	Echo           bool
 	Logprobs       bool // logprobs is there and neither null nor false
+
+	PreviousResponse string // previous_response_id, decoded; valid as Model
+	NoStore          bool   // store is false: the answer cannot be referred to
 
 	Members []Member // top-level members in order; valid until the next Scan
 
@@ -252,7 +255,7 @@ func (r *Request) decode() (err *Error) {
 	} else if n > 0 {
 		r.N = n
 	}
-	for _, id := range [...]int{fNPredict, fMaxTokens, fMaxCompletionTokens} { // the last one there wins
+	for _, id := range [...]int{fNPredict, fMaxTokens, fMaxCompletionTokens, fMaxOutputTokens} { // the last one there wins
 		n, err := r.integer(id)
 		if err != nil {
 			return err
@@ -264,11 +267,43 @@ func (r *Request) decode() (err *Error) {
 	r.PromptLogprobs = r.raw(fPromptLogprobs) != nil
 	lp := r.raw(fLogprobs)
 	r.Logprobs = lp != nil && lp[0] != 'f'
-	r.Prompt = promptKind(r.raw(fPrompt))
+	if r.Op != OpResponses { // there it is the name of a stored one
+		r.Prompt = promptKind(r.raw(fPrompt))
+	}
+	if err := r.decodeState(); err != nil {
+		return err
+	}
 	if err := r.decodeStreamOptions(); err != nil {
 		return err
 	}
 	return r.decodeTemplateKwargs()
+}
+
+// decodeState reads what refers to state that a server keeps from request to
+// request. State that nobody but the engine could tell from another tenant's is
+// refused.
+func (r *Request) decodeState() (err *Error) {
+	if r.PreviousResponse, err = r.str(fPreviousResponse); err != nil {
+		return err
+	}
+	if r.Op == OpResponses {
+		store, err := r.flag(fStore)
+		if err != nil {
+			return err
+		}
+		r.NoStore = r.raw(fStore) != nil && !store
+	}
+	if background, err := r.flag(fBackground); err != nil {
+		return err
+	} else if background {
+		return stateful("background", "GET /v1/responses/{id} is not served here; leave the field out and stream long answers")
+	}
+	for _, id := range [...]int{fConversation, fContainer} {
+		if r.raw(id) != nil {
+			return stateful(fields[id].name, "it names state of a server that is shared here; send the whole conversation")
+		}
+	}
+	return nil
 }
 
 func (r *Request) str(id int) (string, *Error) {

@@ -137,15 +137,56 @@ func TestRoute(t *testing.T) {
 	f("POST", "/v1/chat/completions?x=1", OpChat, true, "")
 	f("POST", "/v1/completions", OpCompletions, true, "")
 	f("POST", "/tokenize", OpTokenize, true, "")
+	f("POST", "/v1/responses", OpResponses, true, "")
+	f("POST", "/v1/messages?beta=true", OpMessages, true, "")
+	f("POST", "/v1/messages/count_tokens", OpCountTokens, true, "")
+	f("GET", "/v1/messages", OpNone, true, "POST")
 	f("GET", "/v1/models", OpModels, true, "")
 	f("GET", "/v1/models/Qwen/Qwen3-8B", OpModels, true, "")
 	f("GET", "/v1/chat/completions", OpNone, true, "POST")
 	f("POST", "/v1/models", OpNone, true, "GET")
 	f("DELETE", "/v1/models/x", OpNone, true, "GET")
-	for _, p := range []string{"/", "", "/v1/models/", "/v1/modelsx", "/v1/Completions", "/v1/completions/", "/v1//completions", "/v1/chat/../completions", "/metrics", "/v1/load_lora_adapter", "/reset_prefix_cache"} {
+	for _, p := range []string{"/", "", "/v1/models/", "/v1/modelsx", "/v1/Completions", "/v1/completions/", "/v1//completions", "/v1/chat/../completions", "/v1/responses/resp_1", "/v1/responses/resp_1/cancel", "/v1/messages/batches", "/v1/messages/", "/metrics", "/v1/load_lora_adapter", "/reset_prefix_cache"} {
 		f("POST", p, OpNone, false, "")
+	}
+	for op := range OpCountTokens + 1 {
+		if p := op.Path(); p != "" {
+			f("POST", p, op, true, "")
+			if !strings.Contains(Served, p) {
+				t.Errorf("%s is not named", p)
+			}
+		}
+	}
+	for path, want := range map[string]bool{"/v1/messages": true, "/v1/messages?x": true, "/v1/messages/batches": true, "/v1/messagesx": false, "/v1/models": false} {
+		if IsAnthropic([]byte(path)) != want {
+			t.Errorf("IsAnthropic(%s): got %v", path, !want)
+		}
 	}
 	if got := string(ModelID([]byte("/v1/models/a/b?c"))); got != "a/b" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestScan_responses(t *testing.T) {
+	var r Request
+	if err := r.Scan(OpResponses, []byte(`{"model":"m","input":"x","max_output_tokens":9,"previous_response_id":"resp_\u0031","store":false,"stream":true,"prompt":{"id":"p"},"background":false,"conversation":null}`)); err != nil {
+		t.Fatal(err)
+	}
+	if r.MaxTokens != 9 || r.PreviousResponse != "resp_1" || !r.NoStore || !r.Stream || r.Prompt != PromptNone {
+		t.Errorf("got %+v", r)
+	}
+	f := func(op Operation, body, param string) {
+		t.Helper()
+		e, ok := errors.AsType[*Error](r.Scan(op, []byte(body)))
+		if !ok || e.Status != 400 || e.Param != param || r.PreviousResponse != "" || r.NoStore {
+			t.Errorf("%s: got %v", body, e)
+		}
+	}
+	f(OpResponses, `{"background":true}`, "background")
+	f(OpResponses, `{"conversation":"conv_1"}`, "conversation")
+	f(OpResponses, `{"previous_response_id":7}`, "previous_response_id")
+	f(OpMessages, `{"container":{"id":"c"}}`, "container")
+	if err := r.Scan(OpChat, []byte(`{"background":true,"store":"yes","container":1}`)); err != nil {
+		t.Errorf("chat: %v", err)
 	}
 }

@@ -2,15 +2,18 @@ package llmapi
 
 import "bytes"
 
-// Usage is what an engine reports at the end of an answer.
+// Usage is what an engine reports at the end of an answer, in the form of any of
+// the APIs.
 type Usage struct {
-	PromptTokens     int
+	PromptTokens     int // all of the prompt, cached or not
 	CompletionTokens int
-	CachedTokens     int  // prompt_tokens_details.cached_tokens
+	CachedTokens     int
+	HasPrompt        bool // the prompt's tokens are reported
+	Counts           bool // anything is: the object is a report of usage, not a part of an answer of that name
 	HasCached        bool // false: not reported, which is not the same as 0
 
 	Span          Span // the usage object in the answer
-	CachedDigits  Span // the number of cached_tokens in the answer, if HasCached
+	CachedDigits  Span // the number of cached tokens in the answer, if HasCached
 	ChoicesEmpty  bool // "choices":[] — with Span this marks the usage event of a stream
 	ChoicesAbsent bool
 }
@@ -21,6 +24,10 @@ var usageKey = []byte(`"usage"`)
 // body or the data of one event of a stream. ok is false if there is none (an
 // object without usage is told apart at the speed of a byte search) or if the
 // answer is not a JSON object. It allocates nothing and keeps nothing of answer.
+//
+// Chat and completions report prompt_tokens with prompt_tokens_details.cached_tokens
+// in it, responses the same as input_tokens. Anthropic's input_tokens leave out
+// what cache_read_input_tokens and cache_creation_input_tokens count.
 func ParseUsage(answer []byte, u *Usage) (ok bool) {
 	*u = Usage{ChoicesAbsent: true}
 	if !bytes.Contains(answer, usageKey) {
@@ -33,26 +40,43 @@ func ParseUsage(answer []byte, u *Usage) (ok bool) {
 			u.ChoicesEmpty = answer[v.Start] == '[' && answer[skipSpace(answer, v.Start+1)] == ']'
 		case "usage":
 			if answer[v.Start] == '{' {
-				ok, u.Span = true, v
+				u.Span = v
 			}
 		}
 		return true
 	})
-	if !whole || !ok {
-		return false
+	if ok = whole && u.Span.End > 0; ok {
+		u.read(answer)
 	}
+	return ok
+}
+
+// read fills u from the object at u.Span.
+func (u *Usage) read(answer []byte) {
+	beside := 0 // tokens that input_tokens leaves out
 	each(answer, u.Span.Start, func(name []byte, v Span) bool {
 		switch string(name) {
-		case "prompt_tokens":
-			u.PromptTokens, _ = parseInt(answer[v.Start:v.End])
-		case "completion_tokens":
-			u.CompletionTokens, _ = parseInt(answer[v.Start:v.End])
-		case "prompt_tokens_details":
+		case "prompt_tokens", "input_tokens":
+			u.PromptTokens, u.HasPrompt = parseInt(answer[v.Start:v.End])
+			u.Counts = u.Counts || u.HasPrompt
+		case "completion_tokens", "output_tokens":
+			n, ok := parseInt(answer[v.Start:v.End])
+			u.CompletionTokens, u.Counts = n, u.Counts || ok
+		case "prompt_tokens_details", "input_tokens_details":
 			u.details(answer, v)
+		case "cache_read_input_tokens":
+			if u.cached(answer, v) {
+				beside += u.CachedTokens
+			}
+		case "cache_creation_input_tokens":
+			n, _ := parseInt(answer[v.Start:v.End])
+			beside += n
 		}
 		return true
 	})
-	return true
+	if u.HasPrompt {
+		u.PromptTokens += beside
+	}
 }
 
 func (u *Usage) details(answer []byte, details Span) {
@@ -61,12 +85,30 @@ func (u *Usage) details(answer []byte, details Span) {
 	}
 	each(answer, details.Start, func(name []byte, v Span) bool {
 		if string(name) == "cached_tokens" {
-			if n, ok := parseInt(answer[v.Start:v.End]); ok {
-				u.CachedTokens, u.HasCached, u.CachedDigits = n, true, v
-			}
+			u.cached(answer, v)
 		}
 		return true
 	})
+}
+
+func (u *Usage) cached(answer []byte, v Span) bool {
+	n, ok := parseInt(answer[v.Start:v.End])
+	if ok {
+		u.CachedTokens, u.HasCached, u.Counts, u.CachedDigits = n, true, true, v
+	}
+	return ok
+}
+
+// Merge takes over from an earlier report of the same answer what this one, a
+// later one, leaves out: Anthropic's first event tells the prompt's tokens, the
+// last one may tell the output's only.
+func (u *Usage) Merge(earlier *Usage) {
+	if !u.HasPrompt {
+		u.PromptTokens, u.HasPrompt = earlier.PromptTokens, earlier.HasPrompt
+		if !u.HasCached {
+			u.CachedTokens, u.HasCached = earlier.CachedTokens, earlier.HasCached
+		}
+	}
 }
 
 // MaskCached overwrites the digits of cached_tokens in answer by a 0 and spaces:
@@ -118,5 +160,35 @@ func each(b []byte, i int, f func(name []byte, value Span) bool) bool {
 		default:
 			return false
 		}
+	}
+}
+
+var idKey = []byte(`"id"`)
+
+// maxAnswerID bounds the id of an answer; engines use some 40 bytes.
+const maxAnswerID = 256
+
+// AnswerID returns the first member "id" with a plain string in the beginning of
+// an answer, be it JSON or a stream of events; "" if it is not there, or not yet
+// whole.
+func AnswerID(opening []byte) string {
+	for b := opening; ; {
+		i := bytes.Index(b, idKey)
+		if i < 0 {
+			return ""
+		}
+		b = b[i+len(idKey):]
+		j := skipSpace(b, 0)
+		if j >= len(b) || b[j] != ':' {
+			continue
+		}
+		if j = skipSpace(b, j+1); j >= len(b) || b[j] != '"' {
+			continue
+		}
+		end := bytes.IndexByte(b[j+1:], '"')
+		if id := b[j+1:]; end > 0 && end <= maxAnswerID && bytes.IndexByte(id[:end], '\\') < 0 {
+			return string(id[:end])
+		}
+		return ""
 	}
 }

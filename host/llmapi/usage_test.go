@@ -35,12 +35,81 @@ func TestParseUsage(t *testing.T) {
 	}
 	f(`{"choices":[{"delta":{"content":"\"usage\":{}"}}]}`, false, Usage{})
 	f(`{"choices":[{"usage":{"prompt_tokens":1}}],"usage":null}`, false, Usage{})
-	f(`{"choices":[{}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`, true, Usage{PromptTokens: 1, CompletionTokens: 1})
-	f(`{"usage":{"prompt_tokens":1,"prompt_tokens_details":null}}`, true, Usage{PromptTokens: 1, ChoicesAbsent: true})
+	f(`{"choices":[{}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`, true, Usage{PromptTokens: 1, CompletionTokens: 1, HasPrompt: true, Counts: true})
+	f(`{"usage":{"prompt_tokens":1,"prompt_tokens_details":null}}`, true, Usage{PromptTokens: 1, HasPrompt: true, Counts: true, ChoicesAbsent: true})
 	f(`{"usage":{"prompt_tokens_details":{"cached_tokens":null}}}`, true, Usage{ChoicesAbsent: true})
-	f(`{"usage":{"prompt_tokens_details":{"cached_tokens":0}}}`, true, Usage{HasCached: true, ChoicesAbsent: true})
+	f(`{"usage":{"prompt_tokens_details":{"cached_tokens":0}}}`, true, Usage{HasCached: true, Counts: true, ChoicesAbsent: true})
 	f(`[DONE]`, false, Usage{})
+	// Responses.
+	f(`{"usage":{"input_tokens":170,"input_tokens_details":{"cached_tokens":128,"cached_tokens_per_turn":[128]},"output_tokens":2,"total_tokens":172}}`, true,
+		Usage{PromptTokens: 170, CompletionTokens: 2, CachedTokens: 128, HasPrompt: true, Counts: true, HasCached: true, ChoicesAbsent: true})
+	// Anthropic: input_tokens is what was neither read from the cache nor put there by this request.
+	f(`{"usage":{"input_tokens":42,"cache_read_input_tokens":128,"output_tokens":2}}`, true,
+		Usage{PromptTokens: 170, CompletionTokens: 2, CachedTokens: 128, HasPrompt: true, Counts: true, HasCached: true, ChoicesAbsent: true})
+	f(`{"usage":{"cache_creation_input_tokens":10,"cache_read_input_tokens":0,"input_tokens":5,"output_tokens":1}}`, true,
+		Usage{PromptTokens: 15, CompletionTokens: 1, HasPrompt: true, Counts: true, HasCached: true, ChoicesAbsent: true})
+	f(`{"usage":{"output_tokens":7}}`, true, Usage{CompletionTokens: 7, Counts: true, ChoicesAbsent: true})
+	f(`{"usage":{"type":"object","properties":{}}}`, true, Usage{ChoicesAbsent: true})
 	f(`{"usage":{"prompt_tokens":1}`, false, Usage{})
+}
+
+func TestUsage_merge(t *testing.T) {
+	start, end := Usage{}, Usage{}
+	if !ParseUsage([]byte(`{"usage":{"input_tokens":42,"cache_read_input_tokens":128,"output_tokens":1}}`), &start) || !ParseUsage([]byte(`{"usage":{"output_tokens":9}}`), &end) {
+		t.Fatal("not found")
+	}
+	end.Merge(&start)
+	if end.PromptTokens != 170 || end.CachedTokens != 128 || !end.HasCached || end.CompletionTokens != 9 {
+		t.Errorf("got %+v", end)
+	}
+	whole := Usage{PromptTokens: 5, HasPrompt: true, Counts: true, CompletionTokens: 3}
+	if whole.Merge(&start); whole.PromptTokens != 5 || whole.HasCached {
+		t.Errorf("got %+v", whole)
+	}
+}
+
+func TestAnswerID(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"id":"resp_1","created_at":1}`:                                         "resp_1",
+		"event: response.created\ndata: {\"response\":{\"id\": \"resp_2\",\"obj": "resp_2",
+		`{"object":"id","id" : "resp_3"`:                                         "resp_3",
+		`{"id":"resp_`:                                                           "",
+		`{"id`:                                                                   "",
+		`{"id":7,"x":{"id":"b"}}`:                                                "b",
+		`{"id":"a\"b"}`:                                                          "",
+		`{"id":""}`:                                                              "",
+		"":                                                                       "",
+	} {
+		if got := AnswerID([]byte(in)); got != want {
+			t.Errorf("%s: got %q", in, got)
+		}
+	}
+}
+
+func TestAppendAnthropic(t *testing.T) {
+	e := Error{Status: 429, Code: "rate", Message: "a \"b\""}
+	if got, want := string(e.AppendAnthropic(nil, "r1")), `{"type":"error","error":{"type":"rate_limit_error","message":"a \"b\""},"request_id":"r1"}`; got != want {
+		t.Errorf("got %s", got)
+	}
+	for status, kind := range map[int]string{400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+		405: "invalid_request_error", 408: "timeout_error", 413: "request_too_large", 500: "api_error", 502: "api_error", 503: "overloaded_error", 504: "timeout_error"} {
+		if got := (&Error{Status: status}).anthropicKind(); got != kind {
+			t.Errorf("%d: got %s, want %s", status, got, kind)
+		}
+	}
+}
+
+func TestAppendEvent(t *testing.T) {
+	e := Error{Status: 502, Code: "upstream_died", Type: "upstream_error", Message: "m"}
+	f := func(op Operation, want string) {
+		t.Helper()
+		if got := string(e.AppendEvent(nil, op, 7, "")); got != want {
+			t.Errorf("%v: got %q", op, got)
+		}
+	}
+	f(OpChat, "data: "+string(e.AppendJSON(nil))+"\n\n")
+	f(OpResponses, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":7,\"code\":\"upstream_died\",\"message\":\"m\",\"param\":null}\n\n")
+	f(OpMessages, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"m\"}}\n\n")
 }
 
 func TestAppendJSON(t *testing.T) {

@@ -14,8 +14,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// Answers of the router itself. They have the shape of the OpenAI API's errors
-// and say what is wrong and, where there is one, the mend.
+// Answers of the router itself. They have the shape of the API's errors and say what is wrong and, where there is one, the mend.
 
 var (
 	errNotFound = &llmapi.Error{Status: 404, Type: llmapi.TypeNotFound, Code: "unknown_path",
@@ -84,7 +83,7 @@ func brokenStream(kind string) *llmapi.Error {
 // retryAfter is what a refusal for overload tells clients, in seconds.
 const retryAfter = "1"
 
-// writeError makes e the answer of ctx.
+// writeError makes e the answer of ctx, in the shape of the API that was asked.
 func writeError(ctx *fasthttp.RequestCtx, e *llmapi.Error) {
 	h := &ctx.Response.Header
 	ctx.SetStatusCode(e.Status)
@@ -97,7 +96,14 @@ func writeError(ctx *fasthttp.RequestCtx, e *llmapi.Error) {
 			h.Set("Retry-After", retryAfter)
 		}
 	}
-	ctx.Response.SetBodyRaw(e.AppendJSON(make([]byte, 0, 256)))
+	b := make([]byte, 0, 256)
+	if !llmapi.IsAnthropic(path(ctx.Request.Header.RequestURI())) {
+		ctx.Response.SetBodyRaw(e.AppendJSON(b))
+		return
+	}
+	id := h.PeekBytes(requestIDKey)
+	h.SetCanonical(anthropicIDKey, id)
+	ctx.Response.SetBodyRaw(e.AppendAnthropic(b, string(id)))
 }
 
 // refuse answers with err, which came from the router or from reading the body.

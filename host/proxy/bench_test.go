@@ -29,6 +29,7 @@ func (p *onePlacement) Schedule(*Request) (Placement, error) { return p, nil }
 func (p *onePlacement) Target() *Target                      { return &p.t }
 func (p *onePlacement) Next(int) bool                        { return false }
 func (p *onePlacement) FirstToken()                          {}
+func (p *onePlacement) Answered(string)                      {}
 func (p *onePlacement) Done(*Outcome)                        {}
 
 // quietEngine answers every request with the bytes of answer, allocating nothing

@@ -164,7 +164,7 @@ func (s *stream) build(t *Target) bool {
 	s.refusal = nil
 	api := s.req.API
 	s.rewrite = t.Rewrite
-	s.inject = t.UsageInjection && api.Stream && !api.IncludeUsage && api.Op != llmapi.OpTokenize
+	s.inject = t.UsageInjection && api.Stream && !api.IncludeUsage && (api.Op == llmapi.OpChat || api.Op == llmapi.OpCompletions)
 	s.rewrite.ForceUsage = s.inject
 	var err error
 	if s.edits, err = api.AppendEdits(s.edits[:0], &s.rewrite); err != nil {
@@ -173,16 +173,10 @@ func (s *stream) build(t *Target) bool {
 		}
 		return false
 	}
-	s.head = s.fields.appendHead(s.head[:0], t, paths[api.Op], s.req.ID, llmapi.EditedLen(s.body, s.edits))
+	s.head = s.fields.appendHead(s.head[:0], t, api.Op.Path(), s.req.ID, llmapi.EditedLen(s.body, s.edits))
 	s.parts = append(s.parts[:0], s.head)
 	s.parts = llmapi.AppendParts(s.parts, s.body, s.edits)
 	return true
-}
-
-var paths = [...]string{
-	llmapi.OpChat:        "/v1/chat/completions",
-	llmapi.OpCompletions: "/v1/completions",
-	llmapi.OpTokenize:    "/tokenize",
 }
 
 // connect attaches a connection to the target, pooled unless fresh.
@@ -250,6 +244,7 @@ func (s *stream) readHead(ctx *fasthttp.RequestCtx, c *upConn) error {
 		h.SetNoDefaultContentType(true)
 		s.sse = isEventStream(h.ContentType())
 		s.inject = s.inject && s.sse && h.StatusCode() == 200
+		s.naming = s.req.API.Op == llmapi.OpResponses && !s.req.API.NoStore && h.StatusCode() == 200
 		return nil
 	}
 	return errInterim

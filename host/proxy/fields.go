@@ -141,7 +141,7 @@ var dropped = map[string]bool{
 
 	"forwarded": true, "via": true, "x-real-ip": true,
 
-	"x-tenant-id": true, "x-cache-salt": true,
+	"x-tenant-id": true, "x-cache-salt": true, "x-session-id": true, "endpoint-load-metrics-format": true,
 }
 
 var droppedPrefixes = []string{

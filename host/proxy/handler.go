@@ -95,14 +95,17 @@ func isType[E error](err error) bool {
 	return ok
 }
 
-var requestIDKey = []byte("X-Request-Id")
+var (
+	requestIDKey   = []byte("X-Request-Id")
+	anthropicIDKey = []byte("Request-Id") // where Anthropic's clients read it
+)
 
 // head does all that needs no body: it names the request, routes it and finds out
 // who asks. answered means that ctx holds the answer.
 func (p *Proxy) head(ctx *fasthttp.RequestCtx, s *stream) (op llmapi.Operation, answered bool) {
 	h := &ctx.Request.Header
 	bad := s.fields.read(h, p.session)
-	s.name(ctx)
+	s.identify(ctx)
 	if bad == nil && !supported(h.Protocol()) {
 		bad = &llmapi.Error{Status: 505, Code: "http_version", Message: "HTTP/1.0 and HTTP/1.1 are spoken here."}
 	}
@@ -218,9 +221,9 @@ func path(target []byte) []byte {
 	return rest[i:]
 }
 
-// name gives the request its id: the client's if it is well-formed. Every answer
-// carries it.
-func (s *stream) name(ctx *fasthttp.RequestCtx) {
+// identify gives the request its id: the client's if it is well-formed. Every
+// answer carries it.
+func (s *stream) identify(ctx *fasthttp.RequestCtx) {
 	s.idBuf = s.idBuf[:0]
 	if id := s.fields.one[kindRequestID]; validID(id) {
 		s.idBuf = append(s.idBuf, id...)

@@ -116,6 +116,8 @@ type fakeRouter struct {
 	mu     sync.Mutex // guards what a test changes while the proxy runs
 	ended  chan Outcome
 	firsts atomic.Int64
+
+	answered []string // ids of responses; guarded by mu
 }
 
 // set changes r between requests. The race detector does not know that an
@@ -175,6 +177,10 @@ func (p *fakePlacement) Next(int) bool {
 }
 
 func (p *fakePlacement) FirstToken() { p.r.firsts.Add(1) }
+
+func (p *fakePlacement) Answered(id string) {
+	p.r.set(func() { p.r.answered = append(p.r.answered, id) })
+}
 
 func (p *fakePlacement) Done(o *Outcome) {
 	if p.done {

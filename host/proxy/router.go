@@ -43,6 +43,10 @@ type Placement interface {
 	Next(status int) bool
 	// FirstToken tells that the first bytes of the answer's body came.
 	FirstToken()
+	// Answered tells the id by which a later request may refer to this answer of
+	// OpResponses, before the client learns it. It is called at most once, after
+	// FirstToken.
+	Answered(id string)
 	// Done ends the request. o is valid during the call.
 	Done(o *Outcome)
 }

@@ -60,7 +60,10 @@ type stream struct {
 	clean   bool // the body ended where its framing says
 	keep    bool // the engine allows reuse
 	started bool // bytes of the body came
-	done    bool // [DONE] came
+	done    bool // [DONE] came, or what ends a stream of the API
+	naming  bool // the answer's id was not seen yet and is wanted
+	opening []byte
+	events  int // number of the last event of a stream of responses
 	usage   usageScanner
 	filter  usageFilter
 	tail    streamTail
@@ -99,7 +102,7 @@ func (s *stream) recycle() {
 	s.filter.reset()
 	*s = stream{
 		fields: fields{all: s.fields.all[:0]}, req: Request{API: s.req.API}, idBuf: s.idBuf[:0],
-		edits: s.edits[:0], parts: s.parts[:0], head: s.head[:0], usage: s.usage, filter: s.filter,
+		edits: s.edits[:0], parts: s.parts[:0], head: s.head[:0], usage: s.usage, filter: s.filter, opening: s.opening[:0],
 	}
 	streamPool.Put(s)
 }
@@ -111,6 +114,9 @@ func (s *stream) handOver(ctx *fasthttp.RequestCtx) {
 	s.status = h.StatusCode()
 	h.SetCanonical(requestIDKey, s.idBuf)
 	s.tellLimits(h)
+	if llmapi.IsAnthropic(path(ctx.Request.Header.RequestURI())) {
+		h.SetCanonical(anthropicIDKey, s.idBuf)
+	}
 	if s.sse && len(h.Peek("X-Accel-Buffering")) == 0 {
 		h.Set("X-Accel-Buffering", "no") // nginx in front would collect events
 	}
@@ -258,9 +264,7 @@ func (s *stream) tell() {
 	if s.midEvent() {
 		b = append(b, "\n\n"...)
 	}
-	b = append(b, "data: "...)
-	b = e.AppendJSON(b)
-	s.w.Write(append(b, "\n\n"...))
+	s.w.Write(e.AppendEvent(b, s.req.API.Op, s.events+1, string(s.idBuf)))
 }
 
 // midEvent tells whether the client has a part of an event.
@@ -310,7 +314,10 @@ func (s *stream) pass(payload []byte) bool {
 	s.got += int64(len(payload))
 	keyed := s.usage.feed(payload)
 	if s.sse {
-		s.done = s.tail.add(payload)
+		s.done = s.ends(payload)
+	}
+	if s.naming {
+		s.name(payload)
 	}
 	if s.inject {
 		var before []byte

@@ -165,7 +165,10 @@ func (u *usageScanner) end(p []byte) {
 	}
 	u.object = append(append(u.object, p...), '}')
 	var v llmapi.Usage
-	if llmapi.ParseUsage(u.object, &v) {
+	if llmapi.ParseUsage(u.object, &v) && v.Counts {
+		if u.found {
+			v.Merge(&u.usage)
+		}
 		u.found, u.usage = true, v
 	}
 }

@@ -34,7 +34,7 @@ func (d *decision) admit() *DeniedError {
 
 // reserve claims the tokens of the request.
 func (d *decision) reserve() *DeniedError {
-	if !d.charge || d.dec.TokensPerMinute <= 0 || !hasPrompt(d.r.API.Op) {
+	if !d.charge || d.dec.TokensPerMinute <= 0 || !d.r.API.Op.HasPrompt() {
 		return nil
 	}
 	var why quota.Refusal

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/quota"
 	"github.com/kvasir-router/kvasir/host/tokenizer"
@@ -122,6 +123,7 @@ const (
 	reasonNone reason = iota
 	reasonConstraint
 	reasonSalt
+	reasonState
 	reasonModel
 	reasonReady // the snapshot has the words
 	reasonContext
@@ -134,7 +136,7 @@ const (
 	reasonFilter // d.dropped has the words
 )
 
-var reasonWords = [...]string{"", "policy constraint", "no cache isolation", "model not served", "not ready", "context too long", "breaker open",
+var reasonWords = [...]string{"", "policy constraint", "no cache isolation for this operation", "does not keep the response to continue", "model not served", "not ready", "context too long", "breaker open",
 	"at its cap of requests", "load above the envelope", "one tenant holds most of its work", "slow start", "probe under way", "dropped by a filter"}
 
 // words returns the reason of a candidate for explain.
@@ -308,7 +310,7 @@ func (d *decision) readPrompt() *DeniedError {
 		d.maxTokens = limit
 	}
 	switch {
-	case !hasPrompt(api.Op):
+	case !api.Op.HasPrompt():
 		d.why = "the operation has no prompt"
 		d.tokens = 1
 		return nil
@@ -321,16 +323,15 @@ func (d *decision) readPrompt() *DeniedError {
 		d.tokens = 1 + len(api.Body)/bytesPerToken
 		return nil
 	}
-	param := "messages"
-	if _, ok := api.Value("prompt"); ok {
-		param = "prompt"
-	}
 	if limit := d.dec.MaxPromptTokens; limit > 0 && d.tokens > limit {
-		return errTooLong(d.tokens, limit, param)
+		return errTooLong(d.tokens, limit, promptParam[api.Op])
 	}
 	d.filterContext()
 	return nil
 }
+
+// promptParam is the field that holds most of a prompt.
+var promptParam = [...]string{llmapi.OpChat: "messages", llmapi.OpCompletions: "prompt", llmapi.OpResponses: "input", llmapi.OpMessages: "messages"}
 
 // render asks for the prompt in every block size of the candidates.
 func (d *decision) render() {

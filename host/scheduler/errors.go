@@ -13,6 +13,7 @@ const (
 	CodePolicyError   = "policy_error"            // 503: policy gave no usable decision
 	CodeNoEndpoint    = "no_eligible_endpoint"    // 503: nobody may or can take it
 	CodeTooLong       = "context_length_exceeded" // 400: the prompt is longer than policy allows
+	CodeNoResponse    = "response_not_found"      // 404: the answer to be continued is not known
 	CodeOverCapacity  = "over_capacity"           // 429: every endpoint is at its cap
 	CodeRateLimit     = "rate_limit_exceeded"     // 429: the tenant's requests or tokens per minute
 	CodeConcurrency   = "concurrency_limit"       // 429: the tenant's requests in flight

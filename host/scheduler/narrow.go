@@ -12,11 +12,16 @@ import (
 // constraint of policy is never relaxed.
 func (d *decision) narrow() *DeniedError {
 	allowed := d.s.st.masks.get(d.snap, d.dec.Constraints)
+	home, bound, err := d.continues()
+	if err != nil {
+		return err
+	}
+	salted := d.dec.Salt != "" && d.r.API.Op.HasPrompt()
 	kept, nearest := 0, reasonNone
 	for i := range d.model.pools {
 		use := &d.model.pools[i]
 		serving, unknown := d.snap.Models(use.served)
-		noSalt := use.NoSalt && !use.Dedicated && d.dec.Salt != ""
+		apart := salted && !use.Dedicated
 		for w, word := range d.snap.Pool(use.Name) {
 			for ; word != 0; word &= word - 1 {
 				id := endpoint.ID(w<<6 | bits.TrailingZeros64(word))
@@ -26,8 +31,10 @@ func (d *decision) narrow() *DeniedError {
 				switch {
 				case !allowed.Has(id):
 					c.why = reasonConstraint
-				case noSalt:
+				case apart && (use.NoSalt || d.unsalted(id)):
 					c.why = reasonSalt
+				case bound && id != home.id:
+					c.why = reasonState
 				case !serving.Has(id) && !unknown.Has(id):
 					c.why = reasonModel
 				case !d.snap.Ready.Has(id):
@@ -60,7 +67,7 @@ func (d *decision) nextCand() *cand {
 
 // clientReason is what a client is told. The reasons are in the order of how
 // near an endpoint came to being eligible; the nearest is told.
-var clientReason = [...]string{"the model has none", "none satisfies the policy's constraints", "none has the cache isolation this tenant needs", "none serves this model", "none is ready"}
+var clientReason = [...]string{"the model has none", "none satisfies the policy's constraints", "none has the cache isolation this tenant needs for this operation", "the one that keeps the response to continue may not", "none serves this model", "none is ready"}
 
 // filterContext drops the endpoints whose context the request does not fit, as
 // long as it fits somewhere. What fits nowhere goes on: an engine knows better

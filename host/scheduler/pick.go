@@ -129,7 +129,7 @@ func (d *decision) pick() int {
 	clear(d.lines)
 	d.costs()
 	d.line = lineRef{}
-	if d.holdout || d.unit != CostTokens || !hasPrompt(d.r.API.Op) {
+	if d.holdout || d.unit != CostTokens || !d.r.API.Op.HasPrompt() {
 		return d.argmin()
 	}
 	deepest := d.deep

@@ -109,7 +109,7 @@ func (d *decision) chargeLocked(at int) *Placement {
 	p.prompt, d.prompt = d.prompt, nil
 	p.exact = d.exact
 	p.tokens, p.kv = d.tokens, d.kvTokens()
-	p.model, p.modelKey, p.asked = d.model.name, d.model.key, d.r.API.Model
+	p.model, p.modelKey, p.op, p.asked = d.model.name, d.model.key, d.r.API.Op, d.r.API.Model
 	if d.r.Principal != nil {
 		p.tenant = d.r.Principal.Tenant
 	}

@@ -88,6 +88,7 @@ type Placement struct {
 	forceUsage bool
 	exact      bool
 	first      bool
+	op         llmapi.Operation
 	asked      string // the model as the client wrote it; valid until the first token
 	model      string
 	modelKey   uint64
@@ -162,7 +163,7 @@ func (p *Placement) take(i int, now time.Time) {
 	if c.pool.served != p.asked {
 		rw.Model = c.pool.served
 	}
-	rw.SetSalt = rw.Salt != "" && !c.pool.NoSalt
+	rw.SetSalt = rw.Salt != "" && !c.pool.NoSalt && llmapi.SaltField(p.op, rw.Dialect) != ""
 	rw.ForceUsage = p.forceUsage && c.pool.UsageInjection
 }
 

@@ -218,7 +218,7 @@ func TestSticky_withoutPromptKnowledge(t *testing.T) {
 }
 
 func TestSessionTable_isBounded(t *testing.T) {
-	var s sessionTable
+	var s homes[uint64]
 	s.init()
 	for i := range uint64(3 * maxSessions) {
 		s.set(i, sessionHome{id: 1})

@@ -207,11 +207,6 @@ func sizeClass(bytes int) string {
 	return "xl"
 }
 
-// hasPrompt reports whether op computes a prompt.
-func hasPrompt(op llmapi.Operation) bool {
-	return op == llmapi.OpChat || op == llmapi.OpCompletions
-}
-
 // bytesPerToken estimates tokens where the prompt is not known, for load only:
 // English text and code are at 3.5–4.5 bytes a token in current vocabularies.
 const bytesPerToken = 4

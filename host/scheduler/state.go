@@ -112,9 +112,10 @@ type State struct {
 	// are changed under it on charge and without it on release.
 	mu       sync.Mutex
 	lines    lineTable
-	sessions sessionTable
-	waiting  placementList // placements before their first token
-	seq      uint64        // placements made
+	sessions homes[uint64]
+	answers  homes[answerKey] // of OpResponses
+	waiting  placementList    // placements before their first token
+	seq      uint64           // placements made
 }
 
 // NewState returns an empty state.
@@ -152,6 +153,7 @@ func NewState(cfg StateConfig) *State {
 	}
 	s.lines.init()
 	s.sessions.init()
+	s.answers.init()
 	return s
 }
 

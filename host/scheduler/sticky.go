@@ -9,22 +9,22 @@ import "github.com/kvasir-router/kvasir/host/endpoint"
 const (
 	spillRatio = 2
 	spillSlack = 8192
-	// maxSessions in each of two tables that take turns: a session is
+	// maxSessions in each of two maps that take turns: a session, or an answer, is
 	// forgotten after between 32 and 64 Ki others.
 	maxSessions = 32 << 10
 )
 
-// sessionTable remembers where sessions are. It is guarded by State.mu.
-type sessionTable struct{ young, old map[uint64]sessionHome }
+// homes remembers where something is, by its key. It is guarded by State.mu.
+type homes[K comparable] struct{ young, old map[K]sessionHome }
 
 type sessionHome struct {
 	id  endpoint.ID
 	gen uint32
 }
 
-func (t *sessionTable) init() { t.young = map[uint64]sessionHome{} }
+func (t *homes[K]) init() { t.young = map[K]sessionHome{} }
 
-func (t *sessionTable) get(key uint64) (sessionHome, bool) {
+func (t *homes[K]) get(key K) (sessionHome, bool) {
 	h, ok := t.young[key]
 	if !ok {
 		h, ok = t.old[key]
@@ -32,9 +32,9 @@ func (t *sessionTable) get(key uint64) (sessionHome, bool) {
 	return h, ok
 }
 
-func (t *sessionTable) set(key uint64, h sessionHome) {
+func (t *homes[K]) set(key K, h sessionHome) {
 	if len(t.young) >= maxSessions {
-		t.old, t.young = t.young, make(map[uint64]sessionHome, maxSessions)
+		t.old, t.young = t.young, make(map[K]sessionHome, maxSessions)
 	}
 	t.young[key] = h
 }

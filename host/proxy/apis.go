@@ -1,0 +1,76 @@
+package proxy
+
+import (
+	"bytes"
+
+	"github.com/kvasir-router/kvasir/host/llmapi"
+)
+
+// What differs between the APIs in an answer that passes by.
+
+// ends takes the next piece of a stream of events and tells whether its last
+// event so far is the one that ends a stream. Chat and completions end with
+// [DONE], messages with message_stop. Responses report usage in their last event
+// only (response.completed, .incomplete, .failed).
+func (s *stream) ends(payload []byte) bool {
+	done := s.tail.add(payload)
+	switch s.req.API.Op {
+	case llmapi.OpMessages:
+		return done || s.tail.endsMessage()
+	case llmapi.OpResponses:
+		s.events = lastSequence(payload, s.events)
+		return done || s.usage.found && s.tail.ended()
+	}
+	return done
+}
+
+// maxOpening bounds the beginning of an answer in which its id is looked for. It
+// is the first member of vLLM's answers and stands within the first hundred bytes
+// of every server's first event.
+const maxOpening = 512
+
+// name looks for the id of an answer of OpResponses and tells the router, so that
+// it knows the id before the client does.
+func (s *stream) name(payload []byte) {
+	n := min(len(payload), maxOpening-len(s.opening))
+	s.opening = append(s.opening, payload[:n]...)
+	id := llmapi.AnswerID(s.opening)
+	if id != "" {
+		s.pl.Answered(id)
+	}
+	s.naming = id == "" && len(s.opening) < maxOpening
+}
+
+var (
+	sequenceKey  = []byte(`"sequence_number":`)
+	messageStop  = []byte(`"type":"message_stop"}`)
+	messageStops = []byte(`"type": "message_stop"}`)
+)
+
+// lastSequence returns the number of the last event in p, or last if p holds none
+// that is whole.
+func lastSequence(p []byte, last int) int {
+	i := bytes.LastIndex(p, sequenceKey)
+	if i < 0 {
+		return last
+	}
+	n, digits := 0, 0
+	for _, c := range bytes.TrimLeft(p[i+len(sequenceKey):], " ") {
+		if c < '0' || c > '9' {
+			if digits > 0 {
+				return n
+			}
+			break
+		}
+		if n, digits = n*10+int(c-'0'), digits+1; digits > 9 {
+			break
+		}
+	}
+	return last
+}
+
+// endsMessage tells whether the stream's last event so far is a message_stop.
+func (t *streamTail) endsMessage() bool {
+	b := bytes.TrimRight(t.b[:t.n], "\r\n")
+	return len(b) < t.n && (bytes.HasSuffix(b, messageStop) || bytes.HasSuffix(b, messageStops))
+}

@@ -1,0 +1,54 @@
+package scheduler
+
+import (
+	"net/http"
+
+	"github.com/kvasir-router/kvasir/host/endpoint"
+)
+
+// An answer of the responses API may be continued (previous_response_id): the
+// engine that gave it keeps the conversation, under an id that it does not tie to
+// anybody. So the router remembers which tenant got which id and from where, and
+// refuses every other: one tenant's conversation is never continued by another.
+
+// answerKey names an answer. Tenants and models never meet.
+type answerKey struct{ tenant, model, id string }
+
+// Answered notes that the target keeps the answer under id.
+func (p *Placement) Answered(id string) {
+	c := &p.order[p.at]
+	p.st.mu.Lock()
+	p.st.answers.set(answerKey{p.tenant, p.model, id}, sessionHome{c.id, c.gen})
+	p.st.mu.Unlock()
+}
+
+// continues finds the one endpoint that keeps the answer the request continues.
+// It reports false if the request continues none.
+func (d *decision) continues() (h sessionHome, bound bool, err *DeniedError) {
+	id := d.r.API.PreviousResponse
+	if id == "" {
+		return h, false, nil
+	}
+	k := answerKey{model: d.model.name, id: id}
+	if d.r.Principal != nil {
+		k.tenant = d.r.Principal.Tenant
+	}
+	d.s.st.mu.Lock()
+	h, ok := d.s.st.answers.get(k)
+	d.s.st.mu.Unlock()
+	if !ok || !d.snap.Current(h.id, h.gen) {
+		return h, true, errAnswer()
+	}
+	return h, true, nil
+}
+
+func errAnswer() *DeniedError {
+	return &DeniedError{Status: http.StatusNotFound, Code: CodeNoResponse, Param: "previous_response_id",
+		Message: "no response of that id is kept for you: it is too old, was not stored, or its engine is gone; send the whole conversation as input"}
+}
+
+// unsalted reports whether an engine would mix the request's cache with other
+// tenants': it ignores cache salts in this operation.
+func (d *decision) unsalted(id endpoint.ID) bool {
+	return d.snap.NoSalt[id]&(1<<d.r.API.Op) != 0
+}

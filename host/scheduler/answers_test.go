@@ -1,0 +1,101 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+)
+
+// TestAnswers: a response is continued where it was given, by whom it was given
+// to, for as long as its endpoint lives.
+func TestAnswers(t *testing.T) {
+	r := newRig(t, 4, nil)
+	request := func(previous string) *Request {
+		req := r.request("x")
+		req.API.Op, req.API.PreviousResponse = llmapi.OpResponses, previous
+		return req
+	}
+	refused := func(previous string) {
+		t.Helper()
+		_, err := r.sched.Schedule(request(previous))
+		if d, ok := errors.AsType[*DeniedError](err); !ok || d.Status != 404 || d.Code != CodeNoResponse || d.Param != "previous_response_id" {
+			t.Errorf("%s: got %v", previous, err)
+		}
+	}
+	var homes []endpoint.ID
+	for i := range 8 {
+		p := r.place(request(""))
+		p.FirstToken()
+		p.Answered(fmt.Sprint("resp_", i))
+		homes = append(homes, p.Target().Endpoint)
+		end(p)
+	}
+	for i, home := range homes {
+		p := r.place(request(fmt.Sprint("resp_", i)))
+		if p.Target().Endpoint != home {
+			t.Errorf("resp_%d was at %d, is continued at %d", i, home, p.Target().Endpoint)
+		}
+		if p.Next() {
+			t.Errorf("resp_%d is retried elsewhere", i)
+		}
+		end(p)
+	}
+	refused("resp_8")
+	acme := r.tenant
+	r.tenant = &identity.Principal{Tenant: "globex"}
+	refused("resp_0")
+	r.tenant = acme
+
+	r.store.Update(homes[0], func(s *endpoint.State) { s.Ready = false })
+	_, err := r.sched.Schedule(request("resp_0"))
+	if d, ok := errors.AsType[*DeniedError](err); !ok || d.Status != 503 {
+		t.Errorf("its endpoint is not ready: got %v", err)
+	}
+	r.store.Remove(homes[0])
+	refused("resp_0")
+}
+
+// TestNarrow_salt: an endpoint is no candidate for the operations in which it
+// ignores salts, unless nobody else asks there or nothing is computed.
+func TestNarrow_salt(t *testing.T) {
+	r := newRig(t, 2, nil)
+	messages := func() error {
+		req := r.request("x")
+		req.API.Op = llmapi.OpMessages
+		p, err := r.sched.Schedule(req)
+		if err == nil {
+			end(p)
+		}
+		return err
+	}
+	if err := messages(); err != nil {
+		t.Fatal(err)
+	}
+	for id := range endpoint.ID(2) {
+		r.store.Update(id, func(s *endpoint.State) { s.NoSalt = 1 << llmapi.OpMessages })
+	}
+	if d, ok := errors.AsType[*DeniedError](messages()); !ok || d.Status != 503 || d.Code != CodeNoEndpoint {
+		t.Errorf("got %v", d)
+	} else if want := "no endpoint can take this request: " + clientReason[reasonSalt]; d.Message != want {
+		t.Errorf("got %q", d.Message)
+	}
+	for _, op := range []llmapi.Operation{llmapi.OpChat, llmapi.OpResponses, llmapi.OpCountTokens} {
+		req := r.request("x")
+		req.API.Op = op
+		p, err := r.sched.Schedule(req)
+		if err != nil {
+			t.Fatalf("%d: %v", op, err)
+		}
+		if rw := p.Target().Rewrite; rw.SetSalt != op.HasPrompt() {
+			t.Errorf("%d: salt %v", op, rw.SetSalt)
+		}
+		end(p)
+	}
+	d := newRig(t, 1, func(_ *StateConfig, c *Config) { c.Pools[0].Dedicated = true })
+	d.store.Update(0, func(s *endpoint.State) { s.NoSalt = uint16(llmapi.Prompts) })
+	end(d.place(d.request("x")))
+}
