@@ -130,7 +130,7 @@ func profileRules(p *config.Profile, first bool) scheduler.Profile {
 		name = "default"
 	}
 	out := scheduler.Profile{
-		Name: name, Objective: scheduler.Objective(p.Objective), Holdout: *p.Holdout, Distrust: p.Trust == "off",
+		Name: name, Objective: scheduler.Objective(p.Objective), Holdout: *p.Holdout, Distrust: p.Trust == "off", Normalize: scheduler.Normalize(p.Normalize),
 		Envelope: scheduler.Envelope{
 			MaxLoadRatio: float32(p.Envelope.MaxLoadRatio), SlackTokens: float32(p.Envelope.SlackTokens), MaxShare: float32(p.Envelope.MaxShare),
 		},

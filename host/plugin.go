@@ -189,6 +189,9 @@ func (b *profileBuilder) use(name string, role wasm.Role, cfg config.JSON) (*ada
 		if !p.Has(role) {
 			return fmt.Errorf("its manifest has no role %v", role)
 		}
+		if role == wasm.Score {
+			return b.alike(p)
+		}
 		return nil
 	}
 	pl, why, err := h.loadPlugin(b.g, b.prev, &c, cfg, false, fits)
@@ -210,10 +213,24 @@ func (b *profileBuilder) use(name string, role wasm.Role, cfg config.JSON) (*ada
 	return a, nil, nil
 }
 
+// alike says why a plugin's scores cannot be added to those of the scorers before
+// it, nil = they can.
+func (b *profileBuilder) alike(p *plugin) error {
+	for _, s := range b.out.Scorers {
+		if _, gone := s.Scorer.(*absent); gone || b.p.Normalize != "off" {
+			continue
+		}
+		if unit := (scorer{&adapter{p: p}}).Unit(); unit != s.Scorer.Unit() {
+			return fmt.Errorf("it scores in %v, %s in %v: they cannot be added up; normalize: minmax or rank makes them alike", unit, s.Scorer.Name(), s.Scorer.Unit())
+		}
+	}
+	return nil
+}
+
 // scorer adds one scorer.
 func (b *profileBuilder) scorer(s *config.Scorer) error {
 	add := func(x scheduler.Scorer, place *scoring) {
-		b.out.Scorers = append(b.out.Scorers, scheduler.Weighted{Scorer: x, Weight: s.Weight})
+		b.out.Scorers = append(b.out.Scorers, scheduler.Weighted{Scorer: x, Weight: s.Weight, Required: s.Required})
 		b.scored = append(b.scored, place)
 	}
 	if s.Builtin != "" {

@@ -260,6 +260,46 @@ func mends(t *testing.T, h *Host, name, digest string) {
 	}
 }
 
+// TestStart_unlike: scorers whose scores cannot be added up stop no start either; a
+// reload that would bring them is refused, and one that normalizes is not.
+func TestStart_unlike(t *testing.T) {
+	code, err := plugins.Code("leastwork")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := t.TempDir()
+	store, err := plugstore.Open(filepath.Join(state, "plugins"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	activate(t, store, "mine", code)
+	const profile = "profiles: [{name: d, holdout: 0, scorers: [{builtin: roundrobin}, {plugin: mine, required: true}]}]\n"
+	h, _ := startHost(t, state, "plugins: [{name: mine}]\n"+profile)
+	e := placeOne(t, h, "a")
+	demands(t, "fault", e.Plugins[1].Fault, "it scores in cost_tokens, roundrobin in unit", "normalize: minmax or rank")
+	if len(e.Plugins) != 3 || e.Plugins[2].Digest != "builtin" {
+		t.Errorf("got %+v: the built-in is to stand in for what is required", e.Plugins)
+	}
+	change := func(from, to string) error {
+		s, err := os.ReadFile(h.cfg.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		save(t, h.cfg.File, strings.Replace(string(s), from, to, 1))
+		_, err = h.Reload()
+		return err
+	}
+	if err := change("{name: d,", "{name: d, normalize: rank,"); err != nil {
+		t.Fatal(err)
+	}
+	if e := placeOne(t, h, "b"); len(e.Plugins) != 2 || e.Plugins[1].Fault != "" || e.Candidates[0].Scores["mine"].Counted == nil {
+		t.Errorf("got %+v", e)
+	}
+	if err := change("normalize: rank", "normalize: \"off\""); err == nil || !strings.Contains(err.Error(), "cannot be added up") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestStart_fileMissing: a plugin's file that is not there stops no start; when it
 // comes, a reload takes it. One that goes while the router runs changes nothing.
 func TestStart_fileMissing(t *testing.T) {

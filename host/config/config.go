@@ -136,6 +136,7 @@ type Profile struct {
 	Name      string   `yaml:"name" doc:"unique"`
 	Objective string   `yaml:"objective" doc:"ttft, throughput or blend; default blend"`
 	Scorers   []Scorer `yaml:"scorers" doc:"whose scores are added up, at most 4; default [{plugin: leastwork}], the default cost as the plugin that ships with the router: whoever writes a better one replaces it like any other; where it fails, the same cost as native code scores. [{builtin: leastwork}] has the native code alone, which saves about 0.3 µs a request"`
+	Normalize string   `yaml:"normalize" doc:"off, minmax or rank; default off. minmax puts each scorer's scores of a request's candidates between 0, the worst, and 1, the best, before they are weighted and added up, rank their order: for scorers of unlike units, which are refused otherwise. rank where single far-off scores must not drown the others"`
 	// DefaultScorers says that the file named none.
 	DefaultScorers bool     `yaml:"-"`
 	Filters        []string `yaml:"filters" doc:"plugins that may drop candidates, in this order, at most 4"`
@@ -152,6 +153,8 @@ type Scorer struct {
 	Builtin string  `yaml:"builtin" doc:"leastwork or roundrobin, as code of the router instead of a plugin"`
 	Weight  float64 `yaml:"weight" doc:"its scores are multiplied by it; default 1"`
 	Config  JSON    `yaml:"config" doc:"given to the plugin instead of the plugin's own config"`
+	// Required is for a scorer without which the sum of the others means nothing.
+	Required bool `yaml:"required" doc:"true: a request it is not heard on, for a fault or because it abstains, is scored by the built-in cost alone; default false: the others are added up without it"`
 }
 
 // Name is the plugin's or the built-in's.

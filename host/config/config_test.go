@@ -106,7 +106,7 @@ func TestParse_absent(t *testing.T) {
 
 // TestParse_scorers: a profile that names no scorers has the shipped plugin.
 func TestParse_scorers(t *testing.T) {
-	c, err := Parse("f", []byte(minimal+"profiles: [{name: a}, {name: b, scorers: [{builtin: roundrobin}]}]\n"), noEnv)
+	c, err := Parse("f", []byte(minimal+"profiles: [{name: a}, {name: b, normalize: rank, scorers: [{builtin: roundrobin, required: true}]}]\n"), noEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestParse_scorers(t *testing.T) {
 	if !a.DefaultScorers || len(a.Scorers) != 1 || a.Scorers[0] != (Scorer{Plugin: "leastwork", Weight: 1}) {
 		t.Errorf("got %+v", a)
 	}
-	if b.DefaultScorers || len(b.Scorers) != 1 || b.Scorers[0] != (Scorer{Builtin: "roundrobin", Weight: 1}) || b.Scorers[0].Name() != "roundrobin" {
+	if b.DefaultScorers || len(b.Scorers) != 1 || b.Scorers[0] != (Scorer{Builtin: "roundrobin", Weight: 1, Required: true}) || b.Normalize != "rank" || a.Normalize != "off" || b.Scorers[0].Name() != "roundrobin" {
 		t.Errorf("got %+v", b)
 	}
 }
@@ -138,9 +138,9 @@ func TestParse_faults(t *testing.T) {
 		"endpoint twice": {strings.Replace(minimal, "10.0.0.2", "10.0.0.1", 1), []string{"pools[0].endpoints[1]: http://10.0.0.1:8000 stands in pool \"main\" already"}},
 		"no such plugin": {minimal + "profiles:\n- name: a\n  scorers:\n  - plugin: nope\n  filters: [no]\n  picker: none\n", []string{
 			`kvasir.yaml:8: profiles[0].scorers[0].plugin: plugin "nope" is neither`, `:9: profiles[0].filters[0]: plugin "no" is`, `:10: profiles[0].picker: plugin "none" is`}},
-		"bad scorers": {minimal + "profiles:\n- name: a\n  scorers:\n  - {plugin: leastwork}\n  - {builtin: leastwork}\n  - {plugin: roundrobin, builtin: roundrobin}\n  - {builtin: mine}\n- name: b\n  scorers: [{weight: 2}, {builtin: roundrobin, config: {}}]\n", []string{
+		"bad scorers": {minimal + "profiles:\n- name: a\n  scorers:\n  - {plugin: leastwork}\n  - {builtin: leastwork}\n  - {plugin: roundrobin, builtin: roundrobin}\n  - {builtin: mine}\n- name: b\n  scorers: [{weight: 2}, {builtin: roundrobin, config: {}, required: yes}]\n  normalize: softmax\n", []string{
 			`:9: profiles[0].scorers[1]: scorer "leastwork" stands twice`, ":10: profiles[0].scorers[2]: write either plugin or builtin", ":11: profiles[0].scorers[3].builtin: want one of leastwork",
-			":13: profiles[1].scorers[0]: write either", ":13: profiles[1].scorers[1].config: only a plugin"}},
+			":13: profiles[1].scorers[0]: write either", ":13: profiles[1].scorers[1].config: only a plugin", ":13: profiles[1].scorers[1].required: want true or false", ":14: profiles[1].normalize: want one of off, minmax, rank"}},
 		"bad plugin": {minimal + "plugins:\n- {name: X, file: /nope, grants: [net]}\n- {name: a, config: 3, limits: {memory: 1GiB}}\n- {name: a}\n", []string{
 			":7: plugins[1].config: want a mapping"}},
 		"bad plugins": {minimal + "plugins:\n- {name: X, file: /nope, grants: [net]}\n- {name: a, limits: {memory: 1GiB}}\n- {name: a}\n", []string{

@@ -176,6 +176,14 @@ func (d *decoder) kind(n ast.Node, v reflect.Value, path string) {
 			}
 			v.SetInt(i)
 		}
+	case reflect.Bool:
+		if s, ok := d.text(n, path); ok {
+			if s != "true" && s != "false" {
+				d.fault(n, path, "want true or false, got %q", s)
+				return
+			}
+			v.SetBool(s == "true")
+		}
 	case reflect.Float64:
 		if s, ok := d.text(n, path); ok {
 			f, err := strconv.ParseFloat(s, 64)

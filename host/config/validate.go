@@ -80,6 +80,7 @@ func (p *Profile) defaults() {
 		or(&p.Scorers[i].Weight, 1)
 	}
 	or(&p.Picker, Builtin)
+	or(&p.Normalize, "off")
 	or(&p.Trust, "measured")
 	or(&p.Envelope.MaxLoadRatio, 1.5)
 	or(&p.Envelope.SlackTokens, 16384)
@@ -299,6 +300,7 @@ func (k *checker) profiles(profiles []Profile, plugins map[string]bool) {
 		names[p.Name] = true
 		k.oneOf(path+".objective", p.Objective, "ttft", "throughput", "blend")
 		k.uses(p, path, plugins)
+		k.oneOf(path+".normalize", p.Normalize, "off", "minmax", "rank")
 		k.oneOf(path+".trust", p.Trust, "measured", "off")
 		if *p.Holdout < 0 || *p.Holdout > 1 {
 			k.add(path+".holdout", "want a share from 0 to 1, got %v", *p.Holdout)

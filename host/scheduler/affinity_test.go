@@ -38,7 +38,7 @@ func TestPrefer(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, 3, func(_ *StateConfig, cfg *Config) {
 				if c.scorer != nil {
-					cfg.Profiles[0].Scorers = []Weighted{{c.scorer, 1}}
+					cfg.Profiles[0].Scorers = []Weighted{{c.scorer, 1, false}}
 				}
 			})
 			fast := r.add("fast:1", "main", map[string]string{"tier": "fast"})

@@ -18,6 +18,21 @@ func TestSchedule_allocs(t *testing.T) {
 	}
 }
 
+// TestNormalize_allocs: several scorers, normalized, cost a decision time only.
+func TestNormalize_allocs(t *testing.T) {
+	scores := make([]float32, 200)
+	for i := range scores {
+		scores[i] = float32(i * 7919 % 31)
+	}
+	var mem []float32
+	for _, n := range []Normalize{MinMax, Rank} {
+		mem = n.of(scores, mem)
+		if a := testing.AllocsPerRun(100, func() { mem = n.of(scores, mem) }); a != 0 {
+			t.Errorf("%s: got %v allocs, want 0", n, a)
+		}
+	}
+}
+
 func TestScore_allocs(t *testing.T) {
 	b := &Batch{}
 	b.resize(64)

@@ -21,8 +21,9 @@ var (
 // Weighted is a scorer whose scores count Weight times. Scores are added up in
 // float64 in the order of the profile.
 type Weighted struct {
-	Scorer Scorer
-	Weight float64 // not 0
+	Scorer   Scorer
+	Weight   float64 // not 0
+	Required bool    // where it is not heard the built-in scores the request
 }
 
 // Filter drops candidates of one decision. It is called as a Scorer is. A
@@ -188,18 +189,43 @@ func (d *decision) scored() bool {
 		if err != nil {
 			clear(d.parts[k])
 			d.failed(k, err)
+			if p.Scorers[k].Required {
+				return false
+			}
 			continue
 		}
 		heard++
 	}
-	for i := range sum {
-		var s float64
-		for k := range p.Scorers {
-			s += float64(p.Scorers[k].Weight * float64(d.parts[k][i]))
+	d.addUp(sum)
+	return heard > 0 && finite(sum)
+}
+
+// addUp sets sum to the weighted sum of the parts, normalized if the profile asks.
+func (d *decision) addUp(sum []float32) {
+	p := d.prof
+	if cap(d.sums) < len(sum) {
+		d.sums = make([]float64, (len(sum)+15)&^15)
+	}
+	sums := d.sums[:len(sum)]
+	clear(sums)
+	for k := range p.Scorers {
+		part, w := d.parts[k], p.Scorers[k].Weight
+		if p.Normalize != NormalizeOff && !d.faulty(k) {
+			d.norm = p.Normalize.of(part, d.norm)
+			part = d.norm
 		}
+		for i, v := range part {
+			sums[i] += float64(w * float64(v))
+		}
+	}
+	for i, s := range sums {
 		sum[i] = float32(s)
 	}
-	return heard > 0 && finite(sum)
+}
+
+// faulty reports whether a member of the cast was not heard.
+func (d *decision) faulty(use int) bool {
+	return slices.ContainsFunc(d.faults, func(f useFault) bool { return f.use == use })
 }
 
 // tell tells the profile's Decided of the decision.

@@ -52,12 +52,12 @@ func TestScorers_sum(t *testing.T) {
 		want    int // endpoint
 		faults  map[string]string
 	}{
-		"one":          {[]Weighted{{favour("a", 2), 1}}, 2, nil},
-		"weights":      {[]Weighted{{favour("a", 0), 1}, {favour("b", 1), 3}, {favour("c", 2), 2}}, 1, nil},
-		"negative":     {[]Weighted{{favour("a", 0), -1}, {favour("b", 1), -1}}, 2, nil},
-		"fault is 0":   {[]Weighted{{faulty("a", broken), 5}, {favour("b", 2), 1}}, 2, map[string]string{"a": "it broke"}},
-		"abstain is 0": {[]Weighted{{favour("b", 1), 1}, {faulty("a", ErrAbstain), 5}}, 1, map[string]string{"a": "scheduler: abstains"}},
-		"none heard":   {[]Weighted{{faulty("a", broken), 1}, {faulty("b", broken), 1}}, 1, map[string]string{"a": "it broke", "b": "it broke"}},
+		"one":          {[]Weighted{{favour("a", 2), 1, false}}, 2, nil},
+		"weights":      {[]Weighted{{favour("a", 0), 1, false}, {favour("b", 1), 3, false}, {favour("c", 2), 2, false}}, 1, nil},
+		"negative":     {[]Weighted{{favour("a", 0), -1, false}, {favour("b", 1), -1, false}}, 2, nil},
+		"fault is 0":   {[]Weighted{{faulty("a", broken), 5, false}, {favour("b", 2), 1, false}}, 2, map[string]string{"a": "it broke"}},
+		"abstain is 0": {[]Weighted{{favour("b", 1), 1, false}, {faulty("a", ErrAbstain), 5, false}}, 1, map[string]string{"a": "scheduler: abstains"}},
+		"none heard":   {[]Weighted{{faulty("a", broken), 1, false}, {faulty("b", broken), 1, false}}, 1, map[string]string{"a": "it broke", "b": "it broke"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 3, func(_ *StateConfig, c *Config) { c.Profiles[0].Scorers = tc.scorers })
@@ -91,7 +91,7 @@ func TestScorers_sum(t *testing.T) {
 func TestScorers_termsOfOtherScores(t *testing.T) {
 	n := float32(0)
 	r := newRig(t, 2, func(_ *StateConfig, c *Config) {
-		c.Profiles[0].Scorers = []Weighted{{scoring{"a", UnitScore, func(b *Batch) error { n++; b.Scores[0], b.Scores[1] = n, n; return nil }}, 1}}
+		c.Profiles[0].Scorers = []Weighted{{Scorer: scoring{"a", UnitScore, func(b *Batch) error { n++; b.Scores[0], b.Scores[1] = n, n; return nil }}, Weight: 1}}
 	})
 	req := r.request(words(1, 50))
 	end(r.place(req))
@@ -104,10 +104,10 @@ func TestScorers_termsOfOtherScores(t *testing.T) {
 func TestScorers_refused(t *testing.T) {
 	r := newRig(t, 2, nil)
 	for want, scorers := range map[string][]Weighted{
-		"cannot be added up": {{favour("a", 0), 1}, {NewLeastWork(Blend), 1}},
-		"weight 0":           {{favour("a", 0), 0}},
-		"weight NaN":         {{favour("a", 0), math.NaN()}},
-		"at most 4":          {{favour("a", 0), 1}, {favour("a", 0), 1}, {favour("a", 0), 1}, {favour("a", 0), 1}, {favour("a", 0), 1}},
+		"cannot be added up": {{favour("a", 0), 1, false}, {NewLeastWork(Blend), 1, false}},
+		"weight 0":           {{favour("a", 0), 0, false}},
+		"weight NaN":         {{favour("a", 0), math.NaN(), false}},
+		"at most 4":          {{favour("a", 0), 1, false}, {favour("a", 0), 1, false}, {favour("a", 0), 1, false}, {favour("a", 0), 1, false}, {favour("a", 0), 1, false}},
 	} {
 		cfg := r.cfg
 		cfg.Profiles = []Profile{{Name: "default", Scorers: scorers}}
@@ -228,7 +228,7 @@ func TestPicker(t *testing.T) {
 // A profile whose plugins are slow places as another does.
 func TestUnlocked(t *testing.T) {
 	r := newRig(t, 3, func(_ *StateConfig, c *Config) {
-		c.Profiles[0].Unlocked, c.Profiles[0].Scorers = true, []Weighted{{favour("a", 2), 1}}
+		c.Profiles[0].Unlocked, c.Profiles[0].Scorers = true, []Weighted{{favour("a", 2), 1, false}}
 	})
 	p := r.place(r.request(words(1, 50)))
 	if p.Target().Endpoint != 2 {

@@ -68,7 +68,8 @@ type Timeouts struct {
 type Profile struct {
 	Name      string
 	Objective Objective  // "" = Blend
-	Scorers   []Weighted // none = LeastWork with the weights of Objective; of one unit
+	Scorers   []Weighted // none = LeastWork with the weights of Objective; of one unit, unless normalized
+	Normalize Normalize  // "" = off
 	Filters   []Filter
 	Picker    Picker // nil = the built-in
 	Envelope  Envelope
@@ -165,6 +166,9 @@ func (c *Config) Validate() error {
 		if _, ok := objectives[p.Objective]; !ok {
 			bad("profile %q: objective %q is none of ttft, throughput, blend", p.Name, p.Objective)
 		}
+		if !p.Normalize.valid() {
+			bad("profile %q: normalize %q is none of off, minmax, rank", p.Name, p.Normalize)
+		}
 		p.validate(bad)
 		if !(p.Holdout >= 0 && p.Holdout <= 1) {
 			bad("profile %q: holdout %v is not in [0, 1]", p.Name, p.Holdout)
@@ -182,8 +186,8 @@ func (p *Profile) validate(bad func(string, ...any)) {
 		if w := s.Weight; w == 0 || math.IsNaN(w) || math.IsInf(w, 0) {
 			bad("profile %q: scorer %s: weight %v", p.Name, s.Scorer.Name(), w)
 		}
-		if first := &p.Scorers[0]; s.Scorer.Unit() != first.Scorer.Unit() {
-			bad("profile %q: scorer %s counts in %v, %s in %v: they cannot be added up", p.Name, first.Scorer.Name(), first.Scorer.Unit(), s.Scorer.Name(), s.Scorer.Unit())
+		if first := &p.Scorers[0]; !p.Normalize.on() && s.Scorer.Unit() != first.Scorer.Unit() {
+			bad("profile %q: scorer %s counts in %v, %s in %v: they cannot be added up; normalize: minmax or rank makes them alike", p.Name, first.Scorer.Name(), first.Scorer.Unit(), s.Scorer.Name(), s.Scorer.Unit())
 		}
 	}
 }

@@ -23,11 +23,11 @@ func TestProfile_Decided(t *testing.T) {
 		holdout float64
 		want    [][]float32
 	}{
-		{"one", []Weighted{{one, 1}}, 0, [][]float32{{0, 1, 2}}},
-		{"weighted", []Weighted{{one, 2}}, 0, [][]float32{{0, 1, 2}}},
-		{"one of two", []Weighted{{none, 1}, {one, 2}}, 0, [][]float32{nil, {0, 1, 2}}},
-		{"none heard", []Weighted{{none, 1}}, 0, nil},
-		{"control arm", []Weighted{{one, 1}}, 1, nil},
+		{"one", []Weighted{{one, 1, false}}, 0, [][]float32{{0, 1, 2}}},
+		{"weighted", []Weighted{{one, 2, false}}, 0, [][]float32{{0, 1, 2}}},
+		{"one of two", []Weighted{{none, 1, false}, {one, 2, false}}, 0, [][]float32{nil, {0, 1, 2}}},
+		{"none heard", []Weighted{{none, 1, false}}, 0, nil},
+		{"control arm", []Weighted{{one, 1, false}}, 1, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got [][]float32

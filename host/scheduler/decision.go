@@ -72,6 +72,8 @@ type decision struct {
 	b       Batch
 	parts   [MaxScorers][]float32 // [N] scores of each scorer, unless the profile is direct
 	heard   [MaxScorers][]float32 // scores of each scorer that was heard, for Profile.Decided
+	sums    []float64             // [N] of the parts
+	norm    []float32             // [N] one part, normalized
 	drop    []uint32              // [N] a filter's verdicts
 	mask    []uint32              // [N] a picker's choice
 	picked  []uint32              // columns in a picker's order, nil = there is none

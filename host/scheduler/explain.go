@@ -55,8 +55,10 @@ type Candidate struct {
 
 // Score is one scorer's view of a candidate.
 type Score struct {
-	Score float32            `json:"score"`
-	Terms map[string]float32 `json:"terms"`
+	Score float32 `json:"score"`
+	// Counted is what was added up, where the profile has a weight or normalizes.
+	Counted *float64           `json:"counted,omitempty"`
+	Terms   map[string]float32 `json:"terms"`
 }
 
 // PluginUse is a scorer, filter or picker that was asked.
@@ -175,6 +177,7 @@ func (e *Explanation) candidates(h *traceHead, cands []candTrace) {
 			order = append(order, i)
 		}
 	}
+	e.counted(h, cands, order)
 	slices.SortStableFunc(order, func(i, j int) int {
 		a, b := &cands[i], &cands[j]
 		return cmp.Or(cmp.Compare(b2i(int32(i) != h.chosen), b2i(int32(j) != h.chosen)), cmp.Compare(a.state, b.state), cmp.Compare(a.total, b.total))
@@ -184,6 +187,32 @@ func (e *Explanation) candidates(h *traceHead, cands []candTrace) {
 	}
 	if h.chosen >= 0 {
 		e.Chosen, e.Pool = cands[h.chosen].info.URL, cands[h.chosen].info.Pool
+	}
+}
+
+// counted tells what of each scorer's scores was added up, where that is not the
+// score itself. at are the candidates that were scored.
+func (e *Explanation) counted(h *traceHead, cands []candTrace, at []int) {
+	if h.builtin || h.weights == nil {
+		return
+	}
+	part := make([]float32, len(at))
+	for k := range h.scorers {
+		if h.faultOf(k) != "" {
+			continue
+		}
+		for i, c := range at {
+			part[i] = cands[c].parts[k]
+		}
+		if n := h.normalize; n.on() {
+			part = n.of(part, nil)
+		}
+		for i, c := range at {
+			counted := h.weights[k] * float64(part[i])
+			s := e.Candidates[c].Scores[h.cast[k].Name]
+			s.Counted = &counted
+			e.Candidates[c].Scores[h.cast[k].Name] = s
+		}
 	}
 }
 
@@ -215,7 +244,7 @@ func (c *candTrace) render(h *traceHead) Candidate {
 		out.Columns["age_ms"] = float32(max(0, float64(h.at.UnixNano()-c.scraped)/1e6))
 	}
 	if h.builtin {
-		out.Scores[h.native.Name()] = Score{c.parts[0], h.native.terms(c)}
+		out.Scores[h.native.Name()] = Score{Score: c.parts[0], Terms: h.native.terms(c)}
 		return out
 	}
 	for k := range h.scorers {

@@ -21,7 +21,7 @@ func TestSchedule_hammer(t *testing.T) { hammer(t, func(*Profile) {}) }
 func TestSchedule_hammerPlugins(t *testing.T) {
 	hammer(t, func(p *Profile) {
 		p.Unlocked = true
-		p.Scorers = []Weighted{{favour("a", 1), 2}, {favour("b", 3), 1}, {faulty("c", ErrAbstain), 1}}
+		p.Scorers = []Weighted{{favour("a", 1), 2, false}, {favour("b", 3), 1, false}, {faulty("c", ErrAbstain), 1, false}}
 		p.Filters, p.Picker = []Filter{filtering{drops: map[int]uint32{2: 1, 4: 2}}}, picking{n: 2}
 	})
 }
@@ -170,7 +170,7 @@ func BenchmarkSchedule(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			r, req := benchRig(b, n)
 			if strings.HasSuffix(name, "/scorer") {
-				r.cfg.Profiles = []Profile{{Name: "default", Scorers: []Weighted{{scoring{"a", CostTokens, NewLeastWork(Blend).Score}, 1}}}}
+				r.cfg.Profiles = []Profile{{Name: "default", Scorers: []Weighted{{scoring{"a", CostTokens, NewLeastWork(Blend).Score}, 1, false}}}}
 				var err error
 				if r.sched, err = New(r.cfg); err != nil {
 					b.Fatal(err)

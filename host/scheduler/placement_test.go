@@ -240,7 +240,7 @@ func TestEnvelope(t *testing.T) {
 	}
 	run := func(r *rig) Candidate {
 		// A scorer for which nothing but the match counts.
-		r.cfg.Profiles[0].Scorers = []Weighted{{failing{func(b *Batch) error { copy(b.Scores, b.Matched); return nil }}, 1}}
+		r.cfg.Profiles[0].Scorers = []Weighted{{failing{func(b *Batch) error { copy(b.Scores, b.Matched); return nil }}, 1, false}}
 		s, err := New(r.cfg)
 		if err != nil {
 			r.t.Fatal(err)

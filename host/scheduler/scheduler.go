@@ -63,6 +63,7 @@ type profile struct {
 	native  *LeastWork // scores where no scorer is heard
 	builtin bool       // nobody but the native one is asked, which needs no reported columns
 	direct  bool       // one scorer of weight 1: its scores are the sum
+	weights []float64  // by scorer; nil = direct
 	unit    Unit       // of the sum
 	own     float32
 	cast    []PluginUse // scorers, filters, picker, in this order
@@ -107,14 +108,24 @@ func New(cfg Config) (*Scheduler, error) {
 func newProfile(p Profile) *profile {
 	n := NewLeastWork(p.Objective)
 	if len(p.Scorers) == 0 {
-		p.Scorers = []Weighted{{n, 1}}
+		p.Scorers = []Weighted{{Scorer: n, Weight: 1}}
 	}
 	if p.Objective == "" {
 		p.Objective = Blend
 	}
 	p.Envelope = p.Envelope.withDefaults()
 	out := &profile{Profile: p, native: n, unit: p.Scorers[0].Scorer.Unit(), own: n.w.Own, cast: castOf(&p)}
-	out.direct = len(p.Scorers) == 1 && p.Scorers[0].Weight == 1
+	if out.Normalize == "" {
+		out.Normalize = NormalizeOff
+	}
+	if out.direct = len(p.Scorers) == 1 && p.Scorers[0].Weight == 1; out.Normalize.on() {
+		out.direct, out.unit = false, UnitScore
+	}
+	for i := range p.Scorers {
+		if !out.direct {
+			out.weights = append(out.weights, p.Scorers[i].Weight)
+		}
+	}
 	_, native := p.Scorers[0].Scorer.(*LeastWork)
 	out.builtin = native && out.direct && len(p.Filters) == 0 && p.Picker == nil
 	return out

@@ -415,7 +415,7 @@ func TestSchedule_builtInScoresWhereAPluginFails(t *testing.T) {
 		"NaN":   func(b *Batch) error { b.Scores[0] = float32(0) / (b.Scores[0] - b.Scores[0]); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 2, func(_ *StateConfig, c *Config) { c.Profiles[0].Scorers = []Weighted{{failing{how}, 1}} })
+			r := newRig(t, 2, func(_ *StateConfig, c *Config) { c.Profiles[0].Scorers = []Weighted{{Scorer: failing{how}, Weight: 1}} })
 			r.index.Add(1, chainOf(words(1, 500), "s", 16))
 			req := r.request(words(1, 500))
 			p := r.place(req)

@@ -42,6 +42,8 @@ type traceHead struct {
 
 	tenant, model, objective string
 	why, profile             string
+	weights                  []float64   // by scorer; nil = the score of the one was the sum
+	normalize                Normalize   // before they were added up
 	native                   *LeastWork  // recomputes the terms of the built-in
 	cast                     []PluginUse // of an immutable profile
 	scorers, filters         int         // of the cast
@@ -148,6 +150,7 @@ func (d *decision) head(h *traceHead) {
 	}
 	if d.prof != nil {
 		h.objective, h.profile, h.native = string(d.prof.Objective), d.prof.Name, d.prof.native
+		h.weights, h.normalize = d.prof.weights, d.prof.Normalize
 		h.cast, h.scorers, h.filters, h.builtin = d.prof.cast, len(d.prof.Scorers), len(d.prof.Filters), d.builtin
 		h.op, h.maxTokens, h.bytes, h.session = d.r.API.Op, d.maxTokens, len(d.r.API.Body), d.b.Session
 	}
