@@ -2,30 +2,31 @@ package kvasir.admission_test
 
 import data.kvasir.fixture_test.ask
 import data.kvasir.fixture_test.base
-import data.kvasir.fixture_test.classes
 import data.kvasir.fixture_test.decide
+import data.kvasir.fixture_test.decide_asked
 import data.kvasir.fixture_test.decide_record
+import data.kvasir.fixture_test.decide_site
 
 test_allow if decide({}, {}).allow
 
 test_input_of_another_version if {
 	asked := object.union(ask("t1", {}), {"version": "2"})
-	decided := data.kvasir.decision with input as asked with data.tenants as {"t1": base} with data.classes as classes
+	decided := decide_asked(asked, {"t1": base})
 	decided == {"allow": false, "reason": "policy_input", "status": 503, "audit": "full"}
 }
 
 test_empty_input if {
-	decided := data.kvasir.decision with input as {} with data.tenants as {"t1": base}
+	decided := decide_asked({}, {"t1": base})
 	decided == {"allow": false, "reason": "policy_input", "status": 503, "audit": "full"}
 }
 
 test_unknown_tenant if {
-	decided := data.kvasir.decision with input as ask("ghost", {}) with data.tenants as {"t1": base} with data.classes as classes
+	decided := decide_asked(ask("ghost", {}), {"t1": base})
 	decided == {"allow": false, "reason": "tenant_unknown", "status": 403, "audit": "full"}
 }
 
 test_no_data if {
-	decided := data.kvasir.decision with input as ask("t1", {}) with data.tenants as {}
+	decided := decide_asked(ask("t1", {}), {})
 	decided.reason == "tenant_unknown"
 }
 
@@ -45,13 +46,13 @@ test_enabled_is_true_or_nothing if {
 
 test_auth_method if {
 	asked := json.patch(ask("t1", {}), [{"op": "replace", "path": "/tenant/auth/method", "value": "anonymous"}])
-	decided := data.kvasir.decision with input as asked with data.tenants as {"t1": base} with data.classes as classes
+	decided := decide_asked(asked, {"t1": base})
 	decided.reason == "auth_method_not_allowed"
 }
 
 test_auth_method_set_to_false if {
 	asked := json.patch(ask("t1", {}), [{"op": "replace", "path": "/tenant/auth/method", "value": "mtls"}])
-	decided := data.kvasir.decision with input as asked with data.tenants as {"t1": base} with data.classes as classes
+	decided := decide_asked(asked, {"t1": base})
 	decided.reason == "auth_method_not_allowed"
 }
 
@@ -115,57 +116,42 @@ narrower(decided, whole) if {
 }
 
 test_site_denies if {
-	decided := data.kvasir.decision with input as ask("t1", {}) with data.tenants as {"t1": base}
-		with data.classes as classes
-		with data.site.denials as {"b_reason", "a_reason"}
+	decided := decide_site({"denials": {"b_reason", "a_reason"}}, {}, {})
 	decided == {"allow": false, "reason": "a_reason", "status": 403, "audit": "full"}
 }
 
 test_shipped_reason_is_told_first if {
-	decided := data.kvasir.decision with input as ask("t1", {"model": "gpt"}) with data.tenants as {"t1": base}
-		with data.classes as classes
-		with data.site.denials as {"a_reason"}
+	decided := decide_site({"denials": {"a_reason"}}, {}, {"model": "gpt"})
 	decided.reason == "model_not_allowed"
 }
 
 test_site_denials_of_another_shape if {
 	every denials in [true, ["a_reason"], "a_reason", {"a_reason": true}, {7}, {"A reason"}, {""}, null] {
-		decided := data.kvasir.decision with input as ask("t1", {}) with data.tenants as {"t1": base}
-			with data.classes as classes
-			with data.site.denials as denials
+		decided := decide_site({"denials": denials}, {}, {})
 		decided.reason == "site_misconfigured"
 	}
 }
 
 test_site_constraints_of_another_shape if {
 	every constraints in [true, [], "gpu", {}, null] {
-		decided := data.kvasir.decision with input as ask("t1", {}) with data.tenants as {"t1": base}
-			with data.classes as classes
-			with data.site.constraints as constraints
+		decided := decide_site({"constraints": constraints}, {}, {})
 		decided.reason == "site_misconfigured"
 	}
 }
 
 test_site_rewrites_within_the_tenants_models if {
-	decided := data.kvasir.decision with input as ask("t1", {})
-		with data.tenants as {"t1": object.union(base, {"models": {"llama-next": true}})}
-		with data.classes as classes
-		with data.site.model as "llama-next"
+	decided := decide_site({"model": "llama-next"}, {"models": {"llama-next": true}}, {})
 	decided.model == "llama-next"
 }
 
 test_site_cannot_rewrite_to_another_model if {
 	every model in ["gpt", "qwen", ""] {
-		decided := data.kvasir.decision with input as ask("t1", {}) with data.tenants as {"t1": base}
-			with data.classes as classes
-			with data.site.model as model
+		decided := decide_site({"model": model}, {}, {})
 		decided.reason == "model_not_allowed"
 	}
 }
 
 test_site_rewrite_opens_no_model if {
-	decided := data.kvasir.decision with input as ask("t1", {"model": "gpt"}) with data.tenants as {"t1": base}
-		with data.classes as classes
-		with data.site.model as "llama"
+	decided := decide_site({"model": "llama"}, {}, {"model": "gpt"})
 	decided.reason == "model_not_allowed"
 }

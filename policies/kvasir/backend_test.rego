@@ -12,7 +12,7 @@ backends := {
 
 ask(url, pool, labels) := {"version": "1", "backend": {"url": url, "pool": pool, "dialect": "vllm", "labels": labels}}
 
-may(asked) if data.kvasir.backend.allow with input as asked with data.backends as backends
+may(asked) if data.kvasir.backend.allow with input as asked with data.backends as backends with data.site as {}
 
 test_address if may(ask("http://10.1.2.3:8000", "main", {"region": "eu"}))
 
@@ -65,5 +65,5 @@ test_site_denials_of_another_shape if {
 allowed_with(denials) if {
 	data.kvasir.backend.allow with input as ask("http://10.1.2.3:8000", "main", {"region": "eu"})
 		with data.backends as backends
-		with data.site.backend_denials as denials
+		with data.site as {"backend_denials": denials}
 }

@@ -46,10 +46,12 @@ decision := {"allow": false, "reason": reason, "status": status, "audit": "full"
 	count(admission.denials) > 0
 }
 
-reason := [name | some name in order; name in admission.denials][0]
+reason := shipped[0]
 
 # A reason of the site is told when nothing else was wrong.
-reason := min(admission.denials) if count(admission.denials & {name | some name in order}) == 0
+reason := min(admission.denials) if count(shipped) == 0
+
+shipped := [name | some name in order; name in admission.denials]
 
 order := [
 	"policy_input", "tenant_unknown", "tenant_disabled", "tenant_misconfigured", "site_misconfigured",
@@ -60,6 +62,12 @@ order := [
 default status := 403
 
 status := 503 if reason in {"policy_input", "tenant_misconfigured", "site_misconfigured"}
+
+# The site says which of its own reasons pass with time.
+status := 429 if {
+	count(shipped) == 0
+	reason in data.site.retry
+}
 
 default rate_class := "default"
 

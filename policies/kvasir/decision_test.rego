@@ -5,6 +5,7 @@ import data.kvasir.fixture_test.base
 import data.kvasir.fixture_test.classes
 import data.kvasir.fixture_test.decide
 import data.kvasir.fixture_test.decide_record
+import data.kvasir.fixture_test.decide_site
 
 test_whole_decision if {
 	decide({}, {}) == {
@@ -42,13 +43,16 @@ test_undefined_is_denied if {
 }
 
 test_reason_that_nobody_knows if {
-	decided := data.kvasir.decision with input as ask("t1", {}) with data.kvasir.admission.denials as {"z_reason", "y_reason"}
+	decided := data.kvasir.decision with input as ask("t1", {}) with data.kvasir.admission.denials as {"z_reason", "y_reason"} with data.site as {}
 	decided == {"allow": false, "reason": "y_reason", "status": 403, "audit": "full"}
 }
 
-test_shipped_data_is_allowed if {
-	every id, _ in data.tenants {
-		decided := data.kvasir.decision with input as ask(id, {"priority": ""})
-		decided.allow
-	}
+test_reason_to_try_again_later if {
+	decided := decide_site({"denials": {"come_later", "never"}, "retry": {"come_later"}}, {}, {})
+	decided == {"allow": false, "reason": "come_later", "status": 429, "audit": "full"}
+}
+
+test_only_reasons_of_the_site_are_tried_again if {
+	decided := decide_site({"retry": {"model_not_allowed"}}, {}, {"model": "gpt"})
+	decided.status == 403
 }

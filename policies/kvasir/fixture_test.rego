@@ -40,18 +40,26 @@ ask(id, changes) := {
 	"router": {"region": "eu", "hour_utc": 3, "capacity_state": "ok"},
 }
 
+# What the shipped rules decide: the site's own take no part in these tests.
+decide_asked(asked, tenants) := decided if {
+	decided := data.kvasir.decision with input as asked
+		with data.tenants as tenants
+		with data.classes as classes
+		with data.trust_groups as {"g1": {"members": {"t1": true, "t2": true, "t3": false}}, "g2": {"members": {"t9": true}}}
+		with data.site as {}
+}
+
 # The decision for tenant t1 with fields of its record replaced.
-decide(record, changes) := decided if {
+decide(record, changes) := decide_asked(ask("t1", changes), {"t1": object.union(base, record)})
+
+# The decision for tenant t1 with exactly this record.
+decide_record(record) := decide_asked(ask("t1", {}), {"t1": record})
+
+# The decision for tenant t1 with these rules of a site.
+decide_site(site, record, changes) := decided if {
 	decided := data.kvasir.decision with input as ask("t1", changes)
 		with data.tenants as {"t1": object.union(base, record)}
 		with data.classes as classes
-		with data.trust_groups as {"g1": {"members": {"t1": true, "t2": true, "t3": false}}, "g2": {"members": {"t9": true}}}
-}
-
-# The decision for tenant t1 with exactly this record.
-decide_record(record) := decided if {
-	decided := data.kvasir.decision with input as ask("t1", {})
-		with data.tenants as {"t1": record}
-		with data.classes as classes
 		with data.trust_groups as {}
+		with data.site as site
 }

@@ -25,9 +25,7 @@ constraints contains {"label": "region", "op": "in", "values": regions} if not a
 
 any_region if tenant.regions == "any"
 
-default regions := []
-
-regions := tenant.regions
+regions := [region | some region in tenant.regions]
 
 # METADATA
 # title: What the site adds; all must hold, so it narrows

@@ -2,9 +2,10 @@ package kvasir.isolation_test
 
 import data.kvasir.fixture_test.ask
 import data.kvasir.fixture_test.base
-import data.kvasir.fixture_test.classes
 import data.kvasir.fixture_test.decide
+import data.kvasir.fixture_test.decide_asked
 import data.kvasir.fixture_test.decide_record
+import data.kvasir.fixture_test.decide_site
 
 pool := {"label": "pool", "op": "in", "values": ["shared-a", "shared-b"]}
 
@@ -17,6 +18,7 @@ test_any_region if decide({"regions": "any"}, {}).constraints == {pool}
 test_missing_lists_match_nothing if {
 	constraints := data.kvasir.isolation.constraints with input as ask("t1", {})
 		with data.tenants as {"t1": object.remove(base, ["pools", "regions"])}
+		with data.site as {}
 	constraints == {{"label": "pool", "op": "in", "values": []}, {"label": "region", "op": "in", "values": []}}
 }
 
@@ -27,9 +29,7 @@ test_any_in_a_list_is_a_name if {
 
 test_site_constraint_is_added if {
 	extra := {"label": "gpu", "op": "not_in", "values": ["a10"]}
-	decided := data.kvasir.decision with input as ask("t1", {}) with data.tenants as {"t1": base}
-		with data.classes as classes
-		with data.site.constraints as {extra}
+	decided := decide_site({"constraints": {extra}}, {}, {})
 	decided.constraints == {pool, region, extra}
 }
 
@@ -45,9 +45,7 @@ test_cache_word_that_is_not_known if decide({"cache": "all"}, {}).cache == {"sco
 
 test_cache_user if {
 	asked := json.patch(ask("t1", {}), [{"op": "replace", "path": "/tenant/user", "value": "u1"}])
-	decided := data.kvasir.decision with input as asked
-		with data.tenants as {"t1": object.union(base, {"cache": "user"})}
-		with data.classes as classes
+	decided := decide_asked(asked, {"t1": object.union(base, {"cache": "user"})})
 	decided.cache == {"scope": "user"}
 }
 
@@ -65,9 +63,6 @@ test_group_without_a_name if decide({"cache": "group"}, {}).cache == {"scope": "
 test_group_that_the_tenant_does_not_want if decide({"trust_group": "g1"}, {}).cache == {"scope": "tenant"}
 
 test_member_set_to_false if {
-	decided := data.kvasir.decision with input as ask("t3", {})
-		with data.tenants as {"t3": object.union(base, {"cache": "group", "trust_group": "g1"})}
-		with data.classes as classes
-		with data.trust_groups as {"g1": {"members": {"t3": false}}}
+	decided := decide_asked(ask("t3", {}), {"t3": object.union(base, {"cache": "group", "trust_group": "g1"})})
 	decided.cache == {"scope": "tenant"}
 }

@@ -1,0 +1,32 @@
+package site
+
+# METADATA
+# title: A role may do what belongs to it, whatever scopes a credential carries
+# labels: {id: admin_outside_role}
+# schemas:
+# - input: schema.admin
+admin_denials contains "outside_role" if not within_role
+
+# METADATA
+# schemas:
+# - input: schema.admin
+within_role if {
+	area := split(input.verb, ":")[0]
+	some role in input.principal.groups
+	data.site_data.admin_rbac[role][area] == true
+}
+
+# METADATA
+# title: Who wrote a policy does not put it in force
+# labels: {id: admin_author_activates}
+# schemas:
+# - input: schema.admin
+admin_denials contains "author_activates" if {
+	input.verb == "policy:activate"
+	not two_people
+}
+
+# METADATA
+# schemas:
+# - input: schema.admin
+two_people if input.object.author != input.principal.id
