@@ -13,9 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -216,7 +218,7 @@ func (h *Host) openServers() (err error) {
 	c := h.cfg
 	pc := proxy.Config{
 		MaxBodyBytes: int64(c.Listen.MaxBody), MaxConcurrent: c.Limits.Concurrent, MaxBytesInFlight: int64(c.Limits.BytesInFlight),
-		SessionHeader: c.ClientHints.Session,
+		Hints: clientHints(&c.ClientHints),
 	}
 	if pc.TLS, err = serverTLS(&c.Listen.TLS); err != nil {
 		return err
@@ -244,6 +246,14 @@ func (h *Host) openServers() (err error) {
 	}
 	h.listener, h.adminListener, h.metricsListener = listen(c.Listen.HTTP), listen(c.Admin.HTTP), listen(c.Admin.Metrics)
 	return err
+}
+
+func clientHints(c *config.ClientHints) proxy.Hints {
+	h := proxy.Hints{Session: c.Session, Priority: c.Priority}
+	for _, label := range slices.Sorted(maps.Keys(c.Labels)) {
+		h.Labels = append(h.Labels, proxy.HintLabel{Label: label, Header: c.Labels[label]})
+	}
+	return h
 }
 
 func serverTLS(t *config.TLS) (*tls.Config, error) {

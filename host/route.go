@@ -37,7 +37,7 @@ func (h *Host) Models(p *identity.Principal) []llmapi.Model {
 func (h *Host) Schedule(r *proxy.Request) (proxy.Placement, error) {
 	l := h.rules.Acquire()
 	defer l.Release()
-	req := scheduler.Request{API: r.API, Principal: r.Principal, ID: r.ID, Session: r.Session, Received: r.Received}
+	req := scheduler.Request{API: r.API, Principal: r.Principal, ID: r.ID, Session: r.Session, Priority: r.Priority, Labels: r.Labels, Received: r.Received}
 	p, err := l.Value().scheduler.Schedule(&req)
 	r.Limits = proxy.Limits{Requests: proxy.Remaining(req.Quota.Requests), Tokens: proxy.Remaining(req.Quota.Tokens)}
 	if err != nil {

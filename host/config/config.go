@@ -204,7 +204,9 @@ type Anonymous struct {
 
 // ClientHints names the headers that clients may steer with.
 type ClientHints struct {
-	Session string `yaml:"session" doc:"default x-kvasir-session"`
+	Session  string            `yaml:"session" doc:"requests with the same value go to the same endpoint where prompts are unknown or policy pins sessions; default x-kvasir-session"`
+	Priority string            `yaml:"priority" doc:"the class the client asks for, which policy may grant; default x-kvasir-priority"`
+	Labels   map[string]string `yaml:"labels" doc:"label: header; the header's value is input.request.labels.LABEL of policy, unless the credential has a label of that name; at most 16"`
 }
 
 // Limits bound the process.

@@ -2,9 +2,11 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +30,7 @@ func (c *Config) defaults() {
 	or(&c.Admin.HTTP, "127.0.0.1:9090")
 	or(&c.StateDir, "/var/lib/kvasir")
 	or(&c.ClientHints.Session, "x-kvasir-session")
+	or(&c.ClientHints.Priority, "x-kvasir-priority")
 	or(&c.Limits.Concurrent, 4096)
 	or(&c.Limits.BytesInFlight, 2<<30)
 	or(&c.Limits.Index, 256<<20)
@@ -153,14 +156,52 @@ func (c *Config) validate() []complaint {
 	k.file("identity.api_keys_file", c.Identity.APIKeysFile)
 	k.oneOf("telemetry.log_level", c.Telemetry.LogLevel, "debug", "info", "warn", "error")
 	k.oneOf("telemetry.log_format", c.Telemetry.LogFormat, "json", "text")
-	if !strings.HasPrefix(c.ClientHints.Session, "x-") {
-		k.add("client_hints.session", "want a header name that begins with x-, got %q", c.ClientHints.Session)
-	}
+	k.hints(&c.ClientHints)
 	k.dir("plugin_dir", c.PluginDir, "the folder that holds NAME.wasm")
 	pools := k.pools(c.Pools)
 	k.models(c.Models, pools)
 	k.profiles(c.Profiles, k.plugins(c.Plugins))
 	return k.out
+}
+
+// maxHintLabels bounds the headers that become labels.
+const maxHintLabels = 16
+
+var (
+	hintHeader = regexp.MustCompile(`^[xX]-[A-Za-z0-9-]{1,61}$`)
+	hintLabel  = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+	// hintTaken are headers that mean something else, or that no client may steer
+	// with.
+	hintTaken = regexp.MustCompile(`^(?i)x-(request-id|api-key|auth-token|goog-api-key|amz-security-token|real-ip|tenant-.*|cache-salt.*|gateway-.*|forwarded-.*|data-parallel-.*)$`)
+)
+
+// hints checks the names of the headers that clients steer with.
+func (k *checker) hints(h *ClientHints) {
+	seen := map[string]string{}
+	header := func(path, name string) {
+		low := strings.ToLower(name)
+		switch {
+		case !hintHeader.MatchString(name):
+			k.add(path, "want a header name that begins with x-, of at most 63 letters, digits and -, got %q", name)
+		case hintTaken.MatchString(name):
+			k.add(path, "%s has a meaning of its own: name another header", name)
+		case seen[low] != "":
+			k.add(path, "%s stands in %s already", name, seen[low])
+		}
+		seen[low] = path
+	}
+	header("client_hints.session", h.Session)
+	header("client_hints.priority", h.Priority)
+	if len(h.Labels) > maxHintLabels {
+		k.add("client_hints.labels", "%d labels, at most %d", len(h.Labels), maxHintLabels)
+	}
+	for _, label := range slices.Sorted(maps.Keys(h.Labels)) {
+		path := "client_hints.labels." + label
+		if !hintLabel.MatchString(label) {
+			k.add(path, "want a label of lower-case letters, digits and _, got %q", label)
+		}
+		header(path, h.Labels[label])
+	}
 }
 
 func (k *checker) tls(t TLS) {

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -48,9 +49,8 @@ type Config struct {
 	// Default 5m.
 	DrainTimeout time.Duration
 
-	// SessionHeader names the header with a client's session hint, which is read
-	// and not forwarded. Default x-kvasir-session.
-	SessionHeader string
+	// Hints names the headers with which clients may steer.
+	Hints Hints
 	// CORSOrigins are the origins whose scripts may read answers, "*" for all.
 	// Default none.
 	CORSOrigins []string
@@ -85,8 +85,11 @@ func (c Config) withDefaults() Config {
 	if c.MaxAttempts == 0 {
 		c.MaxAttempts = 3
 	}
-	if c.SessionHeader == "" {
-		c.SessionHeader = "x-kvasir-session"
+	if c.Hints.Session == "" {
+		c.Hints.Session = "x-kvasir-session"
+	}
+	if c.Hints.Priority == "" {
+		c.Hints.Priority = "x-kvasir-priority"
 	}
 	set(&c.Timeouts.Connect, 2*time.Second)
 	set(&c.Timeouts.Send, 30*time.Second)
@@ -127,6 +130,17 @@ func (c Config) Validate() error {
 	} {
 		check(d.v >= 0, d.name, d.v)
 	}
-	check(c.SessionHeader == "" || isToken([]byte(c.SessionHeader)), "session_header", c.SessionHeader)
+	check(len(c.Hints.Labels) <= MaxHintLabels, "hints: number of labels", len(c.Hints.Labels))
+	headers, labels := map[string]bool{}, map[string]bool{}
+	for _, l := range append([]HintLabel{{"-", c.Hints.Session}, {"=", c.Hints.Priority}}, c.Hints.Labels...) {
+		low := strings.ToLower(l.Header)
+		if low == "" && (l.Label == "-" || l.Label == "=") {
+			continue // the default
+		}
+		free := isToken([]byte(low)) && len(low) < 64 && (kindOf([]byte(low), &hintTable{}) == kindPass || strings.HasPrefix(low, "x-kvasir-"))
+		check(free && !headers[low], "hints: header", l.Header)
+		check(!labels[l.Label] && l.Label != "", "hints: label", l.Label)
+		headers[low], labels[l.Label] = true, true
+	}
 	return errors.Join(errs...)
 }

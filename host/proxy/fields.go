@@ -28,6 +28,8 @@ const (
 	kindExpect
 	kindRequestID
 	kindSession
+	kindPriority
+	kindLabel // of a hint: one of each name
 	kindOrigin
 	numKinds
 )
@@ -36,7 +38,7 @@ const (
 // could believe different ones.
 func (k kind) single() bool {
 	switch k {
-	case kindPass, kindDrop, kindConnection:
+	case kindPass, kindDrop, kindConnection, kindLabel:
 		return false
 	}
 	return true
@@ -52,6 +54,8 @@ type field struct {
 type fields struct {
 	all []field
 	one [numKinds][]byte // value of the only field of a kind, nil = none
+	// labels are the values of the hints' labels, in the order of hintTable.names.
+	labels [MaxHintLabels][]byte
 }
 
 func badHead(code, message string) *llmapi.Error {
@@ -69,10 +73,9 @@ var (
 
 // read splits the head once more, strictly: fasthttp has parsed it, but accepts
 // some forms that other parsers read otherwise (bare line feeds, folded lines).
-// session is the lower-case name of the session header.
-func (f *fields) read(h *fasthttp.RequestHeader, session string) *llmapi.Error {
+func (f *fields) read(h *fasthttp.RequestHeader, hints *hintTable) *llmapi.Error {
 	f.all = f.all[:0]
-	f.one = [numKinds][]byte{}
+	f.one, f.labels = [numKinds][]byte{}, [MaxHintLabels][]byte{}
 	raw := h.RawHeaders()
 	for len(raw) > 0 {
 		i := bytes.IndexByte(raw, '\n')
@@ -86,7 +89,7 @@ func (f *fields) read(h *fasthttp.RequestHeader, session string) *llmapi.Error {
 		if len(f.all) == maxFields {
 			return errManyFields
 		}
-		if err := f.add(line, session); err != nil {
+		if err := f.add(line, hints); err != nil {
 			return err
 		}
 	}
@@ -99,7 +102,7 @@ func (f *fields) read(h *fasthttp.RequestHeader, session string) *llmapi.Error {
 	return nil
 }
 
-func (f *fields) add(line []byte, session string) *llmapi.Error {
+func (f *fields) add(line []byte, hints *hintTable) *llmapi.Error {
 	if line[0] == ' ' || line[0] == '\t' {
 		return errHeadFold
 	}
@@ -108,12 +111,19 @@ func (f *fields) add(line []byte, session string) *llmapi.Error {
 		return errHeadLine
 	}
 	v := field{name: line[:colon], value: trimSpace(line[colon+1:])}
-	v.kind = classify(v.name, session)
-	if v.kind.single() {
-		if f.one[v.kind] != nil {
+	v.kind = classify(v.name, hints)
+	var at *[]byte
+	switch {
+	case v.kind.single():
+		at = &f.one[v.kind]
+	case v.kind == kindLabel:
+		at = &f.labels[hints.labels[strings.ToLower(string(v.name))]]
+	}
+	if at != nil {
+		if *at != nil {
 			return badHead("duplicate_header", "Header field "+strings.ToLower(string(v.name))+" occurs twice.")
 		}
-		f.one[v.kind] = v.value[:len(v.value):len(v.value)]
+		*at = v.value[:len(v.value):len(v.value)]
 	}
 	f.all = append(f.all, v)
 	return nil
@@ -153,7 +163,7 @@ var droppedPrefixes = []string{
 // classify tells the kind of a field. Gateways in front of WSGI-like servers
 // read "_" as "-", so a name spelled with underscores is dropped wherever the
 // name with dashes would not simply pass.
-func classify(name []byte, session string) kind {
+func classify(name []byte, hints *hintTable) kind {
 	var buf [64]byte
 	n, under := min(len(name), len(buf)), false
 	for i := range n {
@@ -166,14 +176,14 @@ func classify(name []byte, session string) kind {
 		}
 		buf[i] = c
 	}
-	k := kindOf(buf[:n], session)
+	k := kindOf(buf[:n], hints)
 	if under && k != kindPass {
 		return kindDrop
 	}
 	return k
 }
 
-func kindOf(low []byte, session string) kind {
+func kindOf(low []byte, hints *hintTable) kind {
 	switch string(low) {
 	case "connection":
 		return kindConnection
@@ -198,8 +208,14 @@ func kindOf(low []byte, session string) kind {
 	case "accept", "user-agent", "traceparent", "tracestate":
 		return kindPass
 	}
-	if string(low) == session {
+	switch string(low) {
+	case hints.session:
 		return kindSession
+	case hints.priority:
+		return kindPriority
+	}
+	if _, ok := hints.labels[string(low)]; ok {
+		return kindLabel
 	}
 	if dropped[string(low)] {
 		return kindDrop

@@ -104,7 +104,7 @@ var (
 // who asks. answered means that ctx holds the answer.
 func (p *Proxy) head(ctx *fasthttp.RequestCtx, s *stream) (op llmapi.Operation, answered bool) {
 	h := &ctx.Request.Header
-	bad := s.fields.read(h, p.session)
+	bad := s.fields.read(h, &p.hints)
 	s.identify(ctx)
 	if bad == nil && !supported(h.Protocol()) {
 		bad = &llmapi.Error{Status: 505, Code: "http_version", Message: "HTTP/1.0 and HTTP/1.1 are spoken here."}
@@ -123,7 +123,11 @@ func (p *Proxy) head(ctx *fasthttp.RequestCtx, s *stream) (op llmapi.Operation, 
 	if answered {
 		return op, true
 	}
-	if e := refusedFields(f); e != nil {
+	e := refusedFields(f)
+	if e == nil {
+		e = s.hints()
+	}
+	if e != nil {
 		ctx.Response.Header.SetConnectionClose()
 		p.refuse(ctx, e, errCrash)
 		return 0, true
@@ -284,10 +288,6 @@ func (p *Proxy) brokenBody(ctx *fasthttp.RequestCtx, err error) {
 // place asks the router. False: ctx holds the answer.
 func (p *Proxy) place(ctx *fasthttp.RequestCtx, s *stream) bool {
 	s.req.ID = string(s.idBuf)
-	s.req.Session = ""
-	if v := s.fields.one[kindSession]; len(v) > 0 && len(v) <= 256 {
-		s.req.Session = string(v)
-	}
 	from := s.now
 	pl, err := p.router.Schedule(&s.req)
 	s.now = time.Now()

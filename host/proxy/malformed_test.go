@@ -197,5 +197,5 @@ func readHead(raw []byte) (*fields, bool) {
 		return nil, false
 	}
 	var f fields
-	return &f, f.read(&h, "x-kvasir-session") == nil
+	return &f, f.read(&h, &hintTable{session: "x-kvasir-session"}) == nil
 }

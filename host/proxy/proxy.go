@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,10 +16,10 @@ import (
 
 // Proxy serves clients. Make it with New, run it with Run.
 type Proxy struct {
-	cfg     Config
-	session string // lower-case SessionHeader
-	router  Router
-	log     *slog.Logger
+	cfg    Config
+	hints  hintTable
+	router Router
+	log    *slog.Logger
 
 	upstreams upstreams
 	budget    budget
@@ -40,7 +39,7 @@ func New(cfg Config, r Router, log *slog.Logger) (*Proxy, error) {
 		return nil, errors.New("proxy: no router or logger")
 	}
 	p := &Proxy{cfg: cfg.withDefaults(), router: r, log: log}
-	p.session = strings.ToLower(p.cfg.SessionHeader)
+	p.hints = newHintTable(&p.cfg.Hints)
 	p.upstreams = upstreams{cfg: &p.cfg, count: &p.count, m: map[upstreamKey]*upstream{}}
 	p.budget.fill()
 	return p, nil

@@ -475,9 +475,9 @@ func TestConfig_Validate(t *testing.T) {
 	if err := (Config{}).Validate(); err != nil {
 		t.Error(err)
 	}
-	bad := Config{MaxBodyBytes: -1, MaxAttempts: -1, IdleTimeout: -1, SessionHeader: "a b", Timeouts: Timeouts{Total: -1}}
+	bad := Config{MaxBodyBytes: -1, MaxAttempts: -1, IdleTimeout: -1, Hints: Hints{Session: "a b"}, Timeouts: Timeouts{Total: -1}}
 	err := bad.Validate()
-	for _, want := range []string{"max_body", "max_attempts", "idle_timeout", "session_header", "timeouts.total"} {
+	for _, want := range []string{"max_body", "max_attempts", "idle_timeout", "hints: header", "timeouts.total"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
 		}

@@ -24,7 +24,7 @@ type Router interface {
 	// client's departure is then seen on r.Gone. r, r.API and every byte and
 	// string reached from r.API belong to the proxy: they live until the response
 	// head came and are memory of other requests afterwards, so what must last
-	// longer is copied. r.ID, r.Session and r.Principal may be kept.
+	// longer is copied. r.ID, r.Principal and the client's hints may be kept.
 	Schedule(r *Request) (Placement, error)
 
 	// Models lists what the principal may ask for.
@@ -55,8 +55,10 @@ type Placement interface {
 type Request struct {
 	API       *llmapi.Request
 	Principal *identity.Principal
-	ID        string // as in the x-request-id of the answer
-	Session   string // the client's session hint, "" = none
+	ID        string           // as in the x-request-id of the answer
+	Session   string           // the client's session hint, "" = none
+	Priority  string           // the class the client hints at, "" = none
+	Labels    []identity.Label // what the client's headers say, sorted by name
 	Received  time.Time
 
 	// Limits is set by Schedule, also where it refuses: every answer to the

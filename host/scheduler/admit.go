@@ -5,9 +5,38 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/quota"
 )
+
+// inputLabels returns the labels of a request for policy: those of the
+// credential, and what the client's headers say beside them. A header cannot
+// change what a credential says.
+func inputLabels(r *Request) []policy.Label {
+	var own []identity.Label
+	if r.Principal != nil {
+		own = r.Principal.Labels
+	}
+	if len(own)+len(r.Labels) == 0 {
+		return nil
+	}
+	out := make([]policy.Label, 0, len(own)+len(r.Labels))
+	for hints := r.Labels; len(own)+len(hints) > 0; {
+		switch {
+		case len(hints) == 0 || len(own) > 0 && own[0].Name <= hints[0].Name:
+			if len(hints) > 0 && own[0].Name == hints[0].Name {
+				hints = hints[1:]
+			}
+			out = append(out, policy.Label(own[0]))
+			own = own[1:]
+		default:
+			out = append(out, policy.Label(hints[0]))
+			hints = hints[1:]
+		}
+	}
+	return out
+}
 
 // limitsOf returns what policy limits of a budget.
 func limitsOf(d *policy.Decision) quota.Limits {

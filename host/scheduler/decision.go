@@ -255,7 +255,8 @@ func (d *decision) decide() *DeniedError {
 	if d.model == nil {
 		return errModel(shorten(r.API.Model))
 	}
-	d.in = policy.Input{Principal: r.Principal, Operation: r.API.Op.String(), Model: d.model.name, Stream: r.API.Stream, SizeClass: sizeClass(len(r.API.Body))}
+	d.in = policy.Input{Principal: r.Principal, Operation: r.API.Op.String(), Model: d.model.name, Stream: r.API.Stream,
+		Priority: r.Priority, SizeClass: sizeClass(len(r.API.Body)), Labels: inputLabels(r)}
 	dec, err := s.cfg.Policy.Decide(&d.in)
 	if err != nil || dec == nil {
 		return errPolicy()

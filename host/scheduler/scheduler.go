@@ -24,8 +24,10 @@ import (
 type Request struct {
 	API       *llmapi.Request
 	Principal *identity.Principal
-	ID        string // x-request-id; copied where it is kept
-	Session   string // session hint of the client, "" = none
+	ID        string           // x-request-id; copied where it is kept
+	Session   string           // session hint of the client, "" = none
+	Priority  string           // class the client hints at, "" = none
+	Labels    []identity.Label // what the client's headers say, sorted by name
 	Received  time.Time
 
 	// Quota is set by Schedule to what is left of the tenant's budgets, also
