@@ -66,6 +66,7 @@ type Pool struct {
 	Credentials Credentials       `yaml:"credentials" doc:"what the engine gets; a client's credentials never leave the router"`
 	Capacity    Capacity          `yaml:"capacity" doc:"bounds of one endpoint"`
 	Timeouts    Timeouts          `yaml:"timeouts" doc:"bounds of one request"`
+	Priority    string            `yaml:"priority" doc:"on or off; default off: the engines are told the priority that policy gives a request; on needs vLLM's --scheduling-policy priority, without which vLLM refuses any"`
 }
 
 // Events says where an engine publishes its cache events.

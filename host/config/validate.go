@@ -64,6 +64,7 @@ func (c *Config) defaults() {
 
 func (p *Pool) defaults() {
 	or(&p.Dialect, "vllm")
+	or(&p.Priority, "off")
 	or(&p.Events.Mode, "auto")
 	or(&p.Events.Port, 5557)
 	or(&p.Capacity.MaxInflight, 256)
@@ -231,6 +232,7 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 		}
 		names[p.Name] = true
 		k.oneOf(path+".dialect", p.Dialect, "vllm", "openai")
+		k.oneOf(path+".priority", p.Priority, "on", "off")
 		k.oneOf(path+".events.mode", p.Events.Mode, "auto", "on", "off")
 		if p.BlockTokens > 1024 {
 			k.add(path+".block_tokens", "want at most 1024, got %d", p.BlockTokens)

@@ -15,6 +15,7 @@ type Rewrite struct {
 	Salt       string // cache salt; never logged
 	SetSalt    bool   // put Salt in the field the dialect reads; false removes the client's
 	ForceUsage bool   // a stream must report usage
+	Priority   int    // higher = sooner, in the field the dialect reads; 0 = none, the client's is removed
 	MaxTokens  int    // upper bound of output tokens, 0 = none; set where the client set none or more
 
 	Dialect        string // vllm ("" too), sglang, trtllm, llamacpp, ollama; others as openai
@@ -43,6 +44,9 @@ func (r *Request) AppendEdits(dst []Edit, rw *Rewrite) ([]Edit, error) {
 			return dst, ErrNoSaltField
 		}
 	}
+	if rw.Priority != 0 {
+		e.prio, e.prioValue = priorityOf(r.Op, e.dialect, rw.Priority)
+	}
 	if err := e.top(); err != nil {
 		return dst, err
 	}
@@ -57,9 +61,11 @@ type editor struct {
 	dst     []Edit
 	dialect dialects
 	salt    string // name of the salt field, "" = none to set
+	prio    string // name of the priority field, "" = none to set
 
-	kept bool // a member stays
-	done struct{ model, salt, usage, max bool }
+	prioValue int
+	kept      bool // a member stays
+	done      struct{ model, salt, prio, usage, max bool }
 }
 
 func (e *editor) top() error {
@@ -82,7 +88,7 @@ func (e *editor) top() error {
 
 // drops reports whether a top-level member must go.
 func (e *editor) drops(m *Member) (bool, error) {
-	if m.field == fCacheSalt && e.salt != "" {
+	if m.field == fCacheSalt && e.salt != "" || m.field == fPriority && e.prio != "" {
 		return false, nil
 	}
 	if m.Class == ClassInternal {
@@ -146,6 +152,9 @@ func (e *editor) value(m *Member) error {
 	case fCacheSalt:
 		e.done.salt = true
 		e.replace(m.Value, e.quoted(e.rw.Salt))
+	case fPriority:
+		e.done.prio = true
+		e.replace(m.Value, e.number(e.prioValue))
 	case fMaxTokens, fMaxCompletionTokens, fMaxOutputTokens, fNPredict:
 		e.cap(m)
 	case fStreamOptions:
@@ -240,6 +249,11 @@ func (e *editor) inserts() {
 	if e.salt != "" && !e.done.salt {
 		from := e.begin(e.salt)
 		r.edit = appendQuoted(r.edit, e.rw.Salt)
+		e.end(from)
+	}
+	if e.prio != "" && !e.done.prio {
+		from := e.begin(e.prio)
+		r.edit = strconv.AppendInt(r.edit, int64(e.prioValue), 10)
 		e.end(from)
 	}
 	if e.forceUsage() && !e.done.usage {

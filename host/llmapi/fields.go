@@ -130,6 +130,7 @@ const (
 	fStore
 	fConversation
 	fContainer
+	fPriority
 	nActed
 
 	fNone = -1
@@ -164,6 +165,7 @@ var fields = []field{
 	fStore:               {"store", ClassActed, opCR, dAny},
 	fConversation:        {"conversation", ClassActed, opR, dAny},
 	fContainer:           {"container", ClassActed, opM, dAny},
+	fPriority:            {"priority", ClassInternal, opGen, dBig},
 
 	// What shapes the prompt beside the above: read by the tokenizer.
 	nActed: {"tools", ClassActed, opCK | opR | opMN, dAny},
@@ -309,7 +311,6 @@ var fields = []field{
 	{"ec_transfer_params", ClassInternal, opGen, dVLLM},
 	{"keep_alive", ClassInternal, opGen, dOllama},
 	// routing and identity inside the engine:
-	{"priority", ClassInternal, opGen, dBig},
 	{"routed_dp_rank", ClassInternal, opGen, dSGLang},
 	{"data_parallel_rank", ClassInternal, opGen, dBig},
 	{"request_id", ClassInternal, opGen, dVLLM},

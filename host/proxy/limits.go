@@ -52,7 +52,7 @@ var anthropicLimits = limitStyle{
 
 // limitStyleOf returns the style of the API that an operation belongs to.
 func limitStyleOf(op llmapi.Operation) *limitStyle {
-	if op.String() == "messages" {
+	if op == llmapi.OpMessages || op == llmapi.OpCountTokens {
 		return &anthropicLimits
 	}
 	return &openAILimits

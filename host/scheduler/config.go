@@ -51,6 +51,7 @@ type Pool struct {
 	MaxInflight    int    // requests an endpoint may have in flight, 0 = no cap
 	Timeouts       Timeouts
 	UsageInjection bool // the dialect takes stream_options.include_usage
+	Priority       bool // the engines put waiting requests in order of their priority
 	NoSalt         bool // the engines ignore cache salts: only public requests may go there, unless Dedicated
 	Dedicated      bool // one tenant's requests are all that ever come here: its cache needs no salt
 }

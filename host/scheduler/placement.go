@@ -86,6 +86,7 @@ type Placement struct {
 
 	target     Target
 	forceUsage bool
+	priority   int // of policy; higher = sooner
 	exact      bool
 	first      bool
 	op         llmapi.Operation
@@ -143,7 +144,7 @@ func (st *State) getPlacement() *Placement {
 // rewrite sets what is the same for every target of the placement.
 func (p *Placement) rewrite(d *decision) {
 	p.target.Rewrite = llmapi.Rewrite{Salt: d.dec.Salt, MaxTokens: d.dec.MaxOutputTokens, UnknownFields: d.s.cfg.UnknownFields}
-	p.forceUsage = d.r.API.Stream
+	p.forceUsage, p.priority = d.r.API.Stream, d.dec.Priority
 }
 
 // take charges choice i and aims at it.
@@ -164,6 +165,10 @@ func (p *Placement) take(i int, now time.Time) {
 		rw.Model = c.pool.served
 	}
 	rw.SetSalt = rw.Salt != "" && !c.pool.NoSalt && llmapi.SaltField(p.op, rw.Dialect) != ""
+	rw.Priority = 0
+	if c.pool.Priority {
+		rw.Priority = p.priority
+	}
 	rw.ForceUsage = p.forceUsage && c.pool.UsageInjection
 }
 

@@ -43,6 +43,23 @@ func TestSchedule_target(t *testing.T) {
 	r.idle()
 }
 
+// TestSchedule_priority: only engines that put requests in order are told.
+func TestSchedule_priority(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		r := newRig(t, 1, func(_ *StateConfig, c *Config) { c.Pools[0].Priority = on })
+		r.policy.d.Priority = 7
+		want := 0
+		if on {
+			want = 7
+		}
+		p := r.place(r.request("x"))
+		if got := p.Target().Rewrite.Priority; got != want {
+			t.Errorf("priority %v: got %d, want %d", on, got, want)
+		}
+		end(p)
+	}
+}
+
 func TestSchedule_publicTenantHasNoSalt(t *testing.T) {
 	r := newRig(t, 1, nil)
 	r.policy.d.Salt = ""
