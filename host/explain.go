@@ -16,14 +16,14 @@ import (
 type explainer struct{ h *Host }
 
 // Explain implements admin.Explainer.
-func (e explainer) Explain(_ context.Context, id string) (any, error) {
+func (e explainer) Explain(_ context.Context, id string) (decision any, tenant string, err error) {
 	l := e.h.rules.Acquire()
 	defer l.Release()
 	x, ok := l.Value().scheduler.Explain(id)
 	if !ok {
-		return nil, fmt.Errorf("%w: no decision about request %q is kept; the last 10,000 are", admin.ErrNotFound, id)
+		return nil, "", fmt.Errorf("%w: no decision about request %q is kept; the last 10,000 are", admin.ErrNotFound, id)
 	}
-	return x, nil
+	return x, x.Tenant, nil
 }
 
 // DryRun implements admin.Explainer.
@@ -70,6 +70,7 @@ func (s status) Status(context.Context) (any, error) {
 	return map[string]any{
 		"version": s.h.opt.Version, "started": s.h.started, "generation": l.Value().number, "rules_since": l.Value().built,
 		"scheduler": s.h.state.Stats(), "proxy": s.h.proxy.Stats(), "index": s.h.index.Stats(),
+		"audit_head": s.h.audit.Head().String(),
 	}, nil
 }
 

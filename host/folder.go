@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -288,6 +289,7 @@ func (h *Host) takeFile(file string, there bool, sum [sha256.Size]byte) error {
 		}
 		return err
 	}
+	h.note("plugin:activate", "plugin/"+name, nil, "source", "plugin_dir", "there", strconv.FormatBool(there), "generation", strconv.FormatUint(g.number, 10))
 	h.log.Info("plugin folder in force", "plugin", name, "there", there, "generation", g.number,
 		"used", slices.ContainsFunc(g.plugins, func(p *plugin) bool { return p.key.name == name }))
 	return nil
@@ -345,6 +347,12 @@ type folderAdmin struct{ pluginAdmin }
 // Push implements admin.Plugins.
 func (a folderAdmin) Push(ctx context.Context, name string, code []byte, activate bool) (any, error) {
 	v, err := a.pluginAdmin.Push(ctx, name, code, activate)
+	return a.behind(name, v), err
+}
+
+// Activate implements admin.Plugins.
+func (a folderAdmin) Activate(ctx context.Context, name, digest string) (any, error) {
+	v, err := a.pluginAdmin.Activate(ctx, name, digest)
 	return a.behind(name, v), err
 }
 

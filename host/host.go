@@ -35,6 +35,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/proxy"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry"
+	"github.com/kvasir-router/kvasir/host/telemetry/audit"
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
@@ -53,7 +54,9 @@ type Host struct {
 	cfg     *config.Config // as the process was started; what cannot be reloaded is read from here
 
 	saltKey    []byte
+	pepper     []byte
 	adminToken string
+	audit      *audit.Log
 
 	store     *endpoint.Store
 	index     *kvindex.Index
@@ -95,6 +98,9 @@ func New(cfg *config.Config, opt Options) (_ *Host, err error) {
 	defer func() {
 		if err != nil {
 			h.closeListeners()
+			if h.audit != nil {
+				h.audit.Close()
+			}
 			err = errors.Join(err, h.closeRules())
 		}
 	}()
@@ -117,6 +123,9 @@ func New(cfg *config.Config, opt Options) (_ *Host, err error) {
 	if err := h.adopt(g); err != nil {
 		return nil, err
 	}
+	if err := h.identity.RestoreUses(KeyUsePath(cfg.StateDir)); err != nil {
+		h.log.Warn("last uses of keys", "err", err)
+	}
 	if h.folder.dir != "" {
 		h.lookFolder(false)
 	}
@@ -138,11 +147,13 @@ func (h *Host) openState() (err error) {
 	if h.adminToken, err = adminToken(h.cfg.Admin.TokenFile, dir); err != nil {
 		return err
 	}
-	pepper, err := KeyPepper(dir)
-	if err != nil {
+	if err := h.openAudit(h.cfg); err != nil {
 		return err
 	}
-	h.identity, err = identity.NewStore(identity.Config{Pepper: pepper, Anonymous: h.cfg.Identity.Anonymous.Tenant})
+	if h.pepper, err = KeyPepper(dir); err != nil {
+		return err
+	}
+	h.identity, err = identity.NewStore(identity.Config{Pepper: h.pepper, Anonymous: h.cfg.Identity.Anonymous.Tenant})
 	return err
 }
 
@@ -228,7 +239,8 @@ func (h *Host) openServers() (err error) {
 	}
 	h.admin, err = admin.New(admin.Config{
 		Token: h.adminToken, Hosts: c.Admin.Hosts, MaxBody: int64(c.Listen.MaxBody),
-		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Plugins: folderAdmin{pluginAdmin{h}}, Metrics: h.registry.Handler(), Log: h.log,
+		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Plugins: folderAdmin{pluginAdmin{h}}, Keys: keyAdmin{h},
+		Metrics: h.registry.Handler(), Log: h.log, Identity: h.identity, Audit: h.audit,
 	})
 	if err != nil {
 		return err
@@ -328,6 +340,7 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	actor(&background, func() error { return h.watchFiles(back, reload) })
 	actor(&background, func() error { return h.watchFolder(back) })
 	actor(&background, func() error { return h.checkPrompts(back) })
+	actor(&background, func() error { return h.keepUses(back) })
 	actor(&background, func() error { return h.awaitReady(back) })
 	actor(&background, func() error { return h.admin.Serve(back, h.adminListener) })
 	if h.metricsListener != nil {
@@ -335,11 +348,14 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 			return admin.ServeMetrics(back, h.metricsListener, h.registry.Handler(), status{h}, h.log)
 		})
 	}
+	h.note("router:start", "router", nil, "version", h.opt.Version, "config", h.cfg.File)
 	actor(&wg, func() error { return h.proxy.Run(ctx, h.listener) })
 	h.log.Info("serving", "listen", h.Addr(), "admin", h.AdminAddr(), "admin_token_file", adminTokenPath(h.cfg.Admin.TokenFile, h.cfg.StateDir), "version", h.opt.Version)
 	wg.Wait()
 	stop()
 	background.Wait()
+	h.note("router:stop", "router", nil)
+	h.audit.Close()
 	if err := h.closeRules(); err != nil {
 		h.log.Warn("plugins", "err", err)
 	}

@@ -24,6 +24,7 @@ func (h *Host) collect() {
 	h.registry.Collect(h.collectScheduler)
 	h.registry.Collect(h.collectPrompts)
 	h.registry.Collect(h.collectPlugins)
+	h.registry.Collect(h.collectAudit)
 }
 
 func (h *Host) collectEndpoints(e *telemetry.Emitter) {

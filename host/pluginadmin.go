@@ -170,6 +170,11 @@ func (a pluginAdmin) putInForce(name, digest string, undo func() error) (any, er
 	return map[string]any{"name": name, "digest": digest, "active": true, "used": used, "generation": g.number}, nil
 }
 
+// Activate implements admin.Plugins.
+func (a pluginAdmin) Activate(_ context.Context, name, digest string) (any, error) {
+	return a.change(name, func() (string, error) { return digest, a.h.pluginStore.Activate(name, digest) })
+}
+
 // Rollback implements admin.Plugins.
 func (a pluginAdmin) Rollback(_ context.Context, name string) (any, error) {
 	return a.change(name, func() (string, error) { return a.h.pluginStore.Rollback(name) })

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/admin"
@@ -60,6 +61,7 @@ func (h *Host) fixed(c *config.Config) error {
 	same("state_dir", c.StateDir == h.cfg.StateDir)
 	same("plugin_dir", c.PluginDir == h.cfg.PluginDir)
 	same("limits", c.Limits == h.cfg.Limits)
+	same("telemetry.audit_log", c.Telemetry.AuditLog == h.cfg.Telemetry.AuditLog)
 	same("identity.anonymous", c.Identity.Anonymous == h.cfg.Identity.Anonymous)
 	return errors.Join(errs...)
 }
@@ -112,9 +114,13 @@ func (h *Host) watchFiles(ctx context.Context, asked <-chan struct{}) error {
 			last = d
 		}
 		h.log.Info("reload", "why", why)
-		if _, err := h.Reload(); err != nil {
+		g, err := h.Reload()
+		if err != nil {
 			h.reloadFailed(err)
+			h.note("config:reload", "config", err, "cause", why)
+			continue
 		}
+		h.note("config:reload", "config", nil, "cause", why, "generation", strconv.FormatUint(g.number, 10), "config_sha256", g.cfg.Digest)
 	}
 }
 
@@ -159,5 +165,5 @@ func (r reloader) Reload(context.Context) (any, error) {
 		r.h.reloadFailed(err)
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
-	return map[string]any{"generation": g.number, "models": len(g.cfg.Models), "pools": len(g.cfg.Pools)}, nil
+	return map[string]any{"generation": g.number, "config_sha256": g.cfg.Digest, "models": len(g.cfg.Models), "pools": len(g.cfg.Pools)}, nil
 }

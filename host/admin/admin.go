@@ -1,14 +1,19 @@
 // Package admin serves the operators' API on a listener of its own: health,
-// metrics, explanations, endpoints, reload and profiles.
+// metrics, explanations, endpoints, reload, plugins, keys and profiles.
 //
 // It knows nothing of routing: what it shows comes from small interfaces that
 // the host implements. Answers are JSON; errors have the shape
 // {"error":{"message":…,"code":…}}.
 //
-// Two guards stand before every path but the health checks. A request must name
-// the listener by an expected host: a web page that made its own name resolve to
-// 127.0.0.1 (DNS rebinding) names itself. And it must carry the admin token,
-// which no web page has.
+// Three guards stand before every path but the health checks. A request must
+// name the listener by an expected host: a web page that made its own name
+// resolve to 127.0.0.1 (DNS rebinding) names itself. It must carry the admin
+// token, an API key or a JWT, which no web page has. And who it names must hold
+// the scope of the path (and, where a policy is loaded, satisfy it); the admin
+// token holds all.
+//
+// What changes something stands in the audit log before and after, and so do
+// refusals, profiles and looks at another tenant's requests. Plain reads do not.
 package admin
 
 import (
@@ -35,9 +40,9 @@ var (
 // Explainer tells why requests go where they go. Results are rendered by
 // encoding/json (a json.RawMessage passes as it is).
 type Explainer interface {
-	// Explain returns the decision on a served request; ErrNotFound if it is not
-	// among those kept.
-	Explain(ctx context.Context, requestID string) (any, error)
+	// Explain returns the decision on a served request and the tenant whose
+	// request it was; ErrNotFound if it is not among those kept.
+	Explain(ctx context.Context, requestID string) (decision any, tenant string, err error)
 	// DryRun decides about a request without sending it.
 	DryRun(ctx context.Context, q *DryRun) (any, error)
 }
@@ -78,6 +83,8 @@ type Plugins interface {
 	Shadow(ctx context.Context, name string, code []byte) (any, error)
 	// EndShadow ends the shadow of a name.
 	EndShadow(ctx context.Context, name string) (any, error)
+	// Activate puts a version in force that was pushed before.
+	Activate(ctx context.Context, name, digest string) (any, error)
 	// Rollback activates the version that was active before.
 	Rollback(ctx context.Context, name string) (any, error)
 	// Deactivate leaves no stored version active: the configured file or the
@@ -102,8 +109,13 @@ type Config struct {
 	Status    Status       // nil = always ready; its paths are 404
 	Reloader  Reloader     // nil = its path is 404
 	Plugins   Plugins      // nil = its paths are 404
+	Keys      Keys         // nil = its paths are 404
 	Metrics   http.Handler // nil = its path is 404
 	Log       *slog.Logger // nil = silent
+
+	Identity   Identifier // nil = the token alone is accepted
+	Authorizer Authorizer // nil = scopes alone decide
+	Audit      Recorder   // nil = nothing is recorded
 }
 
 func (c *Config) withDefaults() {
@@ -144,6 +156,9 @@ type Server struct {
 	cfg   Config
 	guard guard
 	http  *http.Server
+	now   func() time.Time
+
+	strangers, known budget // of refusals in the audit log
 }
 
 // New returns a Server; Serve starts it.
@@ -152,7 +167,8 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, guard: newGuard(&cfg)}
+	s := &Server{cfg: cfg, guard: newGuard(&cfg), now: time.Now}
+	s.strangers.limit, s.known.limit = strangersPerMinute, knownPerMinute
 	s.http = newHTTP(s.Handler(), cfg.Log)
 	return s, nil
 }

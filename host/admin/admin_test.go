@@ -21,16 +21,16 @@ type fake struct {
 	lastDry DryRun
 }
 
-func (f *fake) Explain(_ context.Context, id string) (any, error) {
+func (f *fake) Explain(_ context.Context, id string) (any, string, error) {
 	switch id {
 	case "known":
-		return json.RawMessage(`{"request_id":"known"}`), nil
+		return json.RawMessage(`{"request_id":"known"}`), "acme", nil
 	case "panic":
 		panic("boom")
 	case "unrenderable":
-		return func() {}, nil
+		return func() {}, "", nil
 	}
-	return nil, fmt.Errorf("%w: request %q is not among those kept", ErrNotFound, id)
+	return nil, "", fmt.Errorf("%w: request %q is not among those kept", ErrNotFound, id)
 }
 
 func (f *fake) DryRun(_ context.Context, q *DryRun) (any, error) {
@@ -55,6 +55,9 @@ func (f *fake) Shadow(_ context.Context, name string, code []byte) (any, error) 
 }
 func (f *fake) EndShadow(_ context.Context, name string) (any, error) {
 	return nil, fmt.Errorf("%w: shadow of %s", ErrNotFound, name)
+}
+func (f *fake) Activate(_ context.Context, name, digest string) (any, error) {
+	return name + "@" + digest, nil
 }
 func (f *fake) Rollback(_ context.Context, name string) (any, error) {
 	return nil, fmt.Errorf("%w: plugin %s", ErrNotFound, name)
@@ -169,6 +172,7 @@ func TestServer_answers(t *testing.T) {
 	f("POST", "/v1/plugins", "code", 422, `no name`)
 	f("POST", "/v1/plugins?name=x", strings.Repeat("x", 101), 413, `body_too_large`)
 	f("POST", "/v1/plugins/x/rollback", "", 404, `plugin x`)
+	f("POST", "/v1/plugins/x/activate?digest=d", "", 200, `x@d`)
 	f("DELETE", "/v1/plugins/x", "", 200, `"no x"`)
 	if got := f("GET", "/v1/plugins/x", "", 405, `DELETE`).Get("Allow"); got != "DELETE" {
 		t.Errorf("Allow: got %q", got)

@@ -82,15 +82,3 @@ func (g *guard) named(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
-
-// authorised lets requests with the token pass.
-func (g *guard) authorised(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.tokenOK(r) && !(g.loopbackMetrics && r.URL.Path == "/metrics" && fromLoopback(r)) {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="kvasir admin"`)
-			writeError(w, http.StatusUnauthorized, "invalid_token", "The admin token is missing or wrong (Authorization: Bearer …).")
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}

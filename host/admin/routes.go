@@ -2,65 +2,126 @@ package admin
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/pprof"
+
+	"github.com/kvasir-router/kvasir/host/telemetry/audit"
 )
+
+// route is one path of the API and what it takes to use it.
+type route struct {
+	pattern string                     // as for http.ServeMux
+	scope   string                     // checked before serve is called
+	object  func(*http.Request) string // what it is about, for policy and the audit log
+	serve   http.HandlerFunc
+}
+
+// fixed names an object that is the same for all requests.
+func fixed(object string) func(*http.Request) string {
+	return func(*http.Request) string { return object }
+}
+
+// named names an object by a part of the path.
+func named(kind, part string) func(*http.Request) string {
+	return func(r *http.Request) string { return kind + "/" + r.PathValue(part) }
+}
+
+// asked names an object by a word of the query.
+func asked(kind, word string) func(*http.Request) string {
+	return func(r *http.Request) string { return kind + "/" + r.URL.Query().Get(word) }
+}
+
+// routes returns every path of the API that takes a principal.
+func (s *Server) routes() []route {
+	read := func(f func(context.Context) (any, error)) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, f) }
+	}
+	// change serves a deed on the object of its route.
+	change := func(verb string, object func(*http.Request) string, f func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			s.change(w, r, deed{verb: verb, object: object(r)}, func(ctx context.Context) (any, error) { return f(ctx, r) })
+		}
+	}
+	var list []route
+	add := func(pattern, scope string, object func(*http.Request) string, serve http.HandlerFunc) {
+		list = append(list, route{pattern, scope, object, serve})
+	}
+	if s.cfg.Explainer != nil {
+		add("GET /v1/explain/{id...}", ScopeExplainOwn, named("request", "id"), s.explain)
+		add("POST /v1/explain", ScopeExplainOwn, asked("tenant", "tenant"), s.dryRun)
+	}
+	if st := s.cfg.Status; st != nil {
+		add("GET /v1/status", ScopeStatus, fixed("status"), read(st.Status))
+		add("GET /v1/endpoints", ScopeEndpointRead, fixed("endpoints"), read(st.Endpoints))
+	}
+	if re := s.cfg.Reloader; re != nil {
+		add("POST /v1/reload", ScopeConfigReload, fixed("config"), change(ScopeConfigReload, fixed("config"), func(ctx context.Context, _ *http.Request) (any, error) { return re.Reload(ctx) }))
+	}
+	if p := s.cfg.Plugins; p != nil {
+		plugin := named("plugin", "name")
+		add("GET /v1/plugins", ScopePluginRead, fixed("plugins"), read(p.Plugins))
+		add("POST /v1/plugins", ScopePluginPush, asked("plugin", "name"), s.push)
+		add("POST /v1/plugins/{name}/activate", ScopePluginActivate, plugin, s.activate)
+		add("POST /v1/plugins/{name}/rollback", ScopePluginActivate, plugin, change("plugin:rollback", plugin, func(ctx context.Context, r *http.Request) (any, error) { return p.Rollback(ctx, r.PathValue("name")) }))
+		add("DELETE /v1/plugins/{name}/shadow", ScopePluginPush, plugin, change("plugin:unshadow", plugin, func(ctx context.Context, r *http.Request) (any, error) { return p.EndShadow(ctx, r.PathValue("name")) }))
+		add("DELETE /v1/plugins/{name}", ScopePluginActivate, plugin, change("plugin:deactivate", plugin, func(ctx context.Context, r *http.Request) (any, error) { return p.Deactivate(ctx, r.PathValue("name")) }))
+	}
+	if k := s.cfg.Keys; k != nil {
+		add("GET /v1/keys", ScopeKeyRead, fixed("keys"), read(k.Keys))
+		add("POST /v1/keys", ScopeKeyIssue, fixed("keys"), s.issueKey)
+		add("POST /v1/keys/{id}/rotate", ScopeKeyIssue, named("key", "id"), s.rotateKey)
+		add("POST /v1/keys/{id}/revoke", ScopeKeyRevoke, named("key", "id"), s.revokeKey)
+	}
+	if s.cfg.Metrics != nil {
+		add("GET /metrics", ScopeMetrics, fixed("metrics"), s.cfg.Metrics.ServeHTTP)
+	}
+	for path, h := range profiles {
+		add("GET /debug/pprof/"+path, ScopeDebug, fixed("process"), s.profile(h))
+	}
+	return list
+}
 
 // Handler returns the API with its guards.
 func (s *Server) Handler() http.Handler {
 	api := http.NewServeMux()
-	if e := s.cfg.Explainer; e != nil {
-		api.HandleFunc("GET /v1/explain/{id...}", func(w http.ResponseWriter, r *http.Request) {
-			s.answer(w, r, func(ctx context.Context) (any, error) { return e.Explain(ctx, r.PathValue("id")) })
-		})
-		api.HandleFunc("POST /v1/explain", s.dryRun)
-	}
-	if st := s.cfg.Status; st != nil {
-		api.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, st.Status) })
-		api.HandleFunc("GET /v1/endpoints", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, st.Endpoints) })
-	}
-	if re := s.cfg.Reloader; re != nil {
-		api.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, r *http.Request) {
-			s.cfg.Log.Info("reload asked for", "remote", r.RemoteAddr)
-			s.answer(w, r, re.Reload)
+	for _, rt := range s.routes() {
+		api.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) {
+			if s.permit(w, r, rt.scope, rt.object(r)) {
+				rt.serve(w, r)
+			}
 		})
 	}
-	if p := s.cfg.Plugins; p != nil {
-		api.HandleFunc("GET /v1/plugins", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, p.Plugins) })
-		api.HandleFunc("POST /v1/plugins", s.push)
-		api.HandleFunc("POST /v1/plugins/{name}/rollback", func(w http.ResponseWriter, r *http.Request) {
-			s.answer(w, r, func(ctx context.Context) (any, error) { return p.Rollback(ctx, r.PathValue("name")) })
-		})
-		api.HandleFunc("DELETE /v1/plugins/{name}/shadow", func(w http.ResponseWriter, r *http.Request) {
-			s.answer(w, r, func(ctx context.Context) (any, error) { return p.EndShadow(ctx, r.PathValue("name")) })
-		})
-		api.HandleFunc("DELETE /v1/plugins/{name}", func(w http.ResponseWriter, r *http.Request) {
-			s.answer(w, r, func(ctx context.Context) (any, error) { return p.Deactivate(ctx, r.PathValue("name")) })
-		})
-	}
-	if s.cfg.Metrics != nil {
-		api.Handle("GET /metrics", s.cfg.Metrics)
-	}
-	profiles(api)
 	api.HandleFunc("/", notFound)
 
 	mux := http.NewServeMux()
 	s.health(mux)
-	mux.Handle("/", s.guard.named(s.guard.authorised(jsonErrors(api))))
+	mux.Handle("/", s.guard.named(s.authorised(jsonErrors(api))))
 	return headers(s.recovered(mux))
 }
 
-// profiles serves the Go profiler.
-func profiles(mux *http.ServeMux) {
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+// profiles are the pages of the Go profiler.
+var profiles = map[string]http.HandlerFunc{
+	"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+}
+
+// profile serves a page of the profiler and records that, since memory has
+// prompts in it.
+func (s *Server) profile(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		d := deed{ScopeDebug, r.URL.Path, map[string]string{"remote": r.RemoteAddr}}
+		if err := s.append(r, &d, audit.OK); err != nil {
+			s.cfg.Log.Error("audit log", "err", err)
+			writeError(w, http.StatusServiceUnavailable, "audit_unavailable", "The audit log cannot be written: "+err.Error())
+			return
+		}
+		h(w, r)
+	}
 }
 
 // health serves what a load balancer asks, without a token and for any host
@@ -80,39 +141,83 @@ func (s *Server) health(mux *http.ServeMux) {
 	})
 }
 
+// explain tells of a served request. To who may ask about one tenant only, a
+// request of another is as if it were not there.
+func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
+	id, p := r.PathValue("id"), principal(r)
+	x, tenant, err := s.cfg.Explainer.Explain(r.Context(), id)
+	if err == nil && tenant != p.Tenant && !holds(p, ScopeExplainAny) {
+		s.refused(r, ScopeExplainAny, "request/"+id, "a request of tenant "+tenant)
+		err = fmt.Errorf("%w: no decision about request %q of tenant %s is kept", ErrNotFound, id, p.Tenant)
+	}
+	f := func(context.Context) (any, error) { return x, err }
+	if err != nil || tenant == p.Tenant {
+		s.answer(w, r, f)
+		return
+	}
+	if s.permit(w, r, ScopeExplainAny, "tenant/"+tenant) {
+		s.change(w, r, deed{ScopeExplainAny, "request/" + id, map[string]string{"tenant": tenant}}, f)
+	}
+}
+
 // dryRun explains the request in the body as it would be decided now. Who would
 // ask and by which path stands in the query.
 func (s *Server) dryRun(w http.ResponseWriter, r *http.Request) {
-	body, ok := s.body(w, r)
-	if !ok {
-		return
+	q, p := r.URL.Query(), principal(r)
+	d := DryRun{Tenant: q.Get("tenant"), User: q.Get("user"), Path: q.Get("path")}
+	if d.Tenant == "" {
+		d.Tenant = p.Tenant // of the admin token none: anonymous
 	}
-	q := r.URL.Query()
-	d := DryRun{Tenant: q.Get("tenant"), User: q.Get("user"), Path: q.Get("path"), Body: body}
 	if d.Path == "" {
 		d.Path = "/v1/chat/completions"
 	}
-	s.answer(w, r, func(ctx context.Context) (any, error) { return s.cfg.Explainer.DryRun(ctx, &d) })
+	own := d.Tenant == p.Tenant
+	if !own && !s.permit(w, r, ScopeExplainAny, "tenant/"+d.Tenant) {
+		return
+	}
+	var ok bool
+	if d.Body, ok = s.body(w, r); !ok {
+		return
+	}
+	f := func(ctx context.Context) (any, error) { return s.cfg.Explainer.DryRun(ctx, &d) }
+	if own {
+		s.answer(w, r, f)
+		return
+	}
+	s.change(w, r, deed{verb: ScopeExplainAny, object: "tenant/" + d.Tenant}, f)
 }
 
 // push stores the module in the body under the name in the query.
 func (s *Server) push(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	name, activate, shadow := q.Get("name"), q.Get("activate") == "true", q.Get("shadow") == "true"
+	if activate && !s.permit(w, r, ScopePluginActivate, "plugin/"+name) {
+		return
+	}
 	code, ok := s.body(w, r)
 	if !ok {
 		return
 	}
-	q := r.URL.Query()
-	activate, shadow := q.Get("activate") == "true", q.Get("shadow") == "true"
-	s.cfg.Log.Info("plugin pushed", "plugin", q.Get("name"), "bytes", len(code), "activate", activate, "shadow", shadow, "remote", r.RemoteAddr)
-	s.answer(w, r, func(ctx context.Context) (any, error) {
+	sum := sha256.Sum256(code)
+	d := deed{ScopePluginPush, "plugin/" + name, map[string]string{
+		"digest": hex.EncodeToString(sum[:]), "activate": fmt.Sprint(activate), "shadow": fmt.Sprint(shadow),
+	}}
+	s.change(w, r, d, func(ctx context.Context) (any, error) {
 		switch {
 		case activate && shadow:
 			return nil, fmt.Errorf("%w: say either activate or shadow", ErrRefused)
 		case shadow:
-			return s.cfg.Plugins.Shadow(ctx, q.Get("name"), code)
+			return s.cfg.Plugins.Shadow(ctx, name, code)
 		}
-		return s.cfg.Plugins.Push(ctx, q.Get("name"), code, activate)
+		return s.cfg.Plugins.Push(ctx, name, code, activate)
 	})
+}
+
+// activate puts a version in force that somebody pushed before.
+func (s *Server) activate(w http.ResponseWriter, r *http.Request) {
+	name, digest := r.PathValue("name"), r.URL.Query().Get("digest")
+	d := deed{ScopePluginActivate, "plugin/" + name, map[string]string{"digest": digest}}
+	s.change(w, r, d, func(ctx context.Context) (any, error) { return s.cfg.Plugins.Activate(ctx, name, digest) })
 }
 
 // body reads the body; where it cannot it answers, and ok is false.

@@ -5,6 +5,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"strings"
@@ -31,6 +33,8 @@ type Config struct {
 	// Absent are the plugin files that are not there. They stop nobody at start:
 	// another version or a built-in stands in.
 	Absent Faults `yaml:"-"`
+	// Digest is the SHA-256 of its text, in hexadecimal.
+	Digest string `yaml:"-"`
 }
 
 // Listen is the clients' listener. A plain string is taken as HTTP.
@@ -223,6 +227,13 @@ type Limits struct {
 type Telemetry struct {
 	LogLevel  string `yaml:"log_level" doc:"debug, info, warn or error; default info"`
 	LogFormat string `yaml:"log_format" doc:"json or text; default text"`
+
+	AuditLog AuditLog `yaml:"audit_log" doc:"who changed what: kvasir audit verify"`
+}
+
+// AuditLog is the log of what operators do.
+type AuditLog struct {
+	File string `yaml:"file" doc:"appended to, never shortened; a file of 64MiB is put away beside it as NAME.NUMBER; default <state_dir>/audit.log"`
 }
 
 // Load reads and checks the file at path. The error is a Faults when the file
@@ -238,7 +249,8 @@ func Load(path string) (*Config, error) {
 // Parse reads and checks a configuration. name is used in errors, env resolves
 // ${NAME}.
 func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
-	c := &Config{File: name}
+	sum := sha256.Sum256(data)
+	c := &Config{File: name, Digest: hex.EncodeToString(sum[:])}
 	d := &decoder{env: env, lines: map[string]pos{}}
 	if d.document(data, c) {
 		c.defaults()

@@ -18,8 +18,14 @@ import (
 	"github.com/kvasir-router/kvasir/host/internal/filelock"
 )
 
-// ErrNoKey is returned by Revoke and Rotate for an id that is not in the file.
-var ErrNoKey = errors.New("identity: no such key id")
+// Errors of a change of keys.
+var (
+	// ErrNoKey: the id is not in the file.
+	ErrNoKey = errors.New("identity: no such key id")
+	// ErrEnded is returned by Rotate for a key that was revoked or has expired: a
+	// successor would bring back what somebody ended.
+	ErrEnded = errors.New("identity: the key has ended; issue another one")
+)
 
 // Grant is what a key stands for.
 type Grant struct {
@@ -198,14 +204,34 @@ func ValidScope(s string) bool {
 // ValidTenant reports whether s can name a tenant.
 func ValidTenant(s string) bool { return validName(s) }
 
-// Issue adds a random key. It is returned once and kept nowhere.
+// Terms are what is known of a key beside its grant.
+type Terms struct {
+	Issuer string        // who issues it
+	Note   string        // free text
+	TTL    time.Duration // how long it is valid; 0 = until it is revoked
+}
+
+// Issue adds a random key that is valid until it is revoked. It is returned once
+// and kept nowhere.
 func (k *KeyFile) Issue(pepper []byte, g Grant, issuer string, now time.Time) (key string, r Record, err error) {
+	return k.IssueOn(pepper, g, Terms{Issuer: issuer}, now)
+}
+
+// IssueOn is Issue on terms.
+func (k *KeyFile) IssueOn(pepper []byte, g Grant, t Terms, now time.Time) (key string, r Record, err error) {
 	for {
 		var id string
-		if key, id = newKey(); k.find(id) == nil {
-			r, err = k.add(pepper, key, id, g, issuer, now)
-			return key, r, err
+		if key, id = newKey(); k.find(id) != nil {
+			continue
 		}
+		if _, err = k.add(pepper, key, id, g, t.Issuer, now); err != nil {
+			return "", Record{}, err
+		}
+		rec := k.find(id)
+		if rec.Note = t.Note; t.TTL > 0 {
+			rec.Expires = now.Add(t.TTL).UTC().Truncate(time.Second)
+		}
+		return key, *rec, nil
 	}
 }
 
@@ -262,14 +288,29 @@ func (k *KeyFile) Revoke(id string, now time.Time) error {
 	return nil
 }
 
-// Rotate issues a key with the grant of key id, which ends after grace. The
-// error is ErrNoKey.
+// Find returns the record of key id, nil if there is none. It is part of k.
+func (k *KeyFile) Find(id string) *Record { return k.find(id) }
+
+// Ended reports whether the key was revoked or has expired.
+func (r *Record) Ended(now time.Time) bool {
+	return !r.Revoked.IsZero() || !r.Expires.IsZero() && !now.Before(r.Expires)
+}
+
+// Rotate issues a key with the grant, note and length of life of key id, which
+// ends after grace. The error is ErrNoKey or ErrEnded.
 func (k *KeyFile) Rotate(pepper []byte, id string, grace time.Duration, issuer string, now time.Time) (key string, r Record, err error) {
 	old := k.find(id)
-	if old == nil {
+	switch {
+	case old == nil:
 		return "", Record{}, ErrNoKey
+	case old.Ended(now):
+		return "", Record{}, ErrEnded
 	}
-	if key, r, err = k.Issue(pepper, old.Grant, issuer, now); err != nil {
+	t := Terms{Issuer: issuer, Note: old.Note}
+	if !old.Expires.IsZero() {
+		t.TTL = old.Expires.Sub(old.Created)
+	}
+	if key, r, err = k.IssueOn(pepper, old.Grant, t, now); err != nil {
 		return "", Record{}, err
 	}
 	old = k.find(id)

@@ -167,6 +167,128 @@ func TestStore_life(t *testing.T) {
 	}
 }
 
+func TestRotate(t *testing.T) {
+	k := &KeyFile{Version: 1}
+	_, old, err := k.IssueOn(pepper, Grant{Tenant: "acme", Scopes: []string{"infer"}, Labels: map[string]string{"a": "b"}}, Terms{Issuer: "i", Note: "n", TTL: 10 * time.Hour}, t0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := t0.Add(time.Hour)
+	_, next, err := k.Rotate(pepper, old.ID, time.Minute, "j", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next.ID == old.ID || next.Tenant != "acme" || next.Scopes[0] != "infer" || next.Labels["a"] != "b" || next.Issuer != "j" || next.Note != "n" || next.Expires != now.Add(10*time.Hour) {
+		t.Errorf("got %+v", next)
+	}
+	if got := k.Find(old.ID).Expires; got != now.Add(time.Minute) {
+		t.Errorf("old key ends %v", got)
+	}
+	if _, _, err := k.Rotate(pepper, old.ID, time.Hour, "", now.Add(time.Minute)); !errors.Is(err, ErrEnded) {
+		t.Errorf("expired key: got %v", err)
+	}
+	if err := k.Revoke(next.ID, now); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := k.Rotate(pepper, next.ID, time.Hour, "", now); !errors.Is(err, ErrEnded) {
+		t.Errorf("revoked key: got %v", err)
+	}
+}
+
+// TestUses: last uses survive a restart, for keys that are still there.
+func TestUses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key-use.json")
+	k := &KeyFile{Version: 1}
+	key, id := issue(t, k, "acme")
+	_, other := issue(t, k, "globex")
+	s := newStore(t, Config{Pepper: pepper}, k)
+	now := t0
+	s.now = func() time.Time { return now }
+	if err := s.SaveUses(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("written although nothing was used")
+	}
+	if _, err := s.Authenticate(&Credentials{APIKey: []byte(key)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SaveUses(path); err != nil {
+		t.Fatal(err)
+	}
+	s2 := newStore(t, Config{Pepper: pepper}, k)
+	if err := s2.RestoreUses(path); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range s2.List() {
+		if r.ID == id && r.LastUse != t0 || r.ID == other && !r.LastUse.IsZero() {
+			t.Errorf("got %+v", r)
+		}
+	}
+	s2.now = func() time.Time { return t0.Add(time.Hour) }
+	if _, err := s2.Authenticate(&Credentials{APIKey: []byte(key)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s2.RestoreUses(path); err != nil || s2.List()[0].LastUse != t0.Add(time.Hour) {
+		t.Errorf("an older use went before: %v %v", s2.List()[0].LastUse, err)
+	}
+	uses, err := ReadUses(path)
+	if err != nil || len(uses) != 1 || uses[id] != t0 {
+		t.Errorf("got %v %v", uses, err)
+	}
+	for text, want := range map[string]string{"{": "delete it", `{"version":2}`: "version 2"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.RestoreUses(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+	if uses, err := ReadUses(path + "none"); uses != nil || err != nil {
+		t.Errorf("got %v %v", uses, err)
+	}
+	s.used.Store(true)
+	if err := s.SaveUses(filepath.Join(path, "x")); err == nil || !s.used.Load() {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestVerify: on the admin listener nobody is anonymous.
+func TestVerify(t *testing.T) {
+	k := &KeyFile{Version: 1}
+	s := newStore(t, Config{Pepper: pepper, Anonymous: "local", FailuresPerMinute: 1}, k)
+	for want, c := range map[error]*Credentials{ErrNoCredentials: {}, ErrUnknownKey: {APIKey: []byte("EMPTY")}} {
+		if p, err := s.Verify(c); p != nil || !errors.Is(err, want) {
+			t.Errorf("got %+v %v, want %v", p, err, want)
+		}
+	}
+	if _, err := s.Verify(&Credentials{APIKey: []byte("EMPTY")}); !errors.Is(err, ErrTooManyFailures) {
+		t.Errorf("got %v", err)
+	}
+	key, id := issue(t, k, "acme")
+	if err := s.Replace(k); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := s.Verify(&Credentials{Authorization: []byte("Bearer " + key)}); err != nil || p.KeyID != id {
+		t.Errorf("got %+v %v", p, err)
+	}
+}
+
+func FuzzParseUses(f *testing.F) {
+	f.Add([]byte(`{"version":1,"last_use":{"a":1}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		uses, err := parseUses(b)
+		if err != nil {
+			return
+		}
+		for id, at := range uses {
+			if !validName(id) || at.Unix() <= 0 {
+				t.Fatalf("got %q %v", id, at)
+			}
+		}
+	})
+}
+
 func TestStore_failures(t *testing.T) {
 	k := &KeyFile{Version: 1}
 	key, _ := issue(t, k, "acme")

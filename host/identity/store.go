@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +54,7 @@ type Store struct {
 
 	mu   sync.Mutex // serialises Replace
 	uses counters
+	used atomic.Bool // a last use changed since SaveUses
 }
 
 // keySet is one immutable generation of keys.
@@ -112,8 +114,9 @@ func (s *Store) Replace(k *KeyFile) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := map[string]*atomic.Int64{}
-	for i, e := range s.keys.Load().entries {
-		old[s.keys.Load().records[i].ID] = e.lastUse
+	set := s.keys.Load()
+	for i, e := range set.entries {
+		old[set.records[i].ID] = e.lastUse
 	}
 	next := &keySet{byMAC: make(map[mac]*entry, len(k.Keys)), records: append([]Record(nil), k.Keys...)}
 	for i := range next.records {
@@ -139,20 +142,31 @@ func newEntry(r *Record, lastUse *atomic.Int64) *entry {
 	return e
 }
 
-// Authenticate returns who c stands for. The error is ErrNoCredentials,
-// ErrUnknownKey or ErrTooManyFailures. A valid key is accepted whatever its
-// address did before, so that no one can lock out a neighbour; keys are too long
-// to be guessed. While no key exists at all, anonymous (if allowed) covers
-// requests with any credential, because the clients' SDKs insist on sending one.
-// It allocates nothing.
+// Authenticate returns who c stands for on the clients' listener. The error is
+// ErrNoCredentials, ErrUnknownKey or ErrTooManyFailures. A valid key is accepted
+// whatever its address did before, so that no one can lock out a neighbour; keys
+// are too long to be guessed. While no key exists at all, anonymous (if allowed)
+// covers requests with any credential, because the clients' SDKs insist on
+// sending one. It allocates nothing.
 func (s *Store) Authenticate(c *Credentials) (*Principal, error) {
 	key, given := c.key()
 	set := s.keys.Load()
-	if !given || s.anonymous != nil && len(set.records) == 0 {
-		if s.anonymous != nil {
-			s.uses.anonymous.Add(1)
-			return s.anonymous, nil
-		}
+	if s.anonymous != nil && (!given || len(set.records) == 0) {
+		s.uses.anonymous.Add(1)
+		return s.anonymous, nil
+	}
+	return s.verify(set, c.Remote, key, given)
+}
+
+// Verify is Authenticate without the anonymous tenant: for the admin listener,
+// where nobody is whoever comes.
+func (s *Store) Verify(c *Credentials) (*Principal, error) {
+	key, given := c.key()
+	return s.verify(s.keys.Load(), c.Remote, key, given)
+}
+
+func (s *Store) verify(set *keySet, remote netip.Addr, key []byte, given bool) (*Principal, error) {
+	if !given {
 		s.uses.missing.Add(1)
 		return nil, ErrNoCredentials
 	}
@@ -160,7 +174,7 @@ func (s *Store) Authenticate(c *Credentials) (*Principal, error) {
 		s.uses.ok.Add(1)
 		return e.principal, nil
 	}
-	if s.failures.exceeded(c.Remote, s.now()) {
+	if s.failures.exceeded(remote, s.now()) {
 		s.uses.limited.Add(1)
 		return nil, ErrTooManyFailures
 	}
@@ -185,6 +199,7 @@ func (s *Store) lookup(set *keySet, key []byte) *entry {
 	}
 	if sec := now.Unix(); e.lastUse.Load() != sec {
 		e.lastUse.Store(sec)
+		s.used.Store(true)
 	}
 	return e
 }

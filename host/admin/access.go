@@ -1,0 +1,239 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/telemetry/audit"
+)
+
+// Scopes of the admin API. A principal holds what its key or token names; the
+// admin token holds all of them. plugin:push and plugin:activate, and
+// policy:propose and policy:activate, are apart so that an author need not be
+// who puts the work in force.
+const (
+	ScopeStatus         = "status:read"
+	ScopeMetrics        = "metrics:read"
+	ScopeDebug          = "debug:profile" // profiles can show pieces of memory
+	ScopeEndpointRead   = "endpoint:read"
+	ScopeConfigReload   = "config:reload"
+	ScopeExplainOwn     = "explain:own" // requests of the principal's tenant
+	ScopeExplainAny     = "explain:any" // of every tenant; audited
+	ScopePluginRead     = "plugin:read"
+	ScopePluginPush     = "plugin:push"
+	ScopePluginActivate = "plugin:activate"
+	ScopeKeyRead        = "key:read"
+	ScopeKeyIssue       = "key:issue"
+	ScopeKeyRevoke      = "key:revoke"
+	ScopeAuditRead      = "audit:read"
+	ScopePolicyRead     = "policy:read"
+	ScopePolicyPropose  = "policy:propose"
+	ScopePolicyActivate = "policy:activate"
+	ScopeProfileWrite   = "profile:write"
+)
+
+// Scopes are all scopes of the admin API.
+var Scopes = []string{
+	ScopeStatus, ScopeMetrics, ScopeDebug, ScopeEndpointRead, ScopeConfigReload, ScopeExplainOwn, ScopeExplainAny,
+	ScopePluginRead, ScopePluginPush, ScopePluginActivate, ScopeKeyRead, ScopeKeyIssue, ScopeKeyRevoke, ScopeAuditRead,
+	ScopePolicyRead, ScopePolicyPropose, ScopePolicyActivate, ScopeProfileWrite,
+}
+
+// CheckScopes refuses scopes that have the noun of an admin scope and are none:
+// a slip of the pen would grant nothing and say nothing. Scopes with other nouns
+// are the site's own, for its policy.
+func CheckScopes(scopes []string) error {
+	var all []error
+	for _, s := range scopes {
+		if noun, verb, _ := strings.Cut(s, ":"); adminNoun(noun) && verb != "*" && !slices.Contains(Scopes, s) {
+			all = append(all, fmt.Errorf("there is no scope %q; the admin API has %s", s, strings.Join(Scopes, ", ")))
+		}
+	}
+	return errors.Join(all...)
+}
+
+func adminNoun(noun string) bool {
+	return slices.ContainsFunc(Scopes, func(s string) bool { return strings.HasPrefix(s, noun+":") })
+}
+
+// ungrantable returns the first admin scope among those asked for that p does
+// not hold itself, "" if there is none: who may issue keys must not become more
+// by one.
+func ungrantable(p *identity.Principal, scopes []string) string {
+	for _, s := range scopes {
+		noun, verb, _ := strings.Cut(s, ":")
+		if p.Method == identity.MethodRoot || !adminNoun(noun) {
+			continue
+		}
+		if verb == "*" && !slices.Contains(p.Scopes, s) || !holds(p, s) {
+			return s
+		}
+	}
+	return ""
+}
+
+// Identifier tells who shows a credential. The error is one of identity's.
+type Identifier interface {
+	Verify(c *identity.Credentials) (*identity.Principal, error)
+}
+
+// Authorizer narrows what scopes allow: both must agree. It is asked for
+// everybody but the holder of the admin token, so that no policy can lock all
+// operators out. reason is shown to who was refused.
+type Authorizer interface {
+	Authorize(p *identity.Principal, verb, object string) (allow bool, reason string)
+}
+
+// Recorder keeps the audit log.
+type Recorder interface{ Append(e audit.Event) error }
+
+// root is who holds the admin token.
+var root = &identity.Principal{Method: identity.MethodRoot}
+
+// scraper is who reads the metrics from loopback without a token.
+var scraper = &identity.Principal{Method: "loopback", Scopes: []string{ScopeMetrics}}
+
+func holds(p *identity.Principal, scope string) bool {
+	return p.Method == identity.MethodRoot || p.HasScope(scope) || scope == ScopeExplainOwn && p.HasScope(ScopeExplainAny)
+}
+
+type principalKey struct{}
+
+// principal returns who asks. It stands in the context because the mux, which
+// is in between, hands on nothing else; authorised put it there.
+func principal(r *http.Request) *identity.Principal {
+	p, _ := r.Context().Value(principalKey{}).(*identity.Principal)
+	return p
+}
+
+// identify returns who asks, nil with the error if nobody does.
+func (s *Server) identify(r *http.Request) (*identity.Principal, error) {
+	switch {
+	case s.guard.tokenOK(r):
+		return root, nil
+	case s.guard.loopbackMetrics && r.URL.Path == "/metrics" && fromLoopback(r):
+		return scraper, nil
+	case s.cfg.Identity == nil:
+		return nil, identity.ErrUnknownKey
+	}
+	c := identity.Credentials{Authorization: []byte(r.Header.Get("Authorization")), Remote: remote(r)}
+	return s.cfg.Identity.Verify(&c)
+}
+
+func remote(r *http.Request) netip.Addr {
+	at, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return at.Addr()
+}
+
+// authorised lets requests pass whose sender is known.
+func (s *Server) authorised(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, err := s.identify(r)
+		switch {
+		case err == nil:
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), principalKey{}, p)))
+		case errors.Is(err, identity.ErrTooManyFailures):
+			w.Header().Set("Retry-After", "60")
+			writeError(w, http.StatusTooManyRequests, "too_many_failures", "Too many wrong credentials from this address; wait a minute.")
+		default:
+			s.record(r, &s.strangers, audit.Event{Actor: "unknown", Verb: r.Method + " " + r.URL.Path, Result: audit.Refused, Detail: map[string]string{"why": "unknown credentials"}})
+			w.Header().Set("WWW-Authenticate", `Bearer realm="kvasir admin"`)
+			writeError(w, http.StatusUnauthorized, "invalid_token", "The admin token, API key or JWT is missing or wrong (Authorization: Bearer …).")
+		}
+	})
+}
+
+// permit reports whether the sender may do verb to object; where not it answers
+// and records that.
+func (s *Server) permit(w http.ResponseWriter, r *http.Request, verb, object string) bool {
+	p := principal(r)
+	why := ""
+	if !holds(p, verb) {
+		why = "This needs the scope " + verb + ", which " + p.Name() + " does not have."
+	} else if a := s.cfg.Authorizer; a != nil && p.Method != identity.MethodRoot {
+		if ok, reason := a.Authorize(p, verb, object); !ok {
+			why = "Denied by policy: " + reason
+		}
+	}
+	if why == "" {
+		return true
+	}
+	s.refuse(w, r, verb, object, why)
+	return false
+}
+
+// refuse answers with 403 and records it.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, verb, object, why string) {
+	s.refused(r, verb, object, why)
+	writeError(w, http.StatusForbidden, "forbidden", why)
+}
+
+func (s *Server) refused(r *http.Request, verb, object, why string) {
+	s.record(r, &s.known, audit.Event{Actor: principal(r).Name(), Verb: verb, Object: object, Result: audit.Refused, Detail: map[string]string{"why": why}})
+}
+
+// record appends a refusal to the audit log unless there were too many.
+func (s *Server) record(r *http.Request, b *budget, e audit.Event) {
+	if s.cfg.Audit == nil {
+		return
+	}
+	ok, dropped := b.take(s.now())
+	if !ok {
+		return
+	}
+	if dropped > 0 {
+		e.Detail["not_recorded_before"] = fmt.Sprint(dropped)
+	}
+	e.Detail["remote"] = r.RemoteAddr
+	if err := s.cfg.Audit.Append(e); err != nil {
+		s.cfg.Log.Error("audit log", "err", err)
+	}
+}
+
+// deed is something that an admin request does, as the audit log tells it.
+type deed struct {
+	verb, object string
+	detail       map[string]string // may grow while it is done; never a secret
+}
+
+// change does a deed between two lines of the audit log and answers. If the
+// first cannot be written nothing is done.
+func (s *Server) change(w http.ResponseWriter, r *http.Request, d deed, do func(context.Context) (any, error)) {
+	if d.detail == nil {
+		d.detail = map[string]string{}
+	}
+	d.detail["remote"] = r.RemoteAddr
+	if err := s.append(r, &d, audit.Begun); err != nil {
+		s.cfg.Log.Error("audit log", "err", err)
+		writeError(w, http.StatusServiceUnavailable, "audit_unavailable", "Nothing was done, since the audit log cannot be written: "+err.Error())
+		return
+	}
+	s.answer(w, r, func(ctx context.Context) (any, error) {
+		v, err := do(ctx)
+		result := audit.OK
+		if err != nil {
+			result, d.detail["why"] = audit.Failed, err.Error()
+		}
+		if e := s.append(r, &d, result); e != nil {
+			s.cfg.Log.Error("audit log: the end of a deed is not in it", "verb", d.verb, "object", d.object, "result", result, "err", e)
+			if err == nil {
+				return nil, fmt.Errorf("it was done, but its end is not in the audit log: %w", e)
+			}
+		}
+		return v, err
+	})
+}
+
+func (s *Server) append(r *http.Request, d *deed, result string) error {
+	s.cfg.Log.Info("admin", "actor", principal(r).Name(), "verb", d.verb, "object", d.object, "result", result, "remote", r.RemoteAddr)
+	if s.cfg.Audit == nil {
+		return nil
+	}
+	return s.cfg.Audit.Append(audit.Event{Actor: principal(r).Name(), Verb: d.verb, Object: d.object, Result: result, Detail: d.detail})
+}

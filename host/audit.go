@@ -1,0 +1,49 @@
+package host
+
+import (
+	"path/filepath"
+
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/telemetry"
+	"github.com/kvasir-router/kvasir/host/telemetry/audit"
+)
+
+// auditFile is the name of the audit log in the state directory.
+const auditFile = "audit.log"
+
+// AuditPath is where the audit log is: the configured file, or one in the state
+// directory.
+func AuditPath(file, stateDir string) string {
+	if file == "" {
+		return filepath.Join(stateDir, auditFile)
+	}
+	return file
+}
+
+func (h *Host) openAudit(c *config.Config) (err error) {
+	h.audit, err = audit.Open(AuditPath(c.Telemetry.AuditLog.File, c.StateDir))
+	return err
+}
+
+// note records what the router did by itself. Unlike a deed of an operator it
+// goes on where that fails: the change is in force, and keeping the one before
+// would be no safer.
+func (h *Host) note(verb, object string, err error, detail ...string) {
+	e := audit.Event{Actor: "system", Verb: verb, Object: object, Result: audit.OK, Detail: map[string]string{}}
+	for i := 0; i+1 < len(detail); i += 2 {
+		e.Detail[detail[i]] = detail[i+1]
+	}
+	if err != nil {
+		e.Result, e.Detail["why"] = audit.Failed, err.Error()
+	}
+	if err := h.audit.Append(e); err != nil {
+		h.log.Error("audit log", "err", err)
+	}
+}
+
+func (h *Host) collectAudit(e *telemetry.Emitter) {
+	head := h.audit.Head()
+	e.Gauge("kvasir_audit_lines", "Number of the audit log's last line.", float64(head.Seq))
+	e.Gauge("kvasir_audit_head", "First 48 bits of the hash of the audit log's last line: with kvasir_audit_lines, what tells that its end was cut off.", float64(head.Number()))
+	e.Counter("kvasir_audit_failures_total", "Events that could not be written to the audit log.", float64(h.audit.Failures()))
+}
