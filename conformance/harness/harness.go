@@ -295,10 +295,14 @@ func Get(url, token string) int {
 }
 
 // GetBody returns the status and the body of a GET.
-func GetBody(url, token string) (int, []byte) {
+func GetBody(url, token string) (int, []byte) { return Do("GET", url, token) }
+
+// Do returns the status and the body of a request without one, 0 when there is
+// no answer.
+func Do(method, url, token string) (int, []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return 0, nil
 	}
