@@ -59,6 +59,8 @@ type decision struct {
 	took   [stages]time.Duration
 	seed   uint64
 	grant  quota.Grant
+	salt   string // of the namespace, or of this request alone
+	alone  bool   // the cache scope is none: the request shares with no one
 
 	prompt    *promptMem
 	exact     bool
@@ -183,6 +185,7 @@ func (st *State) putDecision(d *decision) {
 	clear(d.faults[:cap(d.faults)])
 	d.s, d.r, d.model, d.dec, d.prof, d.snap, d.prompt, d.placement = nil, nil, nil, nil, nil, nil, nil, nil
 	d.in, d.line, d.grant = policy.Input{}, lineRef{}, quota.Grant{}
+	d.salt = ""
 	st.scratch.Put(d)
 }
 
@@ -277,6 +280,10 @@ func (d *decision) decide() *DeniedError {
 	if d.prof = s.profiles[dec.Profile]; d.prof == nil {
 		return errPolicy()
 	}
+	d.salt, d.alone = dec.Salt, dec.Scope == policy.ScopeNone
+	if d.alone {
+		d.salt = policy.RandomSalt()
+	}
 	d.holdout = d.charge && !dec.Affinity.Sticky && d.s.st.holdout(d.prof.Holdout)
 	return nil
 }
@@ -341,10 +348,15 @@ func (d *decision) render() {
 	m := d.s.st.getPrompt()
 	d.prompt = m
 	n := d.classes(&m.sizes)
-	m.q = tokenizer.Query{Salt: d.dec.Salt, Sizes: m.sizes[:n]}
+	m.q = tokenizer.Query{Salt: d.salt, Private: d.alone, Sizes: m.sizes[:n]}
 	if err := d.model.prompter.Blocks(d.r.API, &m.q, &m.p); err != nil {
 		d.why = "the prompt cannot be rendered"
 		return
+	}
+	if d.alone { // whatever the prompter told: nothing is looked up or predicted
+		for i := range m.p.Chains {
+			m.p.Chains[i] = m.p.Chains[i][:0]
+		}
 	}
 	d.exact, d.tokens, d.why = m.p.Exact && m.p.Tokens > 0, m.p.Tokens, m.p.Reason
 }

@@ -16,12 +16,12 @@ func (d *decision) narrow() *DeniedError {
 	if err != nil {
 		return err
 	}
-	salted := d.dec.Salt != "" && d.r.API.Op.HasPrompt()
+	salted := d.salt != "" && d.r.API.Op.HasPrompt()
 	kept, nearest := 0, reasonNone
 	for i := range d.model.pools {
 		use := &d.model.pools[i]
 		serving, unknown := d.snap.Models(use.served)
-		apart := salted && !use.Dedicated
+		apart := salted && (d.alone || !use.Dedicated)
 		for w, word := range d.snap.Pool(use.Name) {
 			for ; word != 0; word &= word - 1 {
 				id := endpoint.ID(w<<6 | bits.TrailingZeros64(word))

@@ -143,7 +143,7 @@ func (st *State) getPlacement() *Placement {
 
 // rewrite sets what is the same for every target of the placement.
 func (p *Placement) rewrite(d *decision) {
-	p.target.Rewrite = llmapi.Rewrite{Salt: d.dec.Salt, MaxTokens: d.dec.MaxOutputTokens, UnknownFields: d.s.cfg.UnknownFields}
+	p.target.Rewrite = llmapi.Rewrite{Salt: d.salt, MaxTokens: d.dec.MaxOutputTokens, UnknownFields: d.s.cfg.UnknownFields}
 	p.forceUsage, p.priority = d.r.API.Stream, d.dec.Priority
 }
 

@@ -20,6 +20,7 @@ type Encoder interface {
 type Query struct {
 	Salt    string // cache salt of the decided namespace, "" = public; memos are kept per salt
 	Adapter string // LoRA adapter, "" = none
+	Private bool   // of one request only: no memo is read or left, and no chains are told
 	Sizes   []int  // [1..MaxSizes] distinct block sizes in tokens
 }
 

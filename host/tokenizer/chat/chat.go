@@ -156,7 +156,7 @@ func New(cfg Config) (*Model, error) {
 // Blocks tells the prompt of r, scanned for chat completions, completions or
 // tokenize, with the hashes of its whole blocks for every size of q. It does not
 // refuse a body: what cannot be told exactly leaves p not Exact, with the
-// reason, 0 tokens and no hashes. The error is about q alone. p is reset first
+// reason, 0 tokens and no hashes. A Private query gets the tokens alone. The error is about q alone. p is reset first
 // and does not refer to r or q afterwards.
 func (m *Model) Blocks(r *llmapi.Request, q *tokenizer.Query, p *tokenizer.Prompt) error {
 	p.Reset()
@@ -167,7 +167,7 @@ func (m *Model) Blocks(r *llmapi.Request, q *tokenizer.Query, p *tokenizer.Promp
 	w := m.work.Get().(*work)
 	w.now = m.cfg.Now().In(m.cfg.TimeZone)
 	reason := m.blocks(w, r, q, p)
-	check := reason == "" && m.cfg.CheckEvery > 0 && n%int64(m.cfg.CheckEvery) == 0
+	check := reason == "" && !q.Private && m.cfg.CheckEvery > 0 && n%int64(m.cfg.CheckEvery) == 0
 	m.finish(w, p, reason)
 	if check {
 		m.offer(r, q, p, w.now)
@@ -195,6 +195,9 @@ func (m *Model) finish(w *work, p *tokenizer.Prompt, reason string) {
 func (m *Model) blocks(w *work, r *llmapi.Request, q *tokenizer.Query, p *tokenizer.Prompt) string {
 	if m.distrusted.Load() {
 		return reasonDistrusted
+	}
+	if q.Private {
+		return m.alone(w, r, p)
 	}
 	o := m.memoFor(q)
 	if reason := m.prepare(w, r, o); reason != "" {

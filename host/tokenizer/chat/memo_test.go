@@ -385,3 +385,27 @@ func TestBlocks_coldDoesNotBlock(t *testing.T) {
 		}
 	}
 }
+
+// TestBlocks_private: a request that shares with no one gets its tokens and no
+// chains, finds nothing of others in a memo and leaves nothing there, whatever
+// salt it has.
+func TestBlocks_private(t *testing.T) {
+	m := demoModel(t, func(c *chat.Config) { c.CheckEvery = 1 })
+	c := parity.Conversations(8, 8)[7]
+	body := c.Body("m", len(c.Messages))
+	var p tokenizer.Prompt
+	ask(t, m, llmapi.OpChat, body, &tokenizer.Query{Salt: "a", Sizes: []int{16}}, &p)
+	want, before := p.Tokens, m.Stats()
+	for _, salt := range []string{"a", "", "random"} {
+		if err := m.Blocks(scan(t, llmapi.OpChat, body), &tokenizer.Query{Salt: salt, Private: true, Sizes: []int{16, 32}}, &p); err != nil {
+			t.Fatal(err)
+		}
+		if !p.Exact || p.Tokens != want || len(p.Chains[0])+len(p.Chains[1]) != 0 {
+			t.Errorf("salt %q: got exact %v (%s), %d tokens and %d hashes, want %d tokens", salt, p.Exact, p.Reason, p.Tokens, len(p.Chains[0]), want)
+		}
+	}
+	after := m.Stats()
+	if after.Bytes != before.Bytes || after.Namespaces != before.Namespaces || after.PiecesFound != before.PiecesFound || after.ValuesFound != before.ValuesFound || after.ValuesGuessed != before.ValuesGuessed {
+		t.Errorf("the memos were used: %+v, then %+v", before, after)
+	}
+}

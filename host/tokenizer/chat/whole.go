@@ -2,6 +2,7 @@ package chat
 
 import (
 	"github.com/kvasir-router/kvasir/host/blockhash"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
@@ -14,6 +15,20 @@ func (m *Model) whole(w *work, o *memo, q *tokenizer.Query, p *tokenizer.Prompt)
 	w.tokens = ids
 	w.settle(m, o)
 	hashWhole(o.seed, q, p, ids)
+	return ""
+}
+
+// alone tells how many tokens the prompt of r has, without any memo.
+func (m *Model) alone(w *work, r *llmapi.Request, p *tokenizer.Prompt) string {
+	if reason := m.prepare(w, r, nil); reason != "" {
+		return reason
+	}
+	ids, reason := m.encodeWhole(w, w.tokens[:0])
+	if reason != "" {
+		return reason
+	}
+	w.tokens = ids
+	p.Tokens = len(ids)
 	return ""
 }
 
