@@ -240,7 +240,7 @@ func (p *Plugin) instantiate(ctx context.Context, v *variant) (*instance, error)
 	in.call.in = in
 	in.ctx = context.WithValue(context.WithoutCancel(ctx), instanceKey{}, in)
 	in.budget = v.start()
-	mod, err := p.rt.rt.InstantiateModule(in.ctx, v.code, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	mod, err := p.rt.rt.InstantiateModule(withMemory(in.ctx, in), v.code, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
 		if in.violated != nil {
 			err = in.violated
