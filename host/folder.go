@@ -298,10 +298,7 @@ func (h *Host) takeFile(file string, there bool, sum [sha256.Size]byte) error {
 // tryHeldLocked loads a module with the settings of the rules in force. The
 // caller holds reloadMu and must release the plugin.
 func (h *Host) tryHeldLocked(name string, code []byte) (heldModule, *plugin, error) {
-	l := h.rules.Acquire()
-	c := declared(l.Value().cfg, name)
-	l.Release()
-	p, err := h.plugins.acquire(keyOf(&c, moduleOf(fromFolder, code, nil).digest, ""), fromFolder, code, h.now())
+	p, err := h.tryLocked(name, fromFolder, code)
 	if err != nil {
 		return heldModule{}, nil, fmt.Errorf("plugin %s (%s): %w", name, fromFolder, err)
 	}

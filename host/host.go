@@ -43,6 +43,11 @@ import (
 type Options struct {
 	Log     *slog.Logger // nil = silent
 	Version string
+
+	// CompileChild is the command line of a program that compiles plugins
+	// (wasm.ServeChild, with the modules of hostmod); nil = they are compiled in
+	// this process, and requests wait for it.
+	CompileChild []string
 }
 
 // Host is a running router. Make it with New, run it with Run.
@@ -169,7 +174,7 @@ func (h *Host) openPlugins() (err error) {
 	h.folder = newFolder(h.cfg.PluginDir)
 	h.pluginMetrics = hostmod.NewMetrics()
 	r, err := wasm.New(context.Background(), wasm.Config{
-		CacheDir: filepath.Join(dir, "wasm-cache"), Log: h.log,
+		CacheDir: filepath.Join(dir, "wasm-cache"), Log: h.log, Child: h.opt.CompileChild,
 		Modules: []*wasm.HostModule{hostmod.Log(h.log), hostmod.KV(hostmod.NewSpaces(0)), h.pluginMetrics.Module()},
 	})
 	if err != nil {

@@ -102,16 +102,18 @@ func (a pluginAdmin) Plugins(context.Context) (any, error) {
 
 // Push implements admin.Plugins: the module is loaded as it will be, then
 // stored, then put in force.
-func (a pluginAdmin) Push(ctx context.Context, name string, code []byte, activate bool) (any, error) {
+func (a pluginAdmin) Push(_ context.Context, name string, code []byte, activate bool) (any, error) {
 	if !plugstore.ValidName(name) {
 		return nil, errPluginName(name)
 	}
 	h := a.h
 	h.reloadMu.Lock()
 	defer h.reloadMu.Unlock()
-	if err := h.tryPlugin(ctx, name, code); err != nil {
+	p, err := h.tryLocked(name, fromStore, code)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
+	defer h.plugins.release([]*plugin{p}) // after the rules hold it
 	digest, err := h.pluginStore.Put(name, code)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
@@ -135,20 +137,13 @@ func errPluginName(name string) error {
 	return fmt.Errorf("%w: name %.128q: say ?name=NAME with lower-case letters, digits and -", admin.ErrRefused, name)
 }
 
-// tryPlugin loads a module with the settings of the rules in force.
-func (h *Host) tryPlugin(ctx context.Context, name string, code []byte) error {
+// tryLocked loads a module with the settings of the rules in force. The caller
+// holds reloadMu and must release the plugin.
+func (h *Host) tryLocked(name, source string, code []byte) (*plugin, error) {
 	l := h.rules.Acquire()
 	c := declared(l.Value().cfg, name)
 	l.Release()
-	k := keyOf(&c, moduleOf(fromStore, code, nil).digest, "")
-	opt := k.options()
-	opt.Instances = 1
-	p, err := h.plugins.runtime.Load(ctx, code, opt)
-	if err != nil {
-		return err
-	}
-	p.Close()
-	return nil
+	return h.plugins.acquire(keyOf(&c, moduleOf(source, code, nil).digest, ""), source, code, h.now())
 }
 
 // putInForce rebuilds the rules after the active version of a plugin changed;

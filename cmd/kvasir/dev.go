@@ -123,7 +123,7 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return &exitError{exitNo, err}
 	}
-	h, err := host.New(cfg, host.Options{Log: log, Version: version})
+	h, err := host.New(cfg, host.Options{Log: log, Version: version, CompileChild: childCommand(log)})
 	if err != nil {
 		return &exitError{exitNo, err}
 	}

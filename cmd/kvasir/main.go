@@ -37,6 +37,7 @@ func exit(code int, format string, args ...any) error {
 }
 
 func main() {
+	serveChild()
 	err := root().Execute()
 	if err == nil {
 		return

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -99,9 +98,7 @@ var allModules = []string{abi.ModuleLog, abi.ModuleKV, abi.ModuleMetrics}
 // loadModule loads a plugin as the router would, into a runtime of its own.
 // done closes both.
 func loadModule(ctx context.Context, code []byte, opt wasm.Options) (p *wasm.Plugin, done func(), err error) {
-	rt, err := wasm.New(ctx, wasm.Config{Modules: []*wasm.HostModule{
-		hostmod.Log(slog.New(slog.DiscardHandler)), hostmod.KV(hostmod.NewSpaces(0)), hostmod.NewMetrics().Module(),
-	}})
+	rt, err := wasm.New(ctx, wasm.Config{Modules: hostmod.Alone()})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -27,7 +27,7 @@ func serveCommand() *cobra.Command {
 			return &exitError{exitNo, err}
 		}
 		log := logger(&cfg.Telemetry)
-		h, err := host.New(cfg, host.Options{Log: log, Version: version})
+		h, err := host.New(cfg, host.Options{Log: log, Version: version, CompileChild: childCommand(log)})
 		if err != nil {
 			return &exitError{exitNo, err}
 		}

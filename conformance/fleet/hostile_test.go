@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,17 +17,18 @@ import (
 // TestPlugin_hostile pushes every hostile guest to a router under load: none
 // fails a request, what must be refused is refused with its step, and explain
 // names the fault of the others. What the router adds to the first byte of other
-// streams is logged, beside what it adds while nothing or a good guest is pushed.
+// streams, at the 99.9th percentile, is at most maxPause more than while nothing
+// is pushed. Both are measured by turns, so that other work on the machine takes
+// part in both, and the best round counts.
 func TestPlugin_hostile(t *testing.T) {
 	all, err := guests.All()
 	if err != nil {
 		t.Fatal(err)
 	}
 	const n = 7 // candidates at which the guests misbehave
-	calm := slices.IndexFunc(all, func(g guests.Guest) bool { return g.File == "ok" })
-	streams := 2000 // to measure in each part
+	rounds, streams := 5, 2000
 	if testing.Short() {
-		streams = 100
+		rounds, streams = 1, 100
 	}
 	engines := startEngines(t, n, "--speed", "20")
 	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}",
@@ -51,26 +53,37 @@ func TestPlugin_hostile(t *testing.T) {
 			}
 		})
 	}
-	harness.Await(t, 60*time.Second, "streams to compare with", func() bool { return beside.count(quiet) >= streams })
-	var rounds int // of the last part
-	push := func(part int32, these []guests.Guest) {
-		beside.part.Store(part)
-		for rounds = 0; rounds == 0 || beside.count(part) < streams; rounds++ {
-			for i := range these {
-				beside.what.Store(&these[i].File)
-				pushHostile(t, r, model, &these[i], n)
+	defer wg.Wait()
+	defer stop.Store(true)
+	best, passes := time.Duration(math.MaxInt64), 0
+	for range rounds {
+		for done := 0; done < streams; done = min(beside.count(quiet), beside.count(hostile)) {
+			beside.part.Store(quiet)
+			harness.Await(t, 60*time.Second, "streams to compare with", func() bool { return beside.count(quiet) >= beside.count(hostile)+streams/4 })
+			beside.part.Store(hostile)
+			for i := range all {
+				beside.what.Store(&all[i].File)
+				pushHostile(t, r, model, &all[i], n)
 			}
+			passes++
 		}
+		calm, pushed := beside.added(t, engines, quiet), beside.added(t, engines, hostile)
+		t.Logf("added to the first byte while nothing is pushed: %s", spread(calm))
+		t.Logf("added to the first byte while hostile guests are pushed: %s", spread(pushed))
+		best = min(best, quantile(pushed, .999)-quantile(calm, .999))
+		if best <= maxPause {
+			break
+		}
+		beside.reset()
 	}
-	push(good, all[calm:calm+1])
-	push(hostile, all)
-	stop.Store(true)
-	wg.Wait()
-	for part, name := range []string{"nothing is pushed", "a good guest is pushed", "hostile guests are pushed"} {
-		t.Logf("added to the first byte while %s: %s", name, spread(beside.added(t, engines, part)))
+	t.Logf("%d guests, %d times, %d requests, %d failed; p99.9 with less p99.9 without: %v", len(all), passes, sent.Load(), failed.Load(), best)
+	if best > maxPause && !testing.Short() {
+		t.Errorf("hostile guests cost other streams %v at the 99.9th percentile, want at most %v", best, maxPause)
 	}
-	t.Logf("%d guests, %d times, %d requests, %d failed", len(all), rounds, sent.Load(), failed.Load())
 }
+
+// maxPause is what other requests may wait for hostile guests.
+const maxPause = 5 * time.Millisecond
 
 // pushHostile pushes a guest, places a request of n candidates by it, compares
 // with the reaction it must get, and takes it back.

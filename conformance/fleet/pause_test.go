@@ -19,13 +19,12 @@ type pauses struct {
 	what atomic.Pointer[string] // goes on at this moment
 
 	mu    sync.Mutex // guards waits
-	waits [3][]waited
+	waits [2][]waited
 }
 
 // Parts of a measurement.
 const (
 	quiet   = iota // nothing is pushed
-	good           // a good guest is pushed
 	hostile        // hostile guests are pushed
 )
 
@@ -62,7 +61,9 @@ func (p *pauses) added(t testing.TB, engines []*engine, part int) []waited {
 	took := map[string]float64{}
 	for _, e := range engines {
 		for _, q := range harness.SimRequests(t, e.URL) {
-			took[q.ID] = q.FirstByteMS - q.ReceivedMS
+			if q.FirstByteMS > 0 { // else the client went, or the answer was no stream
+				took[q.ID] = q.FirstByteMS - q.ReceivedMS
+			}
 		}
 	}
 	p.mu.Lock()
@@ -83,12 +84,25 @@ func spread(d []waited) string {
 	if len(d) == 0 {
 		return "none"
 	}
-	at := func(q float64) time.Duration {
-		return d[min(int(q*float64(len(d))), len(d)-1)].d.Round(10 * time.Microsecond)
-	}
+	at := func(q float64) time.Duration { return quantile(d, q).Round(10 * time.Microsecond) }
 	s := fmt.Sprintf("median %v, p99 %v, p99.9 %v of %d; longest", at(.5), at(.99), at(.999), len(d))
 	for _, w := range d[max(len(d)-6, 0):] {
 		s += fmt.Sprintf(" %v %s", w.d.Round(10*time.Microsecond), w.what)
 	}
 	return s
+}
+
+// quantile returns the wait that a share q of sorted waits does not exceed.
+func quantile(d []waited, q float64) time.Duration {
+	if len(d) == 0 {
+		return 0
+	}
+	return d[min(int(q*float64(len(d))), len(d)-1)].d
+}
+
+// reset forgets what was noted.
+func (p *pauses) reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.waits[:])
 }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 
@@ -81,10 +80,7 @@ func (r *Report) add(name string, err error) bool {
 // Check checks a module. The error is one of the checker; what is wrong with
 // the plugin is in the report.
 func Check(ctx context.Context, code []byte, opt Options) (*Report, error) {
-	log := slog.New(slog.DiscardHandler)
-	rt, err := wasm.New(ctx, wasm.Config{Modules: []*wasm.HostModule{
-		hostmod.Log(log), hostmod.KV(hostmod.NewSpaces(0)), hostmod.NewMetrics().Module(),
-	}})
+	rt, err := wasm.New(ctx, wasm.Config{Modules: hostmod.Alone()})
 	if err != nil {
 		return nil, err
 	}

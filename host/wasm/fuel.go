@@ -3,6 +3,7 @@ package wasm
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 
 	"github.com/kvasir-router/kvasir/abi"
@@ -18,6 +19,10 @@ const (
 // 100,000 units (about 0.1 ms of C) a collection of garbage waits that long
 // for a guest, and the returns cost 4 to 15 percent; less costs more.
 const sliceUnits = 100_000
+
+// yieldBytes of code are rewritten between two offers to let others run: 0.5 ms.
+// A module of Go's standard toolchain takes 50 ms.
+const yieldBytes = 32 << 10
 
 // rewriteOptions say how a module is metered and what it is limited to.
 type rewriteOptions struct {
@@ -215,6 +220,9 @@ func (w *rewriter) code(body []byte) ([]byte, error) {
 		f, err := w.function(fn, uint64(len(w.m.types[w.m.funcs[i]].params)))
 		if err != nil {
 			return nil, fmt.Errorf("function %d: %w", uint32(len(w.m.imports))+i, err)
+		}
+		if len(out)/yieldBytes != (len(out)+len(f))/yieldBytes {
+			runtime.Gosched()
 		}
 		out = append(appendU32(out, uint32(len(f))), f...)
 	}

@@ -3,7 +3,6 @@ package wasm_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -17,10 +16,7 @@ import (
 // newRuntime returns a runtime with all host modules, closed with the test.
 func newRuntime(t testing.TB, cacheDir string) *wasm.Runtime {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	rt, err := wasm.New(context.Background(), wasm.Config{CacheDir: cacheDir, Modules: []*wasm.HostModule{
-		hostmod.Log(log), hostmod.KV(hostmod.NewSpaces(0)), hostmod.NewMetrics().Module(),
-	}})
+	rt, err := wasm.New(context.Background(), wasm.Config{CacheDir: cacheDir, Modules: hostmod.Alone()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,8 +69,9 @@ var exportTypes = map[string]funcType{
 
 // Load checks, compiles, measures and starts a plugin. The order of the checks
 // is that of a *LoadError's Step: module, exports, imports, rewrite, compile,
-// start, abi, manifest, roles, columns, grants, configure, smoke. It takes a
-// millisecond for a small module and seconds for one of Go's standard
+// start, abi, manifest, roles, columns, grants, configure, smoke. With a child
+// (Config.Child) all that follows imports is done there first. It takes
+// milliseconds for a small module and seconds for one of Go's standard
 // toolchain that is not in the compile cache. code is not kept.
 func (r *Runtime) Load(ctx context.Context, code []byte, opt Options) (*Plugin, error) {
 	if err := opt.Validate(); err != nil {
@@ -107,6 +108,9 @@ func (p *Plugin) load(ctx context.Context, code []byte) error {
 	if err := p.checkImports(m); err != nil {
 		return loadErr("imports", err)
 	}
+	if err := p.tried(ctx, code); err != nil {
+		return err
+	}
 	first, in, err := p.begun(ctx, m, len(code) > slicedBytes)
 	if err != nil {
 		return err
@@ -126,6 +130,25 @@ func (p *Plugin) load(ctx context.Context, code []byte) error {
 		in.close()
 	}
 	return p.finishLoad(ctx, m, first)
+}
+
+// tried has a child load the module first, where there is one. A child that
+// cannot be started is no reason to refuse a module: it is then compiled here,
+// beside the requests.
+func (p *Plugin) tried(ctx context.Context, code []byte) error {
+	n := p.rt.nursery
+	if n == nil {
+		return nil
+	}
+	t := &trial{CacheDir: n.cacheDir, Options: p.opt, Published: p.rt.board.defaults(), Size: len(code)}
+	t.Options.Instances = 1
+	err := n.take(ctx, p.digest, code, t)
+	if errors.Is(err, errNoChild) {
+		n.lost.Do(func() { p.rt.log.Warn("plugins are compiled in this process, requests may wait", "err", err) })
+		return nil
+	}
+	p.rt.notify() // the child is to be ended some time
+	return err
 }
 
 // begun compiles m and makes a first instance, in sliced form if asked or if

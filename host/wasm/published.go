@@ -65,6 +65,17 @@ func (b *board) open(name string, def float32, publisher bool) (p *published, ok
 	return p, true
 }
 
+// defaults returns what is published, with its defaults.
+func (b *board) defaults() map[string]float32 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[string]float32{}
+	for name, p := range b.cols {
+		out[name] = p.def
+	}
+	return out
+}
+
 func (b *board) release(p *published) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,6 +19,10 @@ type Config struct {
 	// CacheDir keeps compiled code; "" = in memory only. What is in it is
 	// executed: it is made with mode 0700 and refused when others may write.
 	CacheDir string
+	// Child is the command line of a program that calls ServeChild with the same
+	// modules: what is loaded is compiled and tried there first. nil = all is
+	// done in this process, whose other work then waits: tools, tests.
+	Child []string
 	// Modules a guest may import, if its plugin is granted them.
 	Modules []*HostModule
 	// Log gets faults and quarantines; nil = nothing.
@@ -34,6 +38,9 @@ type Runtime struct {
 	board   board
 	wake    chan struct{} // cap 1: a plugin has something to mend
 
+	nursery *nursery // nil = modules are compiled in this process alone
+	tempDir string   // a cache directory of this runtime alone, "" = none
+
 	mu      sync.Mutex // guards plugins
 	plugins map[*Plugin]struct{}
 }
@@ -47,19 +54,14 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	cache, err := openCache(cfg.CacheDir)
-	if err != nil {
-		return nil, err
-	}
 	r := &Runtime{
-		cache: cache, log: log,
+		log:     log,
 		board:   board{cols: map[string]*published{}},
 		wake:    make(chan struct{}, 1),
 		plugins: map[*Plugin]struct{}{},
-		rt: wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
-			WithCoreFeatures(api.CoreFeaturesV2).
-			WithCompilationCache(cache).
-			WithMemoryLimitPages(maxPages)),
+	}
+	if err := r.openEngine(ctx, cfg.CacheDir, cfg.Child); err != nil {
+		return nil, err
 	}
 	wasi := wasiModule(func(plugin, text string) { log.Info("plugin output", "plugin", plugin, "text", text) })
 	r.modules = append([]*HostModule{wasi}, cfg.Modules...)
@@ -72,31 +74,42 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	return r, nil
 }
 
-func openCache(dir string) (wazero.CompilationCache, error) {
-	if dir == "" {
-		return wazero.NewCompilationCache(), nil
+// openEngine makes the engine with its compile cache. A child hands compiled
+// code over in a directory; without one of the caller's it is a temporary one.
+func (r *Runtime) openEngine(ctx context.Context, dir string, command []string) (err error) {
+	if len(command) > 0 {
+		if dir == "" {
+			if r.tempDir, err = os.MkdirTemp("", "kvasir-wasm"); err != nil {
+				return fmt.Errorf("wasm: compile cache: %w", err)
+			}
+			dir = r.tempDir
+		}
+		r.nursery = &nursery{command: command, cacheDir: dir, turn: make(chan struct{}, 1), proven: map[string]struct{}{}}
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("wasm: compile cache: %w", err)
+	if r.cache, err = openCache(dir); err != nil {
+		return errors.Join(err, r.removeTemp())
 	}
-	st, err := os.Stat(dir)
-	if err != nil {
-		return nil, fmt.Errorf("wasm: compile cache: %w", err)
+	r.rt = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
+		WithCoreFeatures(api.CoreFeaturesV2).
+		WithCompilationCache(r.cache).
+		WithMemoryLimitPages(maxPages))
+	return nil
+}
+
+func (r *Runtime) removeTemp() error {
+	if r.tempDir == "" {
+		return nil
 	}
-	if st.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("wasm: compile cache %s has mode %#o, want 0700: what is in it is executed", dir, st.Mode().Perm())
-	}
-	c, err := wazero.NewCompilationCacheWithDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("wasm: compile cache: %w", err)
-	}
-	return c, nil
+	return os.RemoveAll(r.tempDir)
 }
 
 // Close ends the engine. Every plugin must be closed before.
 func (r *Runtime) Close() error {
+	if r.nursery != nil {
+		r.nursery.close()
+	}
 	ctx := context.Background()
-	return errors.Join(r.rt.Close(ctx), r.cache.Close(ctx))
+	return errors.Join(r.rt.Close(ctx), r.cache.Close(ctx), r.removeTemp())
 }
 
 // Run makes instances that faults have cost, and probes plugins in
@@ -128,13 +141,19 @@ func (r *Runtime) Mend(ctx context.Context, now time.Time) (next time.Time) {
 		all = append(all, p)
 	}
 	r.mu.Unlock()
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
 	for _, p := range all {
 		if ctx.Err() != nil {
 			return next
 		}
-		if t := p.mend(ctx, now); !t.IsZero() && (next.IsZero() || t.Before(next)) {
-			next = t
-		}
+		sooner(p.mend(ctx, now))
+	}
+	if r.nursery != nil {
+		sooner(r.nursery.mend(now))
 	}
 	return next
 }

@@ -1,0 +1,249 @@
+package wasm
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of a child. The largest module that is taken needs 20 s and 500 MB;
+// the time on the clock is for machines with little to spare, because a child
+// gets only what nobody else wants.
+const (
+	childProcessor = 60 * time.Second // for one module
+	childBytes     = 2 << 30
+	childTime      = 3 * time.Minute // for one module
+	childAnswer    = 64 << 10        // most bytes of an answer
+	childHeader    = 1 << 20         // most bytes of a trial's head
+)
+
+// A child lives childIdle after its last module, because to start one holds a
+// processor of this process for a millisecond, and longer on a busy machine; it
+// is ended after childUses modules or a large one, whose memory it would keep.
+const (
+	childIdle = time.Minute
+	childUses = 500
+)
+
+// maxProven bounds what is remembered of modules that a child took.
+const maxProven = 256
+
+// trial is what a child is asked: to load a module as this process will.
+type trial struct {
+	CacheDir  string
+	Options   Options
+	Published map[string]float32 // columns there are, with their defaults
+	Size      int                // bytes of the module, which follows
+}
+
+// verdict is a child's answer. Step is that of a LoadError, "" = it loads.
+type verdict struct{ Step, Err string }
+
+// errNoChild says that no child could be started.
+var errNoChild = errors.New("wasm: no child process")
+
+// nursery has modules compiled and tried by a child, so that what is compiled,
+// spins or allocates for the first time does so in a process of the lowest
+// priority. It is safe for concurrent use; a child does one module at a time.
+type nursery struct {
+	command  []string
+	cacheDir string
+	lost     sync.Once // says that there is no child
+
+	turn    chan struct{}       // cap 1: held to use what follows
+	running *child              // nil = none
+	used    time.Time           // when running answered last
+	proven  map[string]struct{} // trials that succeeded
+}
+
+// take has a child load a module. Afterwards the compile cache holds its code.
+// The error is a *LoadError, errNoChild or that of ctx.
+func (n *nursery) take(ctx context.Context, digest string, code []byte, t *trial) error {
+	head, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	select {
+	case n.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-n.turn }()
+	key := digest + string(head)
+	if _, ok := n.proven[key]; ok {
+		return nil
+	}
+	v, err := n.ask(ctx, head, code)
+	switch {
+	case err != nil:
+		return err
+	case v.Step != "":
+		return loadErr(v.Step, errors.New(v.Err))
+	}
+	if len(n.proven) >= maxProven {
+		clear(n.proven)
+	}
+	n.proven[key] = struct{}{}
+	return pruneCache(n.cacheDir, maxCacheBytes)
+}
+
+// ask hands a module to the child that runs, or to one it starts.
+func (n *nursery) ask(ctx context.Context, head, code []byte) (v verdict, err error) {
+	fresh := n.running == nil
+	if fresh {
+		if n.running, err = startChild(n.command); err != nil {
+			return v, err
+		}
+	}
+	v, err = n.running.ask(ctx, head, code)
+	n.used = time.Now()
+	n.running.uses++
+	if err != nil || len(code) > slicedBytes || n.running.uses >= childUses {
+		n.end()
+	}
+	if errors.Is(err, errEnded) && !fresh { // perhaps before it was asked: that says nothing of this module
+		return n.ask(ctx, head, code)
+	}
+	return v, err
+}
+
+// end ends the running child.
+func (n *nursery) end() {
+	if n.running != nil {
+		n.running.end()
+		n.running = nil
+	}
+}
+
+// mend ends a child that has had nothing to do, and returns when to look again;
+// zero = there is none.
+func (n *nursery) mend(now time.Time) time.Time {
+	select {
+	case n.turn <- struct{}{}:
+	default: // at work
+		return now.Add(childIdle)
+	}
+	defer func() { <-n.turn }()
+	if n.running == nil {
+		return time.Time{}
+	}
+	if due := n.used.Add(childIdle); now.Before(due) {
+		return due
+	}
+	n.end()
+	return time.Time{}
+}
+
+// close ends the child for good. No take may follow.
+func (n *nursery) close() {
+	n.turn <- struct{}{}
+	n.end()
+}
+
+// child is a process that loads modules.
+type child struct {
+	cmd       *exec.Cmd
+	in        io.WriteCloser
+	out       io.Reader
+	complaint beginning
+	uses      int
+}
+
+// errEnded says that a child ended by itself.
+var errEnded = errors.New("ended without an answer")
+
+func startChild(command []string) (*child, error) {
+	c := &child{cmd: exec.Command(command[0], command[1:]...)}
+	c.cmd.Env = []string{"GOMAXPROCS=1"} // nothing of this process's environment
+	c.cmd.Stderr = &c.complaint
+	in, err1 := c.cmd.StdinPipe()
+	out, err2 := c.cmd.StdoutPipe()
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("%w: %v", errNoChild, err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%w: %v", errNoChild, err)
+	}
+	c.in, c.out = in, bufio.NewReader(out)
+	return c, nil
+}
+
+// ask has the child load a module. After an error the child has ended.
+func (c *child) ask(ctx context.Context, head, code []byte) (v verdict, err error) {
+	within, cancel := context.WithTimeout(ctx, childTime)
+	defer cancel()
+	defer context.AfterFunc(within, func() { _ = c.cmd.Process.Kill() })() // fails where it has ended
+	_, err = c.in.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(head))), head...))
+	if err == nil {
+		_, err = c.in.Write(code)
+	}
+	if err == nil {
+		err = readVerdict(c.out, &v)
+	}
+	if err == nil {
+		return v, nil
+	}
+	ended := c.end()
+	switch {
+	case ctx.Err() != nil:
+		return verdict{}, ctx.Err()
+	case within.Err() != nil:
+		return verdict{}, loadErr("compile", fmt.Errorf("the process that compiles plugins gave no answer in %v", childTime))
+	case ended == nil:
+		ended = err
+	}
+	return verdict{}, loadErr("compile", fmt.Errorf("the process that compiles plugins (at most %v of processor time and %d MiB each) %w: %v%s",
+		childProcessor, childBytes>>20, errEnded, ended, &c.complaint))
+}
+
+func readVerdict(in io.Reader, v *verdict) error {
+	var size [4]byte
+	if _, err := io.ReadFull(in, size[:]); err != nil {
+		return err
+	}
+	n := binary.LittleEndian.Uint32(size[:])
+	if n > childAnswer {
+		return fmt.Errorf("answer of %d bytes, at most %d", n, childAnswer)
+	}
+	text := make([]byte, n)
+	if _, err := io.ReadFull(in, text); err != nil {
+		return err
+	}
+	return json.Unmarshal(text, v)
+}
+
+// end closes the child's input, at which it ends, kills it if it is at work, and
+// returns how it ended. More than once it does nothing.
+func (c *child) end() error {
+	if c.in == nil {
+		return nil
+	}
+	c.in.Close()
+	c.in = nil
+	return c.cmd.Wait()
+}
+
+// beginning keeps the first bytes of what is written to it.
+type beginning struct{ text []byte }
+
+func (w *beginning) Write(p []byte) (int, error) {
+	w.text = append(w.text, p[:min(len(p), maxLastText-len(w.text))]...)
+	return len(p), nil
+}
+
+// String returns the first line behind a colon, or nothing.
+func (w *beginning) String() string {
+	line, _, _ := strings.Cut(string(w.text), "\n")
+	if line != "" {
+		return ": " + strings.ToValidUTF8(line, "?")
+	}
+	return ""
+}

@@ -1,0 +1,27 @@
+package wasm
+
+import (
+	"syscall"
+	"time"
+)
+
+// limitChild bounds the memory of this process.
+func limitChild() error {
+	return syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: childBytes, Max: childBytes})
+}
+
+// limitProcessor bounds what this process may use from here on. The system ends
+// it when that is used up.
+func limitProcessor() error {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return err
+	}
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_CPU, &l); err != nil {
+		return err
+	}
+	used := time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	l.Cur = min(uint64((used+childProcessor)/time.Second)+1, l.Max)
+	return syscall.Setrlimit(syscall.RLIMIT_CPU, &l)
+}
