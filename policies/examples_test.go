@@ -42,13 +42,18 @@ func folder(t testing.TB, files map[string][]byte) string {
 	return dir
 }
 
-// load loads files as the router does.
-func load(files map[string][]byte) (*policy.Snapshot, error) {
+// read reads files as the router does.
+func read(files map[string][]byte) (*policy.Source, error) {
 	f := fstest.MapFS{}
 	for name, text := range files {
 		f[name] = &fstest.MapFile{Data: text}
 	}
-	src, err := policy.Read(f, nil)
+	return policy.Read(f, nil)
+}
+
+// load loads files as the router does.
+func load(files map[string][]byte) (*policy.Snapshot, error) {
+	src, err := read(files)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package policies_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,4 +64,42 @@ func TestUpstreamFormat(t *testing.T) {
 func TestUpstreamTests(t *testing.T) {
 	opa(t, ".", append([]string{"test", "kvasir", "site", "data"}, strict...)...)
 	covered(t, opa(t, ".", append([]string{"test", "--coverage", "--coverage-runs=", "kvasir", "site", "data"}, strict...)...))
+}
+
+// ask evaluates one rule for many inputs in one process of upstream OPA: each
+// of asked holds input, and what else it holds replaces members of data. In the
+// folder dir lie kvasir, site and data. nil in the result is undefined.
+func ask(t testing.TB, dir, rule string, asked []object) []json.RawMessage {
+	t.Helper()
+	wrapper := "package wrapper\n\nout := [{\"n\": n, \"v\": v} | some n, q in input; v := " + rule + " with input as q.input"
+	for key := range asked[0] {
+		if key != "input" {
+			wrapper += " with data." + key + " as q." + key
+		}
+	}
+	write := func(name string, text []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := json.Marshal(asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("wrapper.rego", []byte(wrapper+"]\n"))
+	write("asked.json", text)
+	raw := opa(t, dir, "eval", "--format", "raw", "--strict-builtin-errors", "--input", "asked.json",
+		"--data", "kvasir", "--data", "site", "--data", "data", "--data", "wrapper.rego", "data.wrapper.out")
+	var answers []struct {
+		N int
+		V json.RawMessage
+	}
+	if err := json.Unmarshal(raw, &answers); err != nil {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	out := make([]json.RawMessage, len(asked))
+	for _, a := range answers {
+		out[a.N] = a.V
+	}
+	return out
 }

@@ -25,7 +25,7 @@ allow if {
 # An administrator has a name that a credential proved.
 identified if {
 	input.principal.id != ""
-	input.principal.auth.method in {"api_key", "jwt", "mtls"}
+	input.principal.auth.method in {"admin_token", "api_key", "jwt", "mtls"}
 }
 
 verb_format := `^[a-z]+:[a-z]+$`

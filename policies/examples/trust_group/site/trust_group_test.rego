@@ -8,6 +8,7 @@ decide(id, record) := decided if {
 	decided := data.kvasir.decision with input as ask(id, {})
 		with data.tenants as {id: object.union(base, record)}
 		with data.classes as classes
+		with data.site_data as {}
 		with data.trust_groups as {"labs": {"members": {"lab-east": true, "lab-west": true}}}
 }
 

@@ -1,0 +1,129 @@
+package policies_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/kvasir-router/kvasir/host/policy"
+)
+
+// answer is a decision document, as upstream OPA prints it.
+type answer struct {
+	Allow       bool
+	Reason      string
+	Status      int
+	Model       string
+	Constraints []struct {
+		Label, Op string
+		Values    []string
+	}
+	Prefer []policy.Preference
+	Cache  struct{ Scope, Group string }
+
+	Affinity struct {
+		Weight   float64
+		MaxShare float64 `json:"max_share"`
+		Sticky   bool
+	}
+	Priority  string
+	RateClass string `json:"rate_class"`
+	Limits    map[string]int
+	Profile   string
+	Audit     string
+}
+
+// decision is what the router must make of a document: its fields, and the
+// namespace of those who share cached blocks.
+func (a *answer) decision(in *policy.Input, classes object) *policy.Decision {
+	if !a.Allow {
+		return &policy.Decision{Reason: a.Reason, Status: a.Status, Audit: a.Audit}
+	}
+	d := &policy.Decision{
+		Allow: true, Reason: "allowed", Model: a.Model, Prefer: a.Prefer, Scope: a.Cache.Scope,
+		Affinity: policy.Affinity{Weight: max(a.Affinity.Weight, 1e-6), MaxShare: a.Affinity.MaxShare, Sticky: a.Affinity.Sticky},
+		Priority: classes[a.Priority].(object)["priority"].(int), RateClass: a.RateClass, Profile: a.Profile, Audit: a.Audit,
+		MaxPromptTokens: a.Limits["max_prompt_tokens"], MaxOutputTokens: a.Limits["max_output_tokens"], MaxConcurrency: a.Limits["max_concurrency"],
+		TokensPerMinute: a.Limits["tokens_per_minute"], RequestsPerMinute: a.Limits["requests_per_minute"],
+	}
+	for _, c := range a.Constraints {
+		d.Constraints = append(d.Constraints, policy.Constraint{Label: c.Label, NotIn: c.Op == "not_in", Values: c.Values})
+	}
+	p := in.Principal
+	who := map[string]string{"tenant": p.Tenant, "user": p.Tenant + "\x00" + p.User, "group": a.Cache.Group, "public": p.Tenant, "none": p.Tenant}[d.Scope]
+	d.Namespace = policy.NamespaceHash(key, d.Scope, who)
+	if d.Scope != "none" {
+		d.Salt = policy.Salt(key, d.Scope, who)
+	}
+	return d
+}
+
+// plain is d without what upstream does not say, in one order.
+func plain(d *policy.Decision) *policy.Decision {
+	out := *d
+	out.Rules, out.Revision = nil, ""
+	out.Constraints, out.Prefer = slices.Clone(d.Constraints), slices.Clone(d.Prefer)
+	slices.SortFunc(out.Constraints, func(a, b policy.Constraint) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	if len(out.Prefer) == 0 {
+		out.Prefer = nil
+	}
+	if len(out.Constraints) == 0 {
+		out.Constraints = nil
+	}
+	return &out
+}
+
+// TestUpstreamDecides asks the router and upstream OPA the same 1,000 random
+// questions, about ten random sets of data, with and without rules of a site.
+func TestUpstreamDecides(t *testing.T) {
+	const worlds, questions = 10, 100
+	seen := map[string]int{}
+	for n := range worlds {
+		r := rand.New(rand.NewPCG(uint64(n), 5))
+		var examples []string
+		if n%2 == 1 {
+			examples = []string{"business_hours", "canary_model", "trust_group", "batch_offpeak"}
+		}
+		w := makeWorld(r)
+		all := w.over(t, files(t, examples...))
+		if len(examples) > 0 {
+			all["data/site_data.json"] = []byte(`{"site_data": {"business_hours": {"acme": {"from": 7, "to": 18}},
+				"canary_model": {"llama": {"to": "qwen", "share": 0.5}}, "batch_offpeak": {"from": 20, "to": 6, "priority": "low"}}}`)
+		}
+		s := mustLoad(t, all)
+		ins := make([]*policy.Input, questions)
+		asked := make([]object, questions)
+		for i := range ins {
+			ins[i] = makeInput(r)
+			asked[i] = object{"input": document(ins[i])}
+		}
+		for i, text := range ask(t, folder(t, all), "data.kvasir.decision", asked) {
+			var a answer
+			if err := json.Unmarshal(text, &a); err != nil {
+				t.Fatalf("%v: %s", err, text)
+			}
+			got, err := s.Decide(ins[i])
+			if err != nil {
+				t.Fatalf("world %d, question %d: %v; upstream says %s", n, i, err, text)
+			}
+			want := a.decision(ins[i], w.classes)
+			if got, want := plain(got), plain(want); !reflect.DeepEqual(got, want) {
+				t.Errorf("world %d, question %d\nrouter   %+v\nupstream %+v\n%s", n, i, got, want, text)
+			}
+			seen[want.Reason]++
+			seen[want.Scope]++
+		}
+	}
+	// The questions are worth asking only if every answer is among them.
+	for _, word := range append(slices.Clone(scopes), "allowed", "tenant_unknown", "tenant_disabled", "auth_method_not_allowed", "model_not_allowed",
+		"adapter_not_allowed", "outside_business_hours", "trust_group_one_sided", "batch_waits") {
+		if seen[word] == 0 {
+			t.Errorf("no question was answered with %s: %v", word, seen)
+		}
+	}
+	t.Log(seen)
+}
