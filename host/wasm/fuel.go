@@ -274,21 +274,24 @@ func (w *rewriter) chargeLength(o []byte, t uint32, shift int64) []byte {
 }
 
 // refuelBody is the function a sliced guest calls when its slice is used up:
-// memory.grow 0 leaves to Go, where the world may be stopped; then slices are
-// taken from the fuel until the running one is not negative.
+// memory.grow 0 leaves to Go, where the world may be stopped; then as many slices
+// are taken from the fuel as make the running one not negative, at once, because
+// one memory.grow may be charged for millions of them.
 func (w *rewriter) refuelBody() []byte {
-	slice, fuel := w.fuel, w.fuel+1
-	o := []byte{0, opI32Const, 0, opMemoryGrow, 0, opDrop, opLoop, blockVoid}
+	slice, fuel, taken := w.fuel, w.fuel+1, byte(0)
+	o := []byte{1, 1, typeI64, opI32Const, 0, opMemoryGrow, 0, opDrop}
+	o = appendS64(append(o, opI64Const), sliceUnits-1)
+	o = append(appendU32(append(o, opGlobalGet), slice), opI64Sub)
+	o = append(appendS64(append(o, opI64Const), sliceUnits), opI64DivU)
+	o = append(appendS64(append(o, opI64Const), sliceUnits), opI64Mul, opLocalSet, taken)
 	o = appendU32(append(o, opGlobalGet), fuel)
-	o = append(appendS64(append(o, opI64Const), sliceUnits), opI64Sub)
+	o = append(o, opLocalGet, taken, opI64Sub)
 	o = appendU32(append(o, opGlobalSet), fuel)
 	o = appendU32(append(o, opGlobalGet), fuel)
 	o = append(o, opI64Const, 0, opI64LtS, opIf, blockVoid, opUnreachable, opEnd)
 	o = appendU32(append(o, opGlobalGet), slice)
-	o = append(appendS64(append(o, opI64Const), sliceUnits), opI64Add)
-	o = appendU32(append(o, opGlobalSet), slice)
-	o = appendU32(append(o, opGlobalGet), slice)
-	return append(o, opI64Const, 0, opI64LtS, opBrIf, 0, opEnd, opEnd)
+	o = append(o, opLocalGet, taken, opI64Add)
+	return append(appendU32(append(o, opGlobalSet), slice), opEnd)
 }
 
 // function returns a function's body with its charges.

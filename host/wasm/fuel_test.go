@@ -3,10 +3,10 @@ package wasm
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/kvasir-router/kvasir/abi"
@@ -21,10 +21,12 @@ type form struct {
 	sliced  bool
 }
 
+// plenty is fuel that no test uses up: memory.grow may be charged for 2^32 pages.
+const plenty = 1 << 60
+
 var forms = []form{{name: "unmetered"}, {name: "plain", metered: true}, {name: "sliced", metered: true, sliced: true}}
 
-// engine compiles modules with nothing around them; imports are answered by
-// functions that do nothing.
+// engine compiles modules with nothing around them but one host function, env.h.
 type engine struct {
 	rt wazero.Runtime
 }
@@ -34,51 +36,56 @@ func newEngine(t testing.TB) *engine {
 	ctx := context.Background()
 	e := &engine{wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCoreFeatures(api.CoreFeaturesV2).WithMemoryLimitPages(defaultPages))}
 	t.Cleanup(func() { _ = e.rt.Close(ctx) })
+	scramble := api.GoFunc(func(_ context.Context, stack []uint64) { stack[0] = uint64(uint32(stack[0])*0x9e3779b1 ^ 0x55) })
+	h := e.rt.NewHostModuleBuilder("env").NewFunctionBuilder().WithGoFunction(scramble, []api.ValueType{api.ValueTypeI32}, []api.ValueType{api.ValueTypeI32})
+	if _, err := h.Export("h").Instantiate(ctx); err != nil {
+		t.Fatal(err)
+	}
 	return e
 }
 
-// open instantiates code in a form; nil where the module or the rewriter
-// refuses it.
-func (e *engine) open(code []byte, f form) (api.Module, error) {
-	ctx := context.Background()
+// compile compiles code in a form.
+func (e *engine) compile(code []byte, f form) (*compiled, error) {
 	m, err := parseModule(code)
 	if err != nil {
 		return nil, err
 	}
+	c := &compiled{rt: e.rt}
+	for name, x := range m.exports {
+		if x.kind == kindGlobal {
+			c.globals = append(c.globals, name)
+		}
+	}
+	slices.Sort(c.globals)
 	if f.metered {
-		if code, err = rewriteFuel(m, rewriteOptions{sliced: f.sliced, initial: 1 << 50, pages: defaultPages}); err != nil {
+		if code, err = rewriteFuel(m, rewriteOptions{sliced: f.sliced, initial: plenty, pages: defaultPages}); err != nil {
 			return nil, err
 		}
 	}
-	cm, err := e.rt.CompileModule(ctx, code)
-	if err != nil {
+	if c.CompiledModule, err = e.rt.CompileModule(context.Background(), code); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
-	mod, err := e.rt.InstantiateModule(ctx, cm, wazero.NewModuleConfig().WithName("").WithStartFunctions(abi.ExportInitialize))
-	if err != nil {
-		_ = cm.Close(ctx)
-		return nil, err
-	}
-	return closing{mod, cm}, nil
+	return c, nil
 }
 
-// closing closes the code with its only instance.
-type closing struct {
-	api.Module
-	code wazero.CompiledModule
+// compiled is a module as compiled in a form.
+type compiled struct {
+	wazero.CompiledModule
+	rt      wazero.Runtime
+	globals []string // exported by the module as it was, in order
 }
 
-func (c closing) Close(ctx context.Context) error {
-	return errors.Join(c.Module.Close(ctx), c.code.Close(ctx))
+func (c *compiled) open() (api.Module, error) {
+	return c.rt.InstantiateModule(context.Background(), c.CompiledModule, wazero.NewModuleConfig().WithName("").WithStartFunctions(abi.ExportInitialize))
 }
 
-// used returns the units a metered module has spent of 1<<50.
+// used returns the units a metered module has spent of plenty.
 func used(m api.Module) int64 {
 	left := int64(m.ExportedGlobal(fuelGlobal).Get())
 	if s := m.ExportedGlobal(sliceGlobal); s != nil {
 		left += int64(s.Get())
 	}
-	return 1<<50 - left
+	return plenty - left
 }
 
 // scoreOnce writes a batch of n with its columns 0…11 and calls kvasir_score.
@@ -137,7 +144,11 @@ func TestRewriteFuel_fixtures(t *testing.T) {
 		}
 		mods := make([]api.Module, len(forms))
 		for i, f := range forms {
-			if mods[i], err = e.open(code, f); err != nil {
+			c, err := e.compile(code, f)
+			if err == nil {
+				mods[i], err = c.open()
+			}
+			if err != nil {
 				t.Fatalf("%s, %s: %v", file, f.name, err)
 			}
 		}
@@ -177,7 +188,11 @@ func BenchmarkRewriteFuel(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, f := range forms {
-			m, err := e.open(code, f)
+			c, err := e.compile(code, f)
+			if err != nil {
+				b.Fatal(err)
+			}
+			m, err := c.open()
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -12,6 +12,7 @@ const (
 	opCall        = 0x10
 	opDrop        = 0x1a
 	opLocalGet    = 0x20
+	opLocalSet    = 0x21
 	opLocalTee    = 0x22
 	opGlobalGet   = 0x23
 	opGlobalSet   = 0x24
@@ -21,6 +22,8 @@ const (
 	opI64LtS      = 0x53
 	opI64Add      = 0x7c
 	opI64Sub      = 0x7d
+	opI64Mul      = 0x7e
+	opI64DivU     = 0x80
 	opI64Shl      = 0x86
 	opI64ShrU     = 0x88
 	opI64Extend   = 0xad // i64.extend_i32_u
