@@ -180,6 +180,89 @@ func TestPrompt_continueParts(t *testing.T) {
 	}
 }
 
+// TestPrepare_unfinished: a response that continues its last item has the prompt
+// of a chat that continues its last message.
+func TestPrepare_unfinished(t *testing.T) {
+	m := demoModel(t, func(c *chat.Config) {
+		c.Template = `{% for m in messages %}[{{ m.role }}|{{ m.content }}]{% endfor %}{% if add_generation_prompt %}[{% endif %}`
+	})
+	chatBody := `{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"half a "}],"add_generation_prompt":false,"continue_final_message":true}`
+	want, err := m.Prompt(scan(t, llmapi.OpChat, []byte(chatBody)))
+	if err != nil || want != "[user|hi][assistant|half a " {
+		t.Fatalf("%q, %v", want, err)
+	}
+	for _, last := range []string{
+		`{"type":"message","role":"assistant","status":"incomplete","content":[{"type":"output_text","text":"half a "}]}`,
+		`{"type":"message","role":"assistant","status":"in_progress","content":"half a "}`,
+	} {
+		got, err := m.Prompt(scan(t, llmapi.OpResponses, []byte(`{"input":[{"role":"user","content":"hi"},`+last+`]}`)))
+		if got != want || err != nil {
+			t.Errorf("%s: %q, %v", last, got, err)
+		}
+	}
+	done := `{"input":[{"role":"user","content":"hi"},{"type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"x"}]}]}`
+	if got, err := m.Prompt(scan(t, llmapi.OpResponses, []byte(done))); got != "[user|hi][assistant|x][" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestPrepare_responses: what is not within input, and what only the engine knows.
+func TestPrepare_responses(t *testing.T) {
+	enc, err := demo.Tokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := demoModel(t, func(c *chat.Config) {
+		c.Template = `{{ messages[0].content }}`
+		c.Encoder, c.Files = bosEncoder{enc, []uint32{1, 2}, nil}, fstest.MapFS{}
+	})
+	ids, err := enc.Encode([]uint32{1, 2}, []byte("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for body, exact := range map[string]bool{
+		`{"input":"hello"}`: true,
+		`{"input":[{"role":"user","content":"hello"}],"truncation":"disabled","previous_response_id":null}`: true,
+		`{"input":"x","instructions":"hello"}`:                    true,
+		`{"input":"hello","truncation":"auto"}`:                   false,
+		`{"input":"hello","previous_response_id":"resp_1"}`:       false,
+		`{"input":"hello","instructions":["x"]}`:                  false,
+		`{"input":"hello","previous_input_messages":[]}`:          false,
+		`{"input":["hello"]}`:                                     false,
+		`{"input":7}`:                                             false,
+		`{"input":"hello","reasoning":7}`:                         false,
+		`{"input":"hello","reasoning":{"effort":7}}`:              false,
+		`{"input":"hello","chat_template_kwargs":{"messages":1}}`: false,
+	} {
+		r := scan(t, llmapi.OpResponses, []byte(body))
+		got, err := m.Tokens(r, nil)
+		if (err == nil) != exact || exact && !slices.Equal(got, ids) {
+			t.Errorf("%s: %v, %v, want %v with the special tokens", body, got, err, ids)
+		}
+		var p tokenizer.Prompt
+		if err := m.Blocks(r, &tokenizer.Query{Sizes: []int{16}}, &p); err != nil || p.Exact != exact || p.Exact != (p.Reason == "") {
+			t.Errorf("%s: exact %v, %q", body, p.Exact, p.Reason)
+		}
+	}
+}
+
+// TestPrepare_thinking: what stands for disabled thinking depends on what the
+// template makes of "none".
+func TestPrepare_thinking(t *testing.T) {
+	for template, want := range map[string]string{
+		`{{ messages[0].content }}|{{ reasoning_effort }}|{{ enable_thinking }}`:                                  "hi|none|False",
+		`{{ messages[0].content }}|{{ enable_thinking }}`:                                                         "hi|False",
+		`{{ messages[0].content }}{% set e = reasoning_effort if reasoning_effort == "low" else "max" %}|{{ e }}`: "hi|low",
+		`{% if reasoning_effort == "none" %}{{ raise_exception("no") }}{% endif %}{{ reasoning_effort }}`:         "low",
+	} {
+		m := demoModel(t, func(c *chat.Config) { c.Template = template })
+		got, err := m.Prompt(scan(t, llmapi.OpMessages, []byte(`{"messages":[{"role":"user","content":"hi"}],"max_tokens":1,"thinking":{"type":"disabled"}}`)))
+		if got != want || err != nil {
+			t.Errorf("%s: %q, %v", template, got, err)
+		}
+	}
+}
+
 // TestNew_inexact tells at once why prompts cannot be exact.
 func TestNew_inexact(t *testing.T) {
 	for want, set := range map[string]func(*chat.Config){

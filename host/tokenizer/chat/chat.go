@@ -124,6 +124,9 @@ type Model struct {
 	why      string
 	special  []special // special tokens that templates may print
 
+	mergeSystem bool   // Anthropic's API: system messages go to the front
+	noThinking  string // Anthropic's API: the reasoning effort of disabled thinking
+
 	mu    sync.RWMutex
 	memos map[memoKey]*memo // guarded by mu
 
@@ -153,8 +156,7 @@ func New(cfg Config) (*Model, error) {
 	return m, m.load()
 }
 
-// Blocks tells the prompt of r, scanned for chat completions, completions or
-// tokenize, with the hashes of its whole blocks for every size of q. It does not
+// Blocks tells the prompt of r, scanned for an operation that has a prompt, with the hashes of its whole blocks for every size of q. It does not
 // refuse a body: what cannot be told exactly leaves p not Exact, with the
 // reason, 0 tokens and no hashes. A Private query gets the tokens alone. The error is about q alone. p is reset first
 // and does not refer to r or q afterwards.

@@ -1,6 +1,9 @@
 package chat_test
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/kvasir-router/kvasir/host/llmapi"
@@ -17,12 +20,30 @@ func FuzzBlocks(f *testing.F) {
 	}
 	f.Add(uint8(1), []byte(`{"prompt":"a\nb <|im_start|> c"}`))
 	f.Add(uint8(1), []byte(`{"prompt":[1,2,3]}`))
+	raw, err := os.ReadFile(filepath.Join("testdata", "vllm_apis.json"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	var bodies []struct {
+		API string
+		In  json.RawMessage
+	}
+	if err := json.Unmarshal(raw, &bodies); err != nil {
+		f.Fatal(err)
+	}
+	for i, b := range bodies {
+		op := 9 // of ops, times the models
+		if b.API == "messages" {
+			op = 12
+		}
+		f.Add(uint8(op+i%3), []byte(b.In))
+	}
 	models := []*chat.Model{
 		demoModel(f, func(c *chat.Config) { c.BudgetBytes = 4 << 20 }),
 		demoModel(f, func(c *chat.Config) { c.BudgetBytes = 4 << 20; c.Template = templates["moving"] }),
 		demoModel(f, func(c *chat.Config) { c.BudgetBytes = 4 << 20; c.Template = templates["parts"] }),
 	}
-	ops := []llmapi.Operation{llmapi.OpChat, llmapi.OpCompletions, llmapi.OpTokenize}
+	ops := []llmapi.Operation{llmapi.OpChat, llmapi.OpCompletions, llmapi.OpTokenize, llmapi.OpResponses, llmapi.OpMessages, llmapi.OpCountTokens}
 	q := &tokenizer.Query{Sizes: []int{4, 16}}
 	f.Fuzz(func(t *testing.T, pick uint8, body []byte) {
 		m, op := models[int(pick)%len(models)], ops[int(pick)/len(models)%len(ops)]

@@ -94,6 +94,10 @@ func (m *Model) load() error {
 			m.tools = m.compile(withTools)
 		}
 	}
+	if m.why == "" {
+		m.mergeSystem = m.wantsSystemFirst(m.template, plain) || m.wantsSystemFirst(m.tools, withTools)
+		m.noThinking = m.disabledEffort()
+	}
 	m.loadAffixes(&config)
 	return nil
 }

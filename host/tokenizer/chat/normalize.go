@@ -256,12 +256,9 @@ func (n *normalizer) toolCall(v jinja.Value) (jinja.Value, bool) {
 	if !name.IsString() || !raw.IsString() {
 		return v, false
 	}
-	args, err := jinja.DecodeJSON([]byte(raw.Text()), n.m)
-	if err == jinja.ErrDepth {
+	args, ok := n.arguments(raw)
+	if !ok {
 		return v, false
-	}
-	if err != nil || args.Dict() == nil {
-		args = jinja.NewDict(0, n.m).Value()
 	}
 	function := jinja.NewDict(2, n.m)
 	function.Set("arguments", args)
@@ -271,6 +268,19 @@ func (n *normalizer) toolCall(v jinja.Value) (jinja.Value, bool) {
 	out.Set("function", function.Value())
 	out.Set("type", typ)
 	return out.Value(), true
+}
+
+// arguments reads the arguments of a call, which are a text: a mapping, empty for
+// every text that is none. False: nested too deep.
+func (n *normalizer) arguments(raw jinja.Value) (jinja.Value, bool) {
+	args, err := jinja.DecodeJSON([]byte(raw.Text()), n.m)
+	if err == jinja.ErrDepth {
+		return args, false
+	}
+	if err != nil || args.Dict() == nil {
+		args = jinja.NewDict(0, n.m).Value()
+	}
+	return args, true
 }
 
 // developerTools adds the tools of a developer message: function, type, with

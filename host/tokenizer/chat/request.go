@@ -67,6 +67,8 @@ func (m *Model) prepare(w *work, r *llmapi.Request, o *memo) string {
 		return m.prepareChat(w, r, o)
 	case llmapi.OpCompletions:
 		return m.prepareText(w, r)
+	case llmapi.OpMessages, llmapi.OpCountTokens, llmapi.OpResponses:
+		return m.prepareChat(w, r, o)
 	case llmapi.OpTokenize:
 		if _, ok := member(r, "messages"); ok {
 			return m.prepareChat(w, r, o)
@@ -110,11 +112,10 @@ func (m *Model) prepareChat(w *work, r *llmapi.Request, o *memo) string {
 	if _, has := member(r, "truncate_prompt_tokens"); has {
 		return reasonTruncate
 	}
-	var ok bool
-	if w.affix, ok = flag(r, "add_special_tokens", false); !ok {
-		return reasonField
-	}
 	x := &chatReader{m: m, w: w, r: r, o: o, t: m.template, chat: r.Op == llmapi.OpChat}
+	if reason := x.affix(); reason != "" {
+		return reason
+	}
 	if reason := x.variables(); reason != "" {
 		return reason
 	}
@@ -133,7 +134,34 @@ type chatReader struct {
 	t         *template
 	chat      bool // POST /v1/chat/completions, not /tokenize
 	continues bool
+	developer bool   // a message has that role
 	last      string // text of the final message, when it is continued
+}
+
+// affix finds out whether special tokens go around the prompt. vLLM puts them
+// around that of a response (ResponsesRequest.build_tok_params).
+func (x *chatReader) affix() string {
+	var ok bool
+	switch x.r.Op {
+	case llmapi.OpResponses:
+		x.w.affix = true
+	case llmapi.OpChat, llmapi.OpTokenize:
+		if x.w.affix, ok = flag(x.r, "add_special_tokens", false); !ok {
+			return reasonField
+		}
+	}
+	return ""
+}
+
+// toolsKind is what the member tools is decoded as.
+func (x *chatReader) toolsKind() kind {
+	switch x.r.Op {
+	case llmapi.OpMessages, llmapi.OpCountTokens:
+		return kindToolsMessages
+	case llmapi.OpResponses:
+		return kindToolsResponses
+	}
+	return kindTools
 }
 
 // variables fills w.vars but for messages.
@@ -143,8 +171,8 @@ func (x *chatReader) variables() string {
 	for _, s := range x.m.special {
 		vars[s.name] = s.value
 	}
-	if raw, has := member(x.r, "tools"); has {
-		v := x.m.lookup(x.w, x.o, raw, kindTools)
+	if raw, has := member(x.r, "tools"); has && !(x.r.Op == llmapi.OpResponses && isEmptyList(raw)) {
+		v := x.m.lookup(x.w, x.o, raw, x.toolsKind())
 		if v.fault != "" {
 			return v.fault
 		}
@@ -173,6 +201,15 @@ func (x *chatReader) variables() string {
 	if !areMappings(vars["documents"]) {
 		return reasonDocuments
 	}
+	vars["add_generation_prompt"] = jinja.Bool(true)
+	if x.chat || x.r.Op == llmapi.OpTokenize {
+		return x.ending()
+	}
+	return ""
+}
+
+// ending reads how the prompt is to end.
+func (x *chatReader) ending() string {
 	add, ok1 := flag(x.r, "add_generation_prompt", true)
 	more, ok2 := flag(x.r, "continue_final_message", false)
 	if !ok1 || !ok2 {
@@ -181,7 +218,7 @@ func (x *chatReader) variables() string {
 	if more && add {
 		return reasonContinue
 	}
-	vars["add_generation_prompt"] = jinja.Bool(add)
+	x.w.vars["add_generation_prompt"] = jinja.Bool(add)
 	x.continues = more
 	return ""
 }
@@ -225,22 +262,70 @@ func (x *chatReader) kwargs() (user *jinja.Dict, reason string) {
 // effort sets reasoning_effort, which also turns thinking on or off unless the
 // request says so itself.
 func (x *chatReader) effort(user *jinja.Dict) string {
-	raw, has := member(x.r, "reasoning_effort")
-	if !has || !x.chat {
-		return ""
+	effort, reason := x.wantedEffort()
+	if reason != "" || effort.IsNone() {
+		return reason
 	}
-	v := x.m.lookup(x.w, x.o, raw, kindJSON)
-	if v.fault != "" || !v.v.IsString() {
+	if !effort.IsString() {
 		return reasonField
 	}
-	x.w.vars["reasoning_effort"] = v.v
+	x.w.vars["reasoning_effort"] = effort
 	if user != nil {
 		if _, says := user.Get("enable_thinking"); says {
 			return ""
 		}
 	}
-	x.w.vars["enable_thinking"] = jinja.Bool(v.v.Text() != "none")
+	x.w.vars["enable_thinking"] = jinja.Bool(effort.Text() != "none")
 	return ""
+}
+
+// wantedEffort is the reasoning effort that a request asks for, None if it asks
+// for none.
+func (x *chatReader) wantedEffort() (jinja.Value, string) {
+	switch x.r.Op {
+	case llmapi.OpChat:
+		return x.json("reasoning_effort")
+	case llmapi.OpResponses:
+		return x.jsonMember("reasoning", "effort")
+	case llmapi.OpMessages, llmapi.OpCountTokens:
+		typ, reason := x.jsonMember("thinking", "type")
+		if reason != "" {
+			return typ, reason
+		}
+		if typ.Text() == "disabled" {
+			return jinja.Str(x.m.noThinking), ""
+		}
+		return x.jsonMember("output_config", "effort")
+	}
+	return jinja.None, ""
+}
+
+// json is a member as it is, None if it is not there.
+func (x *chatReader) json(name string) (jinja.Value, string) {
+	raw, has := member(x.r, name)
+	if !has {
+		return jinja.None, ""
+	}
+	v := x.m.lookup(x.w, x.o, raw, kindJSON)
+	if v.fault != "" {
+		return jinja.None, reasonField
+	}
+	return v.v, ""
+}
+
+// jsonMember is a member of a member.
+func (x *chatReader) jsonMember(name, inner string) (jinja.Value, string) {
+	v, reason := x.json(name)
+	if reason != "" || v.IsNone() {
+		return v, reason
+	}
+	if v.Dict() == nil {
+		return v, reasonField
+	}
+	if v, has := v.Dict().Get(inner); has {
+		return v, ""
+	}
+	return jinja.None, ""
 }
 
 // areMappings tells whether v is None or a list of mappings, as tools and
@@ -263,38 +348,23 @@ func areMappings(v jinja.Value) bool {
 
 // messages fills the variable messages.
 func (x *chatReader) messages() string {
-	raw, has := member(x.r, "messages")
-	if !has || raw[0] != '[' {
-		return reasonNoMessages
+	reason := ""
+	switch x.r.Op {
+	case llmapi.OpMessages, llmapi.OpCountTokens:
+		reason = x.turns()
+	case llmapi.OpResponses:
+		reason = x.items()
+	default:
+		reason = x.each("messages", messageKind(x.chat, x.t.parts), func(v *decoded) { x.add(v.v, v.role) })
 	}
-	kind := messageKind(x.chat, x.t.parts)
-	var last *value
-	developer, fault := false, ""
-	ok := eachItem(raw, func(i int) int {
-		v, end := x.m.next(x.w, x.o, raw, i, kind, last)
-		if v == nil {
-			return -1
-		}
-		if v.fault != "" {
-			fault = v.fault
-			return -1
-		}
-		x.w.msgs = append(x.w.msgs, v.v)
-		x.w.roles = append(x.w.roles, v.role)
-		developer = developer || v.role == roleDeveloper
-		last = v.entry
-		return end
-	})
 	switch {
-	case fault != "":
-		return fault
-	case !ok:
-		return reasonMessage
+	case reason != "":
+		return reason
 	case len(x.w.msgs) == 0:
 		return reasonNoMessages
 	}
 	msgs := x.w.msgs
-	if developer && !x.t.developer {
+	if x.developer && !x.t.developer {
 		msgs = withoutDeveloper(msgs, x.w.roles)
 	}
 	if x.continues {
@@ -303,6 +373,43 @@ func (x *chatReader) messages() string {
 		}
 	}
 	x.w.vars["messages"] = jinja.List(msgs)
+	return ""
+}
+
+// add adds a message.
+func (x *chatReader) add(v jinja.Value, r role) {
+	x.w.msgs = append(x.w.msgs, v)
+	x.w.roles = append(x.w.roles, r)
+	x.developer = x.developer || r == roleDeveloper
+}
+
+// each calls f for every item of a member that is a list.
+func (x *chatReader) each(name string, k kind, f func(v *decoded)) string {
+	raw, has := member(x.r, name)
+	if !has || raw[0] != '[' {
+		return reasonNoMessages
+	}
+	var last *value
+	fault := ""
+	ok := eachItem(raw, func(i int) int {
+		v, end := x.m.next(x.w, x.o, raw, i, k, last)
+		if v == nil {
+			return -1
+		}
+		if v.fault != "" {
+			fault = v.fault
+			return -1
+		}
+		f(v)
+		last = v.entry
+		return end
+	})
+	switch {
+	case fault != "":
+		return fault
+	case !ok:
+		return reasonMessage
+	}
 	return ""
 }
 

@@ -86,4 +86,7 @@ func eachItem(b []byte, f func(i int) int) bool {
 	return false
 }
 
+// isEmptyList reports whether raw, a JSON value, is a list without items.
+func isEmptyList(raw []byte) bool { return raw[0] == '[' && raw[skipSpace(raw, 1)] == ']' }
+
 func isNull(raw []byte) bool { return string(raw) == "null" }

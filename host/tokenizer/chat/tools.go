@@ -2,22 +2,31 @@ package chat
 
 import "github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 
-// normalizeTools makes of the member tools what vLLM's ChatCompletionToolsParam
+// normalizeTools makes of the member tools, of the API that k tells, what vLLM's ChatCompletionToolsParam
 // dumps: the known fields in their order, description and parameters even when
 // they are missing.
-func normalizeTools(v jinja.Value, m *jinja.Meter) (jinja.Value, string) {
+func normalizeTools(v jinja.Value, k kind, m *jinja.Meter) (jinja.Value, string) {
 	items, ok := v.Items()
 	if !ok {
 		return v, reasonTools
 	}
-	list := make([]jinja.Value, len(items))
+	one := normalizeTool
+	switch k {
+	case kindToolsMessages:
+		one = anthropicTool
+	case kindToolsResponses:
+		one = responsesTool
+	}
+	list := make([]jinja.Value, 0, len(items))
 	m.AddValues(len(items))
-	for i, x := range items {
-		t, ok := normalizeTool(x, m)
+	for _, x := range items {
+		t, ok := one(x, m)
 		if !ok {
 			return v, reasonTools
 		}
-		list[i] = t
+		if !t.IsNone() {
+			list = append(list, t)
+		}
 	}
 	return jinja.List(list), ""
 }
@@ -47,6 +56,15 @@ func normalizeTool(v jinja.Value, m *jinja.Meter) (jinja.Value, bool) {
 	if deferInner.IsNone() {
 		deferInner = deferOuter
 	}
+	out := functionTool(m, name, description, parameters, strict, deferInner)
+	if !deferOuter.IsNone() {
+		out.Set("defer_loading", deferOuter)
+	}
+	return out.Value(), true
+}
+
+// functionTool is a tool as templates get it. strict and deferred may be None.
+func functionTool(m *jinja.Meter, name, description, parameters, strict, deferred jinja.Value) *jinja.Dict {
 	function := jinja.NewDict(5, m)
 	function.Set("name", name)
 	function.Set("description", description)
@@ -54,17 +72,79 @@ func normalizeTool(v jinja.Value, m *jinja.Meter) (jinja.Value, bool) {
 	if !strict.IsNone() {
 		function.Set("strict", strict)
 	}
-	if !deferInner.IsNone() {
-		function.Set("defer_loading", deferInner)
+	if !deferred.IsNone() {
+		function.Set("defer_loading", deferred)
 	}
 	out := jinja.NewDict(3, m)
 	out.Set("type", jinja.Str("function"))
 	out.Set("function", function.Value())
-	if !deferOuter.IsNone() {
-		out.Set("defer_loading", deferOuter)
-	}
-	return out.Value(), true
+	return out
 }
+
+// flatTool makes a tool whose members are not within "function"; schema names
+// that of its parameters.
+func flatTool(v jinja.Value, schema string, m *jinja.Meter) (tool, parameters jinja.Value, ok bool) {
+	d := v.Dict()
+	name, _ := d.Get("name")
+	description, ok1 := optional(d, "description", jinja.Value.IsString)
+	parameters, ok2 := optional(d, schema, func(v jinja.Value) bool { return v.Dict() != nil })
+	strict, ok3 := optional(d, "strict", jinja.Value.IsBool)
+	deferred, ok4 := optional(d, "defer_loading", jinja.Value.IsBool)
+	if !name.IsString() || !ok1 || !ok2 || !ok3 || !ok4 {
+		return v, v, false
+	}
+	if p := parameters.Dict(); p != nil && schema == "input_schema" {
+		if _, has := p.Get("type"); !has {
+			typed := copyDict(p)
+			typed.Set("type", jinja.Str("object"))
+			parameters = typed.Value()
+		}
+	}
+	return functionTool(m, name, description, parameters, strict, deferred).Value(), parameters, true
+}
+
+// anthropicTool makes a tool of Anthropic's API one of chat (_convert_tools).
+func anthropicTool(v jinja.Value, m *jinja.Meter) (jinja.Value, bool) {
+	if v.Dict() == nil {
+		return v, false
+	}
+	tool, parameters, ok := flatTool(v, "input_schema", m)
+	return tool, ok && !parameters.IsNone()
+}
+
+// responsesTool makes a tool of the responses API one of chat
+// (construct_tool_dicts): functions, and custom tools, which are shown as
+// functions of one text. Tools that the server itself would run are not shown:
+// None.
+func responsesTool(v jinja.Value, m *jinja.Meter) (jinja.Value, bool) {
+	d := v.Dict()
+	if d == nil {
+		return v, false
+	}
+	typ, _ := d.Get("type")
+	switch typ.Text() {
+	case "", "namespace":
+		return v, false
+	case "function":
+		tool, _, ok := flatTool(v, "parameters", m)
+		return tool, ok
+	case "custom":
+		name, _ := d.Get("name")
+		description, ok := optional(d, "description", jinja.Value.IsString)
+		return functionTool(m, name, description, customParameters, jinja.None, jinja.None).Value(), ok && name.IsString()
+	}
+	return jinja.None, true
+}
+
+// customParameters is custom_tool_parameters of vllm/tool_parsers/utils.py.
+var customParameters = func() jinja.Value {
+	v, err := jinja.DecodeJSON([]byte(`{"type": "object", "properties": {"input": {"type": "string", "description": `+
+		`"The freeform text payload for this tool."}}, "required": ["input"], "additionalProperties": false}`), nil)
+	if err != nil {
+		panic("BUG: chat: " + err.Error())
+	}
+	return v
+}()
 
 // optional returns a member that may be missing or null, None then, and whether
 // it is of the right type.

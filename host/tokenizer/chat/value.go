@@ -12,14 +12,32 @@ import (
 type kind uint8
 
 const (
-	kindJSON    kind = iota // as it is
-	kindTools               // the member tools
-	kindMessage             // a message; + 1 for a chat request, + 2 for parts
+	kindJSON           kind = iota // as it is
+	kindTools                      // the member tools
+	kindToolsMessages              // the same of Anthropic's API
+	kindToolsResponses             // and of the responses API
+	kindMessage                    // a message; + 1 for a chat request, + 2 for parts
 	_
 	_
+	_
+	kindSystem // a system prompt; + 1 for parts
+	_
+	kindTurn // a message of Anthropic's API; + 1 for parts
+	_
+	kindItem // an input item of the responses API; + 1 for parts
+	_
+	kindUser // a text as a user's message; + 1 for parts
 	_
 	kinds
 )
+
+// of returns the kind for a template that takes content as parts, or not.
+func (k kind) of(parts bool) kind {
+	if parts {
+		return k + 1
+	}
+	return k
+}
 
 func messageKind(chat, parts bool) kind {
 	k := kindMessage
@@ -37,8 +55,11 @@ type decoded struct {
 	raw   []byte // own copy; nil when it is not kept
 	v     jinja.Value
 	role  role
-	fault string // why a prompt with it is not exact
-	entry *value // where it is kept, nil
+	text  jinja.Value // of a system prompt, before it is a message
+	piece itemPiece   // of an item
+	open  bool        // an item that is to be continued
+	fault string      // why a prompt with it is not exact
+	entry *value      // where it is kept, nil
 }
 
 // value is a place in a memo for a decoded value. When it is evicted its body
@@ -83,9 +104,11 @@ func decode(raw []byte, k kind, m *jinja.Meter) *decoded {
 	switch k {
 	case kindJSON:
 		return &decoded{v: v}
-	case kindTools:
-		v, fault := normalizeTools(v, m)
+	case kindTools, kindToolsMessages, kindToolsResponses:
+		v, fault := normalizeTools(v, k, m)
 		return &decoded{v: v, fault: fault}
+	case kindSystem, kindSystem + 1, kindTurn, kindTurn + 1, kindItem, kindItem + 1, kindUser, kindUser + 1:
+		return decodeAPI(v, k, m)
 	}
 	n := normalizer{chat: (k-kindMessage)&1 != 0, parts: (k-kindMessage)&2 != 0, m: m}
 	msg := n.message(v)
@@ -97,6 +120,31 @@ func decode(raw []byte, k kind, m *jinja.Meter) *decoded {
 		d.role = roleSystem
 	}
 	return d
+}
+
+// decodeAPI decodes what is converted to messages.
+func decodeAPI(v jinja.Value, k kind, m *jinja.Meter) *decoded {
+	n := normalizer{chat: true, m: m}
+	switch {
+	case k >= kindUser:
+		n.parts = k > kindUser
+		return n.madeMessage("user", v, jinja.None)
+	case k >= kindItem:
+		n.parts = k > kindItem
+		return n.item(v)
+	case k >= kindTurn:
+		n.parts = k > kindTurn
+		return n.turn(v)
+	}
+	n.parts = k > kindSystem
+	if _, blocks := v.Items(); !blocks && !v.IsString() {
+		return &decoded{fault: reasonField}
+	}
+	text, ok := n.systemText(v)
+	if !ok {
+		return &decoded{fault: reasonField}
+	}
+	return n.system(text)
 }
 
 // next returns the value at b[i] with its end. last is the value before it. A

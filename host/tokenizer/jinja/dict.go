@@ -56,8 +56,11 @@ func (d *Dict) find(k string) int {
 	return -1
 }
 
-// Get returns the value of k and whether there is one.
+// Get returns the value of k and whether there is one; a nil Dict has none.
 func (d *Dict) Get(k string) (Value, bool) {
+	if d == nil {
+		return Undefined, false
+	}
 	if i := d.find(k); i >= 0 {
 		return d.Vals[i], true
 	}

@@ -65,6 +65,10 @@ type namespace struct{ Dict }
 
 var undefined = Value{k: kindUndefined}
 
+// Undefined is what a name stands for that nobody has set. As a variable it hides
+// a builtin of its name.
+var Undefined = undefined
+
 // None is Python's None, JSON's null.
 var None = Value{k: kindNone}
 
