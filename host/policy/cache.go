@@ -19,11 +19,10 @@ const (
 // for each other. It lives as long as its snapshot, so nothing in it is ever
 // stale. It is safe for concurrent use.
 type cache struct {
-	seed     maphash.Seed
-	shards   [cacheShards]cacheShard
-	total    int // bound of entries
-	tenant   int // bound of entries of one tenant
-	counters *Counters
+	seed   maphash.Seed
+	shards [cacheShards]cacheShard
+	total  int // bound of entries
+	tenant int // bound of entries of one tenant
 
 	mu      sync.Mutex // guards the fields below; taken on a miss only, before a shard's
 	owners  map[string]*owner
@@ -60,8 +59,8 @@ type flight struct {
 	err   error
 }
 
-func newCache(total, tenant int, c *Counters) *cache {
-	x := &cache{seed: maphash.MakeSeed(), total: total, tenant: tenant, counters: c, owners: map[string]*owner{}}
+func newCache(total, tenant int) *cache {
+	x := &cache{seed: maphash.MakeSeed(), total: total, tenant: tenant, owners: map[string]*owner{}}
 	for i := range x.shards {
 		x.shards[i].m, x.shards[i].flights = map[string]*cacheEntry{}, map[string]*flight{}
 	}
@@ -71,7 +70,7 @@ func newCache(total, tenant int, c *Counters) *cache {
 func (c *cache) shard(key []byte) int { return int(maphash.Bytes(c.seed, key) % cacheShards) }
 
 // get returns the entry of a key, nil if there is none. It allocates nothing.
-func (c *cache) get(key []byte) *cacheEntry {
+func (c *cache) get(key []byte, count *Counters) *cacheEntry {
 	n := c.shard(key)
 	sh := &c.shards[n]
 	sh.mu.RLock()
@@ -83,13 +82,13 @@ func (c *cache) get(key []byte) *cacheEntry {
 	if !e.used.Load() {
 		e.used.Store(true)
 	}
-	c.counters.hits[n].Add(1)
+	count.hits[n].Add(1)
 	return e
 }
 
 // fill returns the entry of a key that get did not find. One caller makes it,
 // the others wait for him. An error is not kept.
-func (c *cache) fill(key []byte, tenant string, compute func() (*cacheEntry, error)) (*cacheEntry, error) {
+func (c *cache) fill(key []byte, tenant string, count *Counters, compute func() (*cacheEntry, error)) (*cacheEntry, error) {
 	sh := &c.shards[c.shard(key)]
 	sh.mu.Lock()
 	if e := sh.m[string(key)]; e != nil {
@@ -107,7 +106,7 @@ func (c *cache) fill(key []byte, tenant string, compute func() (*cacheEntry, err
 	f.entry, f.err = compute()
 	if f.err == nil {
 		f.entry.key = k
-		c.insert(f.entry, tenant)
+		c.insert(f.entry, tenant, count)
 	}
 	sh.mu.Lock()
 	delete(sh.flights, k)
@@ -118,7 +117,7 @@ func (c *cache) fill(key []byte, tenant string, compute func() (*cacheEntry, err
 
 // insert keeps an entry, and lets go of an old one where there are too many: of
 // the same tenant, or of the one that has most.
-func (c *cache) insert(e *cacheEntry, tenant string) {
+func (c *cache) insert(e *cacheEntry, tenant string, count *Counters) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.owners[tenant]
@@ -128,9 +127,9 @@ func (c *cache) insert(e *cacheEntry, tenant string) {
 	}
 	switch {
 	case len(o.queue) >= c.tenant:
-		c.evictLocked(o)
+		c.evictLocked(o, count)
 	case c.entries >= c.total:
-		c.evictLocked(c.largestLocked())
+		c.evictLocked(c.largestLocked(), count)
 	}
 	o.queue = append(o.queue, e)
 	c.owners[tenant] = o // evicting the last entry of a tenant forgets it
@@ -160,7 +159,7 @@ func (c *cache) largestLocked() (most *owner) {
 
 // evictLocked lets go of the oldest entry of o that was not used since it was
 // passed over, looking at a few.
-func (c *cache) evictLocked(o *owner) {
+func (c *cache) evictLocked(o *owner, count *Counters) {
 	for range min(8, len(o.queue)) {
 		if e := o.queue[0]; e.used.Swap(false) {
 			o.queue = append(o.queue[1:], e)
@@ -174,7 +173,7 @@ func (c *cache) evictLocked(o *owner) {
 		delete(c.owners, o.name)
 	}
 	c.entries--
-	c.counters.evicted.Add(1)
+	count.evicted.Add(1)
 	sh := &c.shards[c.shard([]byte(e.key))]
 	sh.mu.Lock()
 	delete(sh.m, e.key)

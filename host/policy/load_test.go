@@ -252,7 +252,7 @@ test_x if { some i in numbers.range(1, 100000000); i < 0 }
 	f("data twice", "data/tenants/b.json", 1, `"enabled" stands in data/tenants/all.json too`, "keep one", "data/tenants/b.json", `{"acme": {"enabled": true, "pools": ["x"]}}`)
 	f("data syntax", "data/tenants/b.json", 2, "invalid character", "JSON", "data/tenants/b.json", "{\n,")
 	f("key twice", "data/classes.json", 2, "stands twice", "", "data/classes.json", "{\"classes\": {},\n\"classes\": {}}")
-	f("yaml", "x.yaml", 0, "YAML", "JSON", "data/x.yaml", "a: b")
+	f("yaml", "data/x.yaml", 0, "YAML", "JSON", "data/x.yaml", "a: b")
 	f("package as data", "data/x.json", 1, "is a package", "another name", "data/x.json", `{"kvasir": {}}`)
 	f("priority", "data/classes.json", 1, "no priority", "whole number", "data/classes.json", `{"classes": {"high": {"priority": 1.5}}}`)
 	f("schema keyword", "schemas/tenants.json", 1, "keyword", "did you mean", "schemas/tenants.json", `{"typ": "object"}`)

@@ -154,7 +154,7 @@ func (s *Snapshot) prepare() (err error) {
 	pol, data := s.src.Digest()
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %v", s.cfg.RequiredLabels, s.cfg.AllowPublicScope))
 	s.revision = fmt.Sprintf("%s-%s-%x", pol, data, sum[:2])
-	s.cache = newCache(s.cfg.MaxEntries, s.cfg.MaxPerTenant, s.cfg.Counters)
+	s.cache = newCache(s.cfg.MaxEntries, s.cfg.MaxPerTenant)
 	s.noTenant = &Decision{Status: 401, Reason: "no_principal", Rules: []string{}, Revision: s.revision}
 	s.badInput = &Decision{Status: 403, Reason: "input_invalid", Rules: []string{}, Revision: s.revision}
 	return nil
@@ -167,7 +167,7 @@ func asTerm(t *ast.Term, _ *rego.EvalContext) (any, error) { return t, nil }
 // cannot decide at all is told at once.
 func (s *Snapshot) warm() error {
 	in := &Input{Principal: nobody, Operation: "models"}
-	if _, err := s.evaluate(in); err != nil {
+	if _, err := s.evaluate(in, new(Counters)); err != nil {
 		return Faults{{File: decisionFile, What: "the decision about a request of nobody cannot be used: " + err.Error(), Mend: "let the decision deny what it does not know"}}
 	}
 	return nil
@@ -195,7 +195,10 @@ const keyBytes = 512
 // Decide implements Engine. A decision that is cached allocates nothing. The
 // error says why the policy gave no decision; it is not the client's fault, and
 // it is not cached.
-func (s *Snapshot) Decide(in *Input) (*Decision, error) {
+func (s *Snapshot) Decide(in *Input) (*Decision, error) { return s.decide(in, s.cfg.Counters) }
+
+// decide is Decide that counts into c.
+func (s *Snapshot) decide(in *Input, c *Counters) (*Decision, error) {
 	if in.Principal == nil || in.Principal.Tenant == "" {
 		return s.noTenant, nil
 	}
@@ -204,10 +207,10 @@ func (s *Snapshot) Decide(in *Input) (*Decision, error) {
 	if !ok {
 		return s.badInput, nil
 	}
-	e := s.cache.get(key)
+	e := s.cache.get(key, c)
 	if e == nil {
 		var err error
-		if e, err = s.miss(key, in); err != nil {
+		if e, err = s.miss(key, in, c); err != nil {
 			return nil, err
 		}
 	}
@@ -215,22 +218,22 @@ func (s *Snapshot) Decide(in *Input) (*Decision, error) {
 		return e.decision, nil
 	}
 	key = append(binary.AppendUvarint(key, uint64(len(in.Principal.User))), in.Principal.User...) // longer than any key of its kind
-	if u := s.cache.get(key); u != nil {
+	if u := s.cache.get(key, c); u != nil {
 		return u.decision, nil
 	}
-	return s.missUser(key, in, e.verdict)
+	return s.missUser(key, in, e.verdict, c)
 }
 
 // miss makes the decision of a key that is not cached. key is not kept.
-func (s *Snapshot) miss(key []byte, in *Input) (*cacheEntry, error) {
+func (s *Snapshot) miss(key []byte, in *Input, c *Counters) (*cacheEntry, error) {
 	if !in.printable() {
 		return &cacheEntry{decision: s.badInput}, nil
 	}
-	s.cfg.Counters.misses.Add(1)
-	return s.cache.fill(key, in.Principal.Tenant, func() (*cacheEntry, error) {
-		v, err := s.evaluate(in)
+	c.misses.Add(1)
+	return s.cache.fill(key, in.Principal.Tenant, c, func() (*cacheEntry, error) {
+		v, err := s.evaluate(in, c)
 		if err != nil {
-			s.cfg.Counters.errors.Add(1)
+			c.errors.Add(1)
 			return nil, err
 		}
 		return &cacheEntry{
@@ -242,11 +245,11 @@ func (s *Snapshot) miss(key []byte, in *Input) (*cacheEntry, error) {
 
 // missUser makes the decision of one user where the policy's is the same for all
 // and only the namespace differs.
-func (s *Snapshot) missUser(key []byte, in *Input, v *verdict) (*Decision, error) {
+func (s *Snapshot) missUser(key []byte, in *Input, v *verdict, c *Counters) (*Decision, error) {
 	if !in.printable() {
 		return s.badInput, nil
 	}
-	e, err := s.cache.fill(key, in.Principal.Tenant, func() (*cacheEntry, error) {
+	e, err := s.cache.fill(key, in.Principal.Tenant, c, func() (*cacheEntry, error) {
 		return &cacheEntry{decision: s.bind(v, in), verdict: v}, nil
 	})
 	if err != nil {
@@ -264,7 +267,7 @@ func (s *Snapshot) Uncached(in *Input) (*Decision, error) {
 	if _, ok := s.prog.inputs.key(nil, in); !ok || !in.printable() {
 		return s.badInput, nil
 	}
-	v, err := s.evaluate(in)
+	v, err := s.evaluate(in, s.cfg.Counters)
 	if err != nil {
 		return nil, err
 	}
@@ -272,9 +275,9 @@ func (s *Snapshot) Uncached(in *Input) (*Decision, error) {
 }
 
 // evaluate asks the policy.
-func (s *Snapshot) evaluate(in *Input) (*verdict, error) {
+func (s *Snapshot) evaluate(in *Input, c *Counters) (*verdict, error) {
 	tracker := new(topdown.EvaluatedRuleTracker).WithAnnotationSet(s.prog.compiler.GetAnnotationSet())
-	v, err := s.eval(s.prog.inputs.document(in), rego.EvalEvaluatedRuleTracker(tracker))
+	v, err := s.eval(s.prog.inputs.document(in), c, rego.EvalEvaluatedRuleTracker(tracker))
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +291,7 @@ func (s *Snapshot) evaluate(in *Input) (*verdict, error) {
 }
 
 // eval runs the query within the budget.
-func (s *Snapshot) eval(input ast.Value, opts ...rego.EvalOption) (v ast.Value, err error) {
+func (s *Snapshot) eval(input ast.Value, c *Counters, opts ...rego.EvalOption) (v ast.Value, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			v, err = nil, fmt.Errorf("policy: evaluation: %v", p)
@@ -300,8 +303,8 @@ func (s *Snapshot) eval(input ast.Value, opts ...rego.EvalOption) (v ast.Value, 
 	defer timer.Stop()
 	rs, err := s.query.Eval(context.Background(), append(opts, rego.EvalParsedInput(input), rego.EvalExternalCancel(cancel), rego.EvalTransaction(s.data.txn),
 		rego.EvalSortSets(false), rego.EvalCopyMaps(false))...)
-	s.cfg.Counters.evaluations.Add(1)
-	s.cfg.Counters.evalNanos.Add(uint64(time.Since(begun)))
+	c.evaluations.Add(1)
+	c.evalNanos.Add(uint64(time.Since(begun)))
 	switch {
 	case topdown.IsCancel(err):
 		return nil, fmt.Errorf("policy: evaluation took longer than %v", s.cfg.Budget)

@@ -64,57 +64,97 @@ func ReadDir(dir, dataDir string) (*Source, error) {
 
 // Read is ReadDir for file systems; data nil = the folder data of policy.
 func Read(policy, data fs.FS) (*Source, error) {
-	s := &Source{modules: map[string][]byte{}, schemas: map[string][]byte{}, data: map[string][]byte{}}
-	r := reader{left: maxTotalBytes}
-	s.policyDigest = r.walk(policy, ".", func(name string, text func() []byte) bool { return s.takePolicy(name, text, &r) })
+	var r reader
+	r.left = maxTotalBytes
+	s := newSource()
+	r.walk(policy, ".", func(name string, text func() []byte) { s.takePolicy(name, text) })
 	if data == nil {
 		if sub, err := fs.Sub(policy, dataFolder); err == nil {
 			data = sub
 		}
 	}
 	if _, err := fs.Stat(data, "."); !errors.Is(err, fs.ErrNotExist) {
-		s.dataDigest = r.walk(data, ".", func(name string, text func() []byte) bool { return s.takeData(name, text, &r) })
+		r.prefix = dataFolder
+		r.walk(data, ".", func(name string, text func() []byte) { s.takeData(name, text, &r.faults) })
 	}
-	if len(s.modules) == 0 {
-		r.add("", 0, 0, "no *.rego file", "name the directory that holds kvasir/decision.rego")
-	}
-	if len(s.modules) > maxModules {
-		r.add("", 0, 0, fmt.Sprintf("%d modules, at most %d are taken", len(s.modules), maxModules), "tell tenants apart by data, not by Rego")
-	}
-	return s, r.err()
+	return s.finish(&r.faults)
 }
 
-// takePolicy keeps a file of the policy directory and reports whether it did.
-func (s *Source) takePolicy(name string, text func() []byte, r *reader) bool {
+// FromFiles makes a Source of what Files returned.
+func FromFiles(files map[string][]byte) (*Source, error) {
+	var f faults
+	s, total := newSource(), 0
+	for name, text := range files {
+		total += len(text)
+		if !fs.ValidPath(name) || len(text) > maxFileBytes {
+			f.add(name, 0, 0, fmt.Sprintf("is no path, or has more than %d bytes", maxFileBytes), "name files relative to the policy's directory, and split large ones")
+		} else if below, ok := strings.CutPrefix(name, dataFolder+"/"); ok {
+			s.takeData(below, func() []byte { return text }, &f)
+		} else {
+			s.takePolicy(name, func() []byte { return text })
+		}
+	}
+	if total > maxTotalBytes || len(files) > maxFiles {
+		f.add("", 0, 0, fmt.Sprintf("%d files of %d bytes, at most %d of %d are taken", len(files), total, maxFiles, maxTotalBytes), "keep what no rule reads elsewhere")
+	}
+	return s.finish(&f)
+}
+
+func newSource() *Source {
+	return &Source{modules: map[string][]byte{}, schemas: map[string][]byte{}, data: map[string][]byte{}}
+}
+
+// finish computes the digests of a source whose files are all there.
+func (s *Source) finish(f *faults) (*Source, error) {
+	if len(s.modules) == 0 {
+		f.add("", 0, 0, "no *.rego file", "name the directory that holds kvasir/decision.rego")
+	}
+	if len(s.modules) > maxModules {
+		f.add("", 0, 0, fmt.Sprintf("%d modules, at most %d are taken", len(s.modules), maxModules), "tell tenants apart by data, not by Rego")
+	}
+	h := sha256.New()
+	hashFiles(h, s.modules)
+	hashFiles(h, s.schemas)
+	fmt.Fprintf(h, "%d:%s", len(s.capabilities), s.capabilities)
+	h.Sum(s.policyDigest[:0])
+	h.Reset()
+	hashFiles(h, s.data)
+	h.Sum(s.dataDigest[:0])
+	return s, f.err()
+}
+
+func hashFiles(h io.Writer, files map[string][]byte) {
+	fmt.Fprintf(h, "%d;", len(files))
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(h, "%d:%s%d:", len(name), name, len(files[name]))
+		h.Write(files[name])
+	}
+}
+
+// takePolicy keeps a file of the policy directory if it belongs to the policy.
+func (s *Source) takePolicy(name string, text func() []byte) {
 	top, rest, deep := strings.Cut(name, "/")
 	switch {
 	case deep && (top == dataFolder || top == exampleFolder):
-		return false
 	case deep && top == schemaFolder:
 		if path.Ext(rest) == ".json" && !strings.Contains(rest, "/") {
 			s.schemas[strings.TrimSuffix(rest, ".json")] = text()
-			return true
 		}
 	case name == capabilityFile:
 		s.capabilities = text()
-		return true
 	case path.Ext(name) == ".rego":
 		s.modules[name] = text()
-		return true
 	}
-	return false
 }
 
-// takeData keeps a file of the data directory and reports whether it did.
-func (s *Source) takeData(name string, text func() []byte, r *reader) bool {
+// takeData keeps a file of the data directory if it is data.
+func (s *Source) takeData(name string, text func() []byte, f *faults) {
 	switch path.Ext(name) {
 	case ".json":
 		s.data[name] = text()
-		return true
 	case ".yaml", ".yml":
-		r.add(name, 0, 0, "data in YAML is not read", "write it as JSON")
+		f.add(dataName(name), 0, 0, "data in YAML is not read", "write it as JSON")
 	}
-	return false
 }
 
 // Digest names what was read of the policy and of its data: 12 hexadecimal
@@ -149,14 +189,13 @@ func (s *Source) Equal(o *Source) bool {
 // reader reads files within bounds.
 type reader struct {
 	faults
-	left  int64 // bytes that may still be read
-	files int
+	left   int64 // bytes that may still be read
+	files  int
+	prefix string // of the names in faults
 }
 
-// walk offers every file below root to take, in the order of names, and returns
-// a digest of the names and contents of those taken.
-func (r *reader) walk(f fs.FS, root string, take func(name string, text func() []byte) bool) (sum [sha256.Size]byte) {
-	h := sha256.New()
+// walk offers every file below root to take.
+func (r *reader) walk(f fs.FS, root string, take func(name string, text func() []byte)) {
 	err := fs.WalkDir(f, root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -170,18 +209,12 @@ func (r *reader) walk(f fs.FS, root string, take func(name string, text func() [
 		if st, err := fs.Stat(f, name); err == nil && st.IsDir() {
 			return nil // a link to a directory is not followed
 		}
-		var text []byte
-		if take(name, func() []byte { text = r.read(f, name); return text }) {
-			fmt.Fprintf(h, "%d:%s%d:", len(name), name, len(text))
-			h.Write(text)
-		}
+		take(name, func() []byte { return r.read(f, name) })
 		return nil
 	})
 	if err != nil {
 		r.add("", 0, 0, err.Error(), "make the policy's files readable for the router")
 	}
-	h.Sum(sum[:0])
-	return sum
 }
 
 // read returns the contents of one file, nil with a fault if it cannot.
@@ -194,7 +227,7 @@ func (r *reader) read(f fs.FS, name string) []byte {
 	}
 	file, err := f.Open(name)
 	if err != nil {
-		r.add(name, 0, 0, err.Error(), "make it readable for the router")
+		r.add(path.Join(r.prefix, name), 0, 0, err.Error(), "make it readable for the router")
 		return nil
 	}
 	defer file.Close()
@@ -202,11 +235,11 @@ func (r *reader) read(f fs.FS, name string) []byte {
 	r.left -= int64(len(text))
 	switch {
 	case err != nil:
-		r.add(name, 0, 0, err.Error(), "make it readable for the router")
+		r.add(path.Join(r.prefix, name), 0, 0, err.Error(), "make it readable for the router")
 	case len(text) > maxFileBytes:
-		r.add(name, 0, 0, fmt.Sprintf("more than %d bytes", maxFileBytes), "split it")
+		r.add(path.Join(r.prefix, name), 0, 0, fmt.Sprintf("more than %d bytes", maxFileBytes), "split it")
 	case r.left <= 0:
-		r.add(name, 0, 0, fmt.Sprintf("with this file the policy has more than %d bytes", maxTotalBytes), "keep what no rule reads elsewhere")
+		r.add(path.Join(r.prefix, name), 0, 0, fmt.Sprintf("with this file the policy has more than %d bytes", maxTotalBytes), "keep what no rule reads elsewhere")
 	default:
 		return text
 	}

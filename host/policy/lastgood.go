@@ -1,0 +1,89 @@
+package policy
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/internal/atomicfile"
+)
+
+// lastGood is what the file holds below its first line, which is a MAC of it in
+// hexadecimal: a policy that somebody else wrote there is not taken.
+type lastGood struct {
+	Version  int               `json:"version"`
+	Revision string            `json:"revision"`
+	Saved    time.Time         `json:"saved"`
+	Files    map[string][]byte `json:"files"` // as Source.Files, in base64
+}
+
+const (
+	lastGoodVersion = 1
+	lastGoodLabel   = "kvasir/last-good-policy/v1\n"
+	maxLastGood     = 2 * maxTotalBytes
+)
+
+// SaveLastGood writes the policy in force to path, mode 0600, for a start at
+// which its directory is broken. key keys the MAC.
+func SaveLastGood(path string, key []byte, s *Snapshot, now time.Time) error {
+	b, err := json.Marshal(lastGood{lastGoodVersion, s.revision, now.UTC(), s.src.Files()})
+	if err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
+	text := append([]byte(lastGoodMAC(key, b)), '\n')
+	if err := atomicfile.Replace(path, append(text, b...)); err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
+	return nil
+}
+
+// ReadLastGood reads what SaveLastGood wrote. The error wraps fs.ErrNotExist if
+// there is none.
+func ReadLastGood(path string, key []byte) (src *Source, saved time.Time, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, saved, fmt.Errorf("policy: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxLastGood))
+	if err != nil {
+		return nil, saved, fmt.Errorf("policy: %w", err)
+	}
+	src, saved, err = parseLastGood(text, key)
+	if err != nil {
+		return nil, saved, fmt.Errorf("policy: %s: %w", path, err)
+	}
+	return src, saved, nil
+}
+
+func parseLastGood(text, key []byte) (src *Source, saved time.Time, err error) {
+	mac, b, _ := bytes.Cut(text, []byte("\n"))
+	if !hmac.Equal(mac, []byte(lastGoodMAC(key, b))) {
+		return nil, saved, errors.New("not written by this router, or damaged")
+	}
+	var g lastGood
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&g); err != nil {
+		return nil, saved, err
+	}
+	if g.Version != lastGoodVersion {
+		return nil, saved, fmt.Errorf("version %d, want %d", g.Version, lastGoodVersion)
+	}
+	src, err = FromFiles(g.Files)
+	return src, g.Saved, err
+}
+
+func lastGoodMAC(key, b []byte) string {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(lastGoodLabel))
+	h.Write(b)
+	return hex.EncodeToString(h.Sum(nil))
+}
