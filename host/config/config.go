@@ -23,6 +23,7 @@ type Config struct {
 	Profiles    []Profile   `yaml:"profiles" doc:"how requests are placed; the first is the default"`
 	Plugins     []Plugin    `yaml:"plugins" doc:"Wasm plugins that profiles name"`
 	PluginDir   string      `yaml:"plugin_dir" doc:"watched folder: NAME.wasm in it is the module of plugin NAME while it lies there, before the pushed version and the plugin's file; one with the role score that no profile names is added to the default profile, if that names no scorers, and places instead of the default cost; default none: whoever may write there says where requests go, so production pushes"`
+	Policy      Policy      `yaml:"policy" doc:"what tenants may do, as Rego; absent = every tenant may use every model in a cache namespace of its own"`
 	Identity    Identity    `yaml:"identity" doc:"who may ask"`
 	ClientHints ClientHints `yaml:"client_hints" doc:"headers that are read and then stripped"`
 	Limits      Limits      `yaml:"limits" doc:"bounds of the process"`

@@ -29,6 +29,7 @@ func (c *Config) defaults() {
 	or(&c.Listen.MaxBody, 64<<20)
 	or(&c.Admin.HTTP, "127.0.0.1:9090")
 	or(&c.StateDir, "/var/lib/kvasir")
+	c.Policy.defaults()
 	or(&c.ClientHints.Session, "x-kvasir-session")
 	or(&c.ClientHints.Priority, "x-kvasir-priority")
 	or(&c.Limits.Concurrent, 4096)
@@ -160,6 +161,7 @@ func (c *Config) validate() []complaint {
 	k.hints(&c.ClientHints)
 	k.dir("plugin_dir", c.PluginDir, "the folder that holds NAME.wasm")
 	pools := k.pools(c.Pools)
+	k.policy(&c.Policy, pools)
 	k.models(c.Models, pools)
 	k.profiles(c.Profiles, k.plugins(c.Plugins))
 	return k.out
