@@ -57,10 +57,13 @@ type status struct{ h *Host }
 func (s status) Ready() error {
 	select {
 	case <-s.h.readyCh:
-		return nil
 	default:
 		return fmt.Errorf("endpoints are being looked at for the first time")
 	}
+	if (policyAdmin{s.h}).status().State == "unloaded" {
+		return fmt.Errorf("no policy could be loaded: see GET /v1/policy")
+	}
+	return nil
 }
 
 // Status implements admin.Status.

@@ -24,6 +24,7 @@ type generation struct {
 	aside     map[asideKey]error // modules that do not load, and why
 	scored    []*scoring         // plugins that score, by profile
 	keys      *identity.KeyFile  // nil without a key file
+	policy    *policy.Snapshot   // nil without a policy, and while none could be loaded
 	built     time.Time
 }
 
@@ -37,10 +38,11 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *ge
 			h.drop(g)
 		}
 	}()
-	engine, err := policy.NewStatic(policy.StaticConfig{Key: h.saltKey})
+	engine, rules, err := h.policies.engine(cfg, prev)
 	if err != nil {
 		return nil, err
 	}
+	g.policy = rules
 	sc := scheduler.Config{State: h.state, Policy: engine, Generation: number}
 	for i := range cfg.Pools {
 		p, err := poolRules(&cfg.Pools[i], cfg.Identity.APIKeysFile == "")

@@ -76,6 +76,7 @@ type Host struct {
 	folder        *folder
 	pluginMetrics *hostmod.Metrics
 	offPath       *offPath
+	policies      *policies
 
 	registry *telemetry.Registry
 	metrics  *telemetry.Metrics
@@ -100,6 +101,7 @@ func New(cfg *config.Config, opt Options) (_ *Host, err error) {
 	}
 	h := &Host{opt: opt, log: opt.Log, now: time.Now, cfg: cfg, readyCh: make(chan struct{})}
 	h.started = h.now()
+	h.policies = &policies{h: h}
 	defer func() {
 		if err != nil {
 			h.closeListeners()
@@ -244,7 +246,7 @@ func (h *Host) openServers() (err error) {
 	}
 	h.admin, err = admin.New(admin.Config{
 		Token: h.adminToken, Hosts: c.Admin.Hosts, MaxBody: int64(c.Listen.MaxBody),
-		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Plugins: folderAdmin{pluginAdmin{h}}, Keys: keyAdmin{h},
+		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Plugins: folderAdmin{pluginAdmin{h}}, Keys: keyAdmin{h}, Policies: policyAdmin{h}, Authorizer: policyAuthorizer{h},
 		Metrics: h.registry.Handler(), Log: h.log, Identity: h.identity, Audit: h.audit,
 	})
 	if err != nil {
@@ -344,6 +346,7 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	actor(&background, func() error { return h.offPath.run(back) })
 	actor(&background, func() error { return h.watchFiles(back, reload) })
 	actor(&background, func() error { return h.watchFolder(back) })
+	actor(&background, func() error { return h.policies.watch(back) })
 	actor(&background, func() error { return h.checkPrompts(back) })
 	actor(&background, func() error { return h.keepUses(back) })
 	actor(&background, func() error { return h.awaitReady(back) })

@@ -22,6 +22,7 @@ func (h *Host) collect() {
 	h.registry.Collect(h.collectIndex)
 	h.registry.Collect(h.collectProxy)
 	h.registry.Collect(h.collectScheduler)
+	h.registry.Collect(h.collectPolicy)
 	h.registry.Collect(h.collectPrompts)
 	h.registry.Collect(h.collectPlugins)
 	h.registry.Collect(h.collectAudit)

@@ -14,7 +14,7 @@ import (
 )
 
 // Reload reads the configuration file again and puts its rules in force. On
-// error nothing has changed.
+// error nothing has changed, or with ErrPolicy all but the policy.
 func (h *Host) Reload() (*generation, error) {
 	h.reloadMu.Lock()
 	defer h.reloadMu.Unlock()
@@ -25,8 +25,33 @@ func (h *Host) Reload() (*generation, error) {
 	if err := h.fixed(cfg); err != nil {
 		return nil, err
 	}
-	return h.rebuildLocked(cfg)
+	return h.reloadAllLocked(cfg)
 }
+
+// reloadAllLocked puts cfg in force with the policy that its directory holds. If
+// that is refused, the policy before stays and everything else is put in force:
+// a revoked key must not wait for a mended rule. The error is then ErrPolicy,
+// beside the generation. The caller holds reloadMu.
+func (h *Host) reloadAllLocked(cfg *config.Config) (*generation, error) {
+	l := h.rules.Acquire()
+	prev := l.Value()
+	l.Release()
+	if cfg.Policy.Dir == "" || !sameLoading(&prev.cfg.Policy, &cfg.Policy) {
+		return h.rebuildLocked(cfg)
+	}
+	s, refused := h.policies.candidateLocked(cfg, prev, false)
+	if refused != nil {
+		h.policies.failed(refused)
+	}
+	g, err := h.policies.putLocked(s, cfg)
+	if err == nil && refused != nil {
+		err = fmt.Errorf("%w: %w", ErrPolicy, refused)
+	}
+	return g, err
+}
+
+// ErrPolicy says that a reload was done but for its policy.
+var ErrPolicy = errors.New("host: the policy is refused and the one before stays in force; everything else is as the files say")
 
 // rebuildLocked builds the rules of cfg, or of the configuration in force if
 // that is nil, and puts them in force. The caller holds reloadMu.
@@ -82,7 +107,14 @@ func (h *Host) adopt(g *generation) (err error) {
 	if err := h.fleet.sync(g); err != nil {
 		return err
 	}
+	var prev *generation
+	if g.number > 1 {
+		l := h.rules.Acquire()
+		prev = l.Value()
+		l.Release()
+	}
 	h.rules.Swap(g, h.drop)
+	h.policies.adopted(g, prev)
 	h.offPath.wanted.Store(len(g.observers) > 0)
 	h.log.Info("rules in force", "generation", g.number, "models", len(g.cfg.Models), "pools", len(g.cfg.Pools))
 	return nil
@@ -115,7 +147,9 @@ func (h *Host) watchFiles(ctx context.Context, asked <-chan struct{}) error {
 		}
 		h.log.Info("reload", "why", why)
 		g, err := h.Reload()
-		if err != nil {
+		if errors.Is(err, ErrPolicy) { // it is logged already
+			h.notePolicy(nil, err, why)
+		} else if err != nil {
 			h.reloadFailed(err)
 			h.note("config:reload", "config", err, "cause", why)
 			continue
@@ -162,7 +196,9 @@ type reloader struct{ h *Host }
 func (r reloader) Reload(context.Context) (any, error) {
 	g, err := r.h.Reload()
 	if err != nil {
-		r.h.reloadFailed(err)
+		if !errors.Is(err, ErrPolicy) {
+			r.h.reloadFailed(err)
+		}
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
 	return map[string]any{"generation": g.number, "config_sha256": g.cfg.Digest, "models": len(g.cfg.Models), "pools": len(g.cfg.Pools)}, nil

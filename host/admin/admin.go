@@ -110,6 +110,7 @@ type Config struct {
 	Reloader  Reloader     // nil = its path is 404
 	Plugins   Plugins      // nil = its paths are 404
 	Keys      Keys         // nil = its paths are 404
+	Policies  Policies     // nil = its paths are 404
 	Metrics   http.Handler // nil = its path is 404
 	Log       *slog.Logger // nil = silent
 

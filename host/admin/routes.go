@@ -78,6 +78,13 @@ func (s *Server) routes() []route {
 		add("POST /v1/keys/{id}/rotate", ScopeKeyIssue, named("key", "id"), s.rotateKey)
 		add("POST /v1/keys/{id}/revoke", ScopeKeyRevoke, named("key", "id"), s.revokeKey)
 	}
+	if p := s.cfg.Policies; p != nil {
+		whole := fixed("policy")
+		add("GET /v1/policy", ScopePolicyRead, whole, read(p.Policy))
+		add("POST /v1/policy/reload", ScopePolicyActivate, whole, s.policyReload)
+		add("POST /v1/policy/diff", ScopePolicyRead, whole, s.policyDiff)
+		add("POST /v1/policy/explain", ScopePolicyRead, whole, s.policyExplain)
+	}
 	if s.cfg.Metrics != nil {
 		add("GET /metrics", ScopeMetrics, fixed("metrics"), s.cfg.Metrics.ServeHTTP)
 	}

@@ -167,13 +167,6 @@ func (d *decoder) kind(n ast.Node, v reflect.Value, path string) {
 		if s, ok := d.text(n, path); ok {
 			v.SetString(s)
 		}
-	case reflect.Bool:
-		b, ok := n.(*ast.BoolNode)
-		if !ok {
-			d.fault(n, path, "want true or false")
-			return
-		}
-		v.SetBool(b.Value)
 	case reflect.Int:
 		if s, ok := d.text(n, path); ok {
 			i, err := strconv.ParseInt(s, 10, 64)

@@ -39,8 +39,6 @@ func schemaOf(t reflect.Type) map[string]any {
 		return map[string]any{"type": "object", "additionalProperties": schemaOf(t.Elem())}
 	case reflect.String:
 		return map[string]any{"type": "string"}
-	case reflect.Bool:
-		return map[string]any{"type": "boolean"}
 	case reflect.Int:
 		return map[string]any{"type": "integer", "minimum": 0}
 	case reflect.Bool:

@@ -1,0 +1,192 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/admin"
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/telemetry"
+)
+
+// policyAdmin is the admin API's face of the policy.
+type policyAdmin struct{ h *Host }
+
+// policyStatus is the policy as operators see it.
+type policyStatus struct {
+	Engine       string       `json:"engine"` // opa, or static: there is no policy
+	State        string       `json:"state"`  // ok, degraded: a newer one was refused, stale: and too long ago, unloaded
+	Dir          string       `json:"dir,omitempty"`
+	Source       string       `json:"source,omitempty"` // directory or last_good
+	Revision     string       `json:"revision,omitempty"`
+	PolicyDigest string       `json:"policy_digest,omitempty"`
+	DataDigest   string       `json:"data_digest,omitempty"`
+	Since        time.Time    `json:"since,omitzero"`
+	Generation   uint64       `json:"generation"`
+	Inputs       []string     `json:"inputs,omitempty"` // what decisions depend on
+	Tests        int          `json:"tests"`            // of its own that passed
+	Cached       int          `json:"cached"`
+	Stats        policy.Stats `json:"stats"`
+	StaleSeconds float64      `json:"stale_seconds"`
+	Fallbacks    uint64       `json:"fallbacks"`
+	OnError      string       `json:"on_error,omitempty"`
+
+	LastAttempt   time.Time     `json:"last_attempt,omitzero"`
+	LastError     string        `json:"last_error,omitempty"` // of a load
+	Faults        policy.Faults `json:"faults,omitempty"`
+	DecisionError string        `json:"decision_error,omitempty"` // the last one
+	Diff          *policy.Diff  `json:"diff,omitempty"`           // of the last policy that was compared with live decisions
+}
+
+// Policy implements admin.Policies.
+func (a policyAdmin) Policy(context.Context) (any, error) { return a.status(), nil }
+
+func (a policyAdmin) status() *policyStatus {
+	p := a.h.policies
+	l := a.h.rules.Acquire()
+	defer l.Release()
+	g := l.Value()
+	c := &g.cfg.Policy
+	out := &policyStatus{Engine: "static", State: "ok", Generation: g.number}
+	if c.Dir == "" {
+		return out
+	}
+	stale := p.health.StaleFor(p.h.now())
+	out.Engine, out.Dir, out.OnError, out.StaleSeconds, out.Fallbacks, out.Stats = "opa", c.Dir, c.OnError, stale.Seconds(), p.health.Fallbacks(), p.counters.Stats()
+	out.DecisionError = p.health.LastError()
+	p.mu.Lock()
+	out.LastAttempt, out.Source, out.Since, out.Diff = p.last.at, p.last.from, p.last.since, p.diff
+	err := p.last.err
+	p.mu.Unlock()
+	if err != nil {
+		out.LastError = err.Error()
+		out.Faults, _ = errors.AsType[policy.Faults](err)
+	}
+	if s := g.policy; s != nil {
+		out.Revision, out.Inputs, out.Tests, out.Cached = s.Revision(), s.Inputs(), s.Tests(), s.Cached()
+		out.PolicyDigest, out.DataDigest = s.Source().Digest()
+	}
+	switch {
+	case g.policy == nil:
+		out.State = "unloaded"
+	case c.MaxStale > 0 && stale > time.Duration(c.MaxStale):
+		out.State = "stale"
+	case stale > 0:
+		out.State = "degraded"
+	}
+	return out
+}
+
+// ReloadPolicy implements admin.Policies.
+func (a policyAdmin) ReloadPolicy(_ context.Context, force bool) (any, error) {
+	if _, err := a.h.policies.reload("asked", force); err != nil {
+		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
+	}
+	return a.status(), nil
+}
+
+// PolicyDiff implements admin.Policies.
+func (a policyAdmin) PolicyDiff(_ context.Context, files map[string][]byte) (any, error) {
+	s, err := a.inForce()
+	if err != nil {
+		return nil, err
+	}
+	src, err := policy.FromFiles(files)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
+	}
+	l := a.h.rules.Acquire()
+	cfg := a.h.policies.config(&l.Value().cfg.Policy)
+	l.Release()
+	cfg.Counters = new(policy.Counters)
+	next, err := policy.Load(src, cfg, s)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
+	}
+	return policy.Compare(s, next, s.Live(replayInputs), replayFor), nil
+}
+
+// PolicyExplain implements admin.Policies.
+func (a policyAdmin) PolicyExplain(_ context.Context, input []byte) (any, error) {
+	s, err := a.inForce()
+	if err != nil {
+		return nil, err
+	}
+	in, err := policy.ParseInput(input)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
+	}
+	return s.Explain(in), nil
+}
+
+// inForce returns the policy in force.
+func (a policyAdmin) inForce() (*policy.Snapshot, error) {
+	l := a.h.rules.Acquire()
+	defer l.Release()
+	g := l.Value()
+	switch {
+	case g.cfg.Policy.Dir == "":
+		return nil, fmt.Errorf("%w: the configuration has no policy.dir: every tenant may use every model", admin.ErrNotFound)
+	case g.policy == nil:
+		return nil, fmt.Errorf("%w: no policy could be loaded: see GET /v1/policy", admin.ErrNotFound)
+	}
+	return g.policy, nil
+}
+
+// policyAuthorizer narrows what the admin API's scopes allow by what the policy
+// in force allows. Where there is none, or it has no rule for that, scopes alone
+// decide; one that gives no answer allows nothing.
+type policyAuthorizer struct{ h *Host }
+
+// Authorize implements admin.Authorizer.
+func (a policyAuthorizer) Authorize(p *identity.Principal, verb, object string) (bool, string) {
+	l := a.h.rules.Acquire()
+	s := l.Value().policy
+	l.Release()
+	if s == nil {
+		return true, ""
+	}
+	q := policy.AdminQuestion{Principal: p, Verb: verb, Name: object}
+	if kind, name, _ := strings.Cut(object, "/"); kind == "tenant" {
+		q.Tenant = name
+	} else if verb == admin.ScopeExplainOwn {
+		q.Tenant = p.Tenant // what is another's is asked about by another verb
+	}
+	answer, err := s.Admin(&q)
+	switch {
+	case errors.Is(err, policy.ErrNoRule):
+		return true, ""
+	case err != nil:
+		return false, err.Error()
+	}
+	return answer.Allow, strings.Join(answer.Refusals, ", ")
+}
+
+// collectPolicy tells what the policy did.
+func (h *Host) collectPolicy(e *telemetry.Emitter) {
+	p := h.policies
+	st := policyAdmin{h}.status()
+	if st.Engine != "opa" {
+		return
+	}
+	e.Counter("kvasir_policy_loads_total", "Policies that were put in force.", float64(p.loads.Load()))
+	e.Counter("kvasir_policy_load_failures_total", "Policies that were refused; the one before stayed in force.", float64(p.failures.Load()))
+	e.Gauge("kvasir_policy_stale_seconds", "How long the policy in force has not been the newest; 0 = it is.", st.StaleSeconds)
+	loaded := 0.0
+	if st.State != "unloaded" {
+		loaded = 1
+	}
+	e.Gauge("kvasir_policy_loaded", "1 if a policy is in force, 0 if requests are refused for lack of one.", loaded, "revision", st.Revision)
+	e.Counter("kvasir_policy_cache_hits_total", "Decisions from the cache.", float64(st.Stats.Hits))
+	e.Counter("kvasir_policy_cache_misses_total", "Decisions that were not cached.", float64(st.Stats.Misses))
+	e.Counter("kvasir_policy_cache_evicted_total", "Cached decisions that made room for others.", float64(st.Stats.Evicted))
+	e.Gauge("kvasir_policy_cache_entries", "Cached decisions.", float64(st.Cached))
+	e.Counter("kvasir_policy_evaluations_total", "Evaluations of the policy.", float64(st.Stats.Evaluations))
+	e.Counter("kvasir_policy_evaluation_seconds_total", "Time spent evaluating the policy.", float64(st.Stats.EvalNanos)/1e9)
+	e.Counter("kvasir_policy_errors_total", "Evaluations that gave no decision.", float64(st.Stats.Errors))
+	e.Counter("kvasir_policy_fallbacks_total", "Requests allowed although the policy gave no decision.", float64(st.Fallbacks))
+}
