@@ -68,7 +68,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host": {ours: "abi plugins host/hostmod host/plugstore host/wasm host/admin host/backend host/config host/endpoint host/identity host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi" +
 		" host/policy host/proxy host/scheduler host/telemetry host/telemetry/audit host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
-	"cmd/kvasir": {ours: "abi conformance/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},
+	"cmd/kvasir": {ours: "abi conformance/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},
 
 	"conformance":             {ours: "conformance/guests"},
 	"conformance/guests":      {},

@@ -188,7 +188,11 @@ func (f *faults) rego(err error) {
 // mend says what to write instead of what OPA refused.
 func mend(e *ast.Error) string {
 	if d, ok := e.Details.(*ast.RefErrInvalidDetail); ok && len(d.OneOf) > 0 {
-		return fmt.Sprintf("%v is not known here, write one of %v", d.Ref[d.Pos], d.OneOf)
+		var known []string
+		for _, v := range d.OneOf {
+			known = append(known, strings.Trim(v.String(), `"`))
+		}
+		return fmt.Sprintf("%v is not known here: %s", d.Ref[d.Pos], nearest(strings.Trim(d.Ref[d.Pos].String(), `"`), known))
 	}
 	for _, m := range mends {
 		if strings.Contains(e.Message, m.text) {

@@ -31,6 +31,8 @@ type Config struct {
 	Budget time.Duration
 	// MaxEntries and MaxPerTenant bound the cached decisions; 0 = 65536 and 4096.
 	MaxEntries, MaxPerTenant int
+	// NoTests leaves the policy's own tests to the caller, who runs Test.
+	NoTests bool
 	// TestTime bounds the policy's own tests together; 0 = 10s.
 	TestTime time.Duration
 	// Counters may be shared by snapshots; nil = its own.
@@ -127,7 +129,9 @@ func Load(src *Source, cfg Config, prev *Snapshot) (*Snapshot, error) {
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
-	s.runTests(&f)
+	if !cfg.NoTests {
+		s.runTests(&f)
+	}
 	if err := f.err(); err != nil {
 		return nil, err
 	}

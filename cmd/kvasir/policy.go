@@ -1,0 +1,256 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/policies"
+)
+
+func policyCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "policy",
+		Short: "check and test a policy, explain its decisions, say what a new one would change",
+		Long: "A policy is a directory: *.rego, schemas, capabilities.json, and the data of tenants in data.\n" +
+			"kvasir policy init DIR writes the one that ships, to begin with; kvasir serve uses it with policy: {dir: DIR}.",
+	}
+	c.AddCommand(policyInit(), policyCheck(), policyTest(), policyExplain(), policyDiff(), policyStatus(), policyReload())
+	return c
+}
+
+func policyInit() *cobra.Command {
+	return &cobra.Command{
+		Use:   "init DIR",
+		Short: "write the policy that ships with the router to a folder that is not there",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := os.Stat(args[0]); !errors.Is(err, fs.ErrNotExist) {
+				return exit(exitNo, "%s is there already", args[0])
+			}
+			if err := writePolicies(args[0]); err != nil {
+				return exit(exitNo, "%v", err)
+			}
+			cmd.Println(args[0] + ": edit data/tenants, then kvasir policy check " + args[0])
+			return nil
+		},
+	}
+}
+
+// writePolicies writes the policy that ships to dir.
+func writePolicies(dir string) error {
+	return fs.WalkDir(policies.FS, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, filepath.FromSlash(name))
+		if d.IsDir() {
+			return os.MkdirAll(to, 0o755)
+		}
+		b, err := fs.ReadFile(policies.FS, name)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, b, 0o644)
+	})
+}
+
+// policyFlags are the settings of a policy that a configuration would have.
+type policyFlags struct {
+	dataDir  string
+	required []string
+	public   bool
+}
+
+func (f *policyFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.dataDir, "data-dir", "", "policy.data_dir; default DIR/data")
+	c.Flags().StringSliceVar(&f.required, "required-labels", []string{"pool"}, "policy.required_labels")
+	c.Flags().BoolVar(&f.public, "allow-public-scope", false, "policy.allow_public_scope")
+}
+
+// load loads the policy in dir. Its namespaces are not those of a router: the
+// key is another one.
+func (f *policyFlags) load(dir string, noTests bool) (*policy.Snapshot, error) {
+	s, err := policy.Open(dir, f.dataDir, policy.Config{Key: make([]byte, policy.KeyBytes), RequiredLabels: f.required, AllowPublicScope: f.public, NoTests: noTests})
+	if err != nil {
+		return nil, &exitError{exitNo, err}
+	}
+	return s, nil
+}
+
+func policyCheck() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "check DIR",
+		Short: "load a policy as a router would: compile it with its schemas, check its data, run its tests",
+		Long:  "Prints every fault with file, line and mend. Exit code 1: a router would refuse it.",
+		Args:  cobra.ExactArgs(1),
+	}
+	var f policyFlags
+	f.add(c)
+	output := outputFlag(c)
+	least := c.Flags().Float64("min-coverage", 0, "percent of the rules' lines that the tests must reach")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(*output); err != nil {
+			return err
+		}
+		s, err := f.load(args[0], false)
+		report := policyReport{OK: err == nil}
+		if err == nil {
+			report.fill(s)
+		} else if faults, ok := errors.AsType[policy.Faults](err); ok {
+			report.Faults = faults
+		} else {
+			return err
+		}
+		if report.OK && report.Coverage < *least {
+			report.OK = false
+			report.Faults = policy.Faults{{What: fmt.Sprintf("the tests reach %.1f %% of the lines", report.Coverage), Mend: fmt.Sprintf("test what they leave out, up to %.1f %%", *least)}}
+		}
+		if *output == "json" {
+			err = printValue(cmd.OutOrStdout(), report)
+		} else {
+			err = report.print(cmd.OutOrStdout(), args[0])
+		}
+		if err == nil && !report.OK {
+			err = exit(exitNo, "%s: %d faults", args[0], len(report.Faults))
+		}
+		return err
+	}
+	return c
+}
+
+// policyReport is what a check found.
+type policyReport struct {
+	OK       bool          `json:"ok"`
+	Faults   policy.Faults `json:"faults"`
+	Revision string        `json:"revision,omitempty"`
+	Inputs   []string      `json:"inputs,omitempty"`
+	Tests    int           `json:"tests"`
+	Coverage float64       `json:"coverage"`
+}
+
+func (r *policyReport) fill(s *policy.Snapshot) {
+	r.Revision, r.Inputs, r.Tests, r.Faults = s.Revision(), s.Inputs(), s.Tests(), policy.Faults{}
+	if _, coverage, err := s.Test(); err == nil {
+		r.Coverage = coverage
+	}
+}
+
+func (r *policyReport) print(w io.Writer, dir string) error {
+	if len(r.Faults) > 0 {
+		_, err := fmt.Fprintln(w, r.Faults.Error())
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s: ok, revision %s, %d tests passed, which reach %.1f %% of the rules' lines\ndecisions depend on:\n", dir, r.Revision, r.Tests, r.Coverage)
+	for _, in := range r.Inputs {
+		fmt.Fprintln(w, "  "+in)
+	}
+	return err
+}
+
+func policyTest() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "test DIR",
+		Short: "run a policy's own tests with the engine that will decide",
+		Long:  "Exit code 1: a test did not pass.",
+		Args:  cobra.ExactArgs(1),
+	}
+	var f policyFlags
+	f.add(c)
+	output := outputFlag(c)
+	verbose := c.Flags().BoolP("verbose", "v", false, "tell of tests that passed too")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(*output); err != nil {
+			return err
+		}
+		s, err := f.load(args[0], true)
+		if err != nil {
+			return err
+		}
+		results, coverage, err := s.Test()
+		if err != nil {
+			return &exitError{exitNo, err}
+		}
+		failed := 0
+		for _, r := range results {
+			if !r.Passed && !r.Skipped {
+				failed++
+			}
+		}
+		if *output == "json" {
+			err = printValue(cmd.OutOrStdout(), map[string]any{"tests": results, "failed": failed, "coverage": coverage})
+		} else {
+			err = printTests(cmd.OutOrStdout(), results, *verbose, coverage)
+		}
+		if err == nil && failed > 0 {
+			err = exit(exitNo, "%d of %d tests failed", failed, len(results))
+		}
+		return err
+	}
+	return c
+}
+
+func printTests(w io.Writer, results []policy.TestResult, verbose bool, coverage float64) error {
+	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
+	for _, r := range results {
+		word := "pass"
+		switch {
+		case r.Skipped:
+			word = "skip"
+		case !r.Passed:
+			word = "FAIL"
+		}
+		if verbose || word != "pass" {
+			fmt.Fprintf(t, "%s\t%s:%d\t%s\t%s\n", word, r.File, r.Line, r.Name, r.Fault)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%d tests, which reach %.1f %% of the rules' lines\n", len(results), coverage)
+	return err
+}
+
+func policyStatus() *cobra.Command {
+	c := &cobra.Command{Use: "status", Short: "show which policy a running router decides by, and why a newer one was refused", Args: cobra.NoArgs}
+	a := adminFlags(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		b, err := a.call("GET", "/v1/policy", nil)
+		if err != nil {
+			return err
+		}
+		return printJSON(cmd.OutOrStdout(), b)
+	}
+	return c
+}
+
+func policyReload() *cobra.Command {
+	c := &cobra.Command{Use: "reload", Short: "have a running router put its policy's directory in force at once", Args: cobra.NoArgs}
+	a := adminFlags(c)
+	force := c.Flags().Bool("force", false, "whatever policy.gates say of the live decisions that would change")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		path := "/v1/policy/reload"
+		if *force {
+			path += "?force=true"
+		}
+		b, err := a.call("POST", path, nil)
+		if err != nil {
+			return err
+		}
+		var st struct{ State, Revision string }
+		if err := json.Unmarshal(b, &st); err != nil {
+			return fmt.Errorf("the router's answer: %w", err)
+		}
+		cmd.Printf("%s: revision %s\n", st.State, st.Revision)
+		return nil
+	}
+	return c
+}

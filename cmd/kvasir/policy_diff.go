@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvasir-router/kvasir/host/policy"
+)
+
+// diffFor bounds an offline comparison.
+const diffFor = 10 * time.Minute
+
+func policyDiff() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "diff NEWDIR",
+		Short: "say what a new policy would decide otherwise about the live decisions",
+		Long: "kvasir policy diff NEWDIR asks a running router: it has NEWDIR decide about what its clients asked of late, and changes nothing.\n" +
+			"kvasir policy diff NEWDIR --old DIR --inputs FILE compares two directories over a file of input documents, one JSON document a line.\n" +
+			"Exit code 1: NEWDIR would be refused, or with --exit-code: something would change.",
+		Args: cobra.ExactArgs(1),
+	}
+	a, output := adminFlags(c), outputFlag(c)
+	var settings policyFlags
+	settings.add(c)
+	old := c.Flags().String("old", "", "directory of the policy to compare with, instead of a router's")
+	inputs := c.Flags().String("inputs", "", "file with input documents, one a line; with --old")
+	strict := c.Flags().Bool("exit-code", false, "exit with 1 if a decision would change")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(*output); err != nil {
+			return err
+		}
+		if (*old == "") != (*inputs == "") {
+			return exit(exitUsage, "--old DIR and --inputs FILE go together")
+		}
+		var b []byte
+		var err error
+		if *old == "" {
+			b, err = diffLive(a, args[0], settings.dataDir)
+		} else {
+			b, err = diffOffline(&settings, *old, args[0], *inputs)
+		}
+		if err != nil {
+			return err
+		}
+		var d policy.Diff
+		if err := json.Unmarshal(b, &d); err != nil {
+			return fmt.Errorf("the router's answer: %w", err)
+		}
+		if *output == "json" {
+			err = printJSON(cmd.OutOrStdout(), b)
+		} else {
+			err = printDiff(cmd.OutOrStdout(), &d)
+		}
+		if changed := d.Compared - d.Same; err == nil && *strict && changed > 0 {
+			err = exit(exitNo, "%d decisions would change", changed)
+		}
+		return err
+	}
+	return c
+}
+
+func diffLive(a *adminClient, dir, dataDir string) ([]byte, error) {
+	src, err := policy.ReadDir(dir, dataDir)
+	if err != nil {
+		return nil, &exitError{exitNo, err}
+	}
+	body, err := json.Marshal(src.Files())
+	if err != nil {
+		return nil, err
+	}
+	return a.call("POST", "/v1/policy/diff", body)
+}
+
+func diffOffline(f *policyFlags, old, dir, file string) ([]byte, error) {
+	inputs, err := readInputs(file)
+	if err != nil {
+		return nil, exit(exitUsage, "%v", err)
+	}
+	before, err := f.load(old, true)
+	if err != nil {
+		return nil, err
+	}
+	after, err := f.load(dir, false)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(policy.Compare(before, after, inputs, diffFor))
+}
+
+func readInputs(file string) (out []*policy.Input, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		in, err := policy.ParseInput(lines.Bytes())
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
+		}
+		out = append(out, in)
+	}
+	return out, lines.Err()
+}
+
+func printDiff(w io.Writer, d *policy.Diff) error {
+	fmt.Fprintf(w, "%s → %s: %d inputs compared, %d decided alike", d.From, d.To, d.Compared, d.Same)
+	if d.Skipped > 0 {
+		fmt.Fprintf(w, ", %d left out for lack of time", d.Skipped)
+	}
+	fmt.Fprintf(w, "; p99 %.0f µs\n", d.P99Micros)
+	for _, k := range []struct {
+		n    int
+		text string
+	}{
+		{d.AllowToDeny, "allowed before, denied after"}, {d.DenyToAllow, "denied before, allowed after"}, {d.Widened, "cache shared by more"},
+		{d.Namespace, "another cache namespace"}, {d.Constraints, "other endpoints"}, {d.Other, "other limits, priority, profile or reason"}, {d.Errors, "no decision after"},
+	} {
+		if k.n > 0 {
+			fmt.Fprintf(w, "%6d %s\n", k.n, k.text)
+		}
+	}
+	for _, c := range d.Changes {
+		if _, err := fmt.Fprintf(w, "\n%s\n  input  %s\n  before %s\n  after  %s\n", c.Kind, c.Input, c.Before, c.After); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvasir-router/kvasir/host/policy"
+)
+
+// inputFlags describe an input document.
+type inputFlags struct {
+	file                                                                            string
+	tenant, user, method, issuer, operation, model, adapter, priority, size, region string
+	capacity                                                                        string
+	groups, scopes                                                                  []string
+	labels                                                                          map[string]string
+	stream                                                                          bool
+	hour                                                                            int
+}
+
+func (f *inputFlags) add(c *cobra.Command) {
+	s := c.Flags()
+	s.StringVar(&f.file, "input", "", "JSON file with the input document, - = standard input; instead of the flags below")
+	s.StringVar(&f.tenant, "tenant", "", "tenant.id")
+	s.StringVar(&f.user, "user", "", "tenant.user")
+	s.StringSliceVar(&f.groups, "group", nil, "tenant.groups")
+	s.StringSliceVar(&f.scopes, "scope", nil, "tenant.scopes")
+	s.StringVar(&f.method, "auth-method", "api_key", "tenant.auth.method")
+	s.StringVar(&f.issuer, "issuer", "", "tenant.auth.issuer")
+	s.StringVar(&f.operation, "operation", "chat.completions", "request.operation")
+	s.StringVar(&f.model, "model", "", "request.model")
+	s.StringVar(&f.adapter, "adapter", "", "request.adapter")
+	s.StringVar(&f.priority, "priority", "", "request.priority")
+	s.StringVar(&f.size, "size-class", "s", "request.size_class")
+	s.StringToStringVar(&f.labels, "label", nil, "request.labels, name=value")
+	s.BoolVar(&f.stream, "stream", false, "request.stream")
+	s.StringVar(&f.region, "region", "", "router.region")
+	s.IntVar(&f.hour, "hour", 0, "router.hour_utc")
+	s.StringVar(&f.capacity, "capacity-state", "ok", "router.capacity_state")
+}
+
+// document returns the input document as JSON.
+func (f *inputFlags) document(stdin io.Reader) ([]byte, error) {
+	switch f.file {
+	case "":
+	case "-":
+		return io.ReadAll(io.LimitReader(stdin, 1<<20))
+	default:
+		return os.ReadFile(f.file)
+	}
+	if f.tenant == "" {
+		return nil, exit(exitUsage, "say who asks: --tenant NAME, or --input FILE")
+	}
+	return json.Marshal(map[string]any{
+		"version": "1",
+		"tenant": map[string]any{"id": f.tenant, "user": f.user, "groups": f.groups, "scopes": f.scopes,
+			"auth": map[string]any{"method": f.method, "issuer": f.issuer}},
+		"request": map[string]any{"operation": f.operation, "model": f.model, "adapter": f.adapter, "stream": f.stream,
+			"priority": f.priority, "size_class": f.size, "labels": f.labels},
+		"router": map[string]any{"region": f.region, "hour_utc": f.hour, "capacity_state": f.capacity},
+	})
+}
+
+func policyExplain() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "explain [DIR]",
+		Short: "say what a policy decides about an input, and which rules held",
+		Long: "kvasir policy explain DIR --tenant NAME --model NAME asks the policy in DIR.\n" +
+			"Without DIR it asks the policy of a running router.\n" +
+			"kvasir policy explain --request ID tells which rules decided about a request that was served (ID is the answer's x-request-id).",
+		Args: cobra.MaximumNArgs(1),
+	}
+	a, output := adminFlags(c), outputFlag(c)
+	var settings policyFlags
+	settings.add(c)
+	var in inputFlags
+	in.add(c)
+	id := c.Flags().String("request", "", "x-request-id of a served request")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(*output); err != nil {
+			return err
+		}
+		if *id != "" {
+			if len(args) > 0 {
+				return exit(exitUsage, "--request asks a running router: leave DIR out")
+			}
+			return explainServed(a, *id, *output, cmd.OutOrStdout())
+		}
+		doc, err := in.document(cmd.InOrStdin())
+		if err != nil {
+			return exit(exitUsage, "%v", err)
+		}
+		var b []byte
+		if len(args) == 0 {
+			b, err = a.call("POST", "/v1/policy/explain", doc)
+		} else {
+			b, err = explainOffline(&settings, args[0], doc)
+		}
+		if err != nil {
+			return err
+		}
+		if *output == "json" {
+			return printJSON(cmd.OutOrStdout(), b)
+		}
+		return printDecision(cmd.OutOrStdout(), b)
+	}
+	return c
+}
+
+func explainOffline(f *policyFlags, dir string, doc []byte) ([]byte, error) {
+	in, err := policy.ParseInput(doc)
+	if err != nil {
+		return nil, exit(exitUsage, "%v", err)
+	}
+	s, err := f.load(dir, true)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(s.Explain(in))
+}
+
+// servedDecision is what the text output shows of a served request.
+type servedDecision struct {
+	RequestID string   `json:"request_id"`
+	Tenant    string   `json:"tenant"`
+	Allow     bool     `json:"allow"`
+	Reason    string   `json:"reason"`
+	Status    int      `json:"status"`
+	Model     string   `json:"model"`
+	Namespace string   `json:"namespace_hash"`
+	Rules     []string `json:"rules"`
+	Revision  string   `json:"policy_revision"`
+}
+
+func explainServed(a *adminClient, id, output string, w io.Writer) error {
+	b, err := a.call("GET", "/v1/explain/"+url.PathEscape(id), nil)
+	if err != nil {
+		return err
+	}
+	var d servedDecision
+	if err := json.Unmarshal(b, &d); err != nil {
+		return fmt.Errorf("the router's answer: %w", err)
+	}
+	if output == "json" {
+		return printValue(w, d)
+	}
+	word := "allowed"
+	if !d.Allow {
+		word = fmt.Sprintf("refused with %d: %s", d.Status, d.Reason)
+	}
+	_, err = fmt.Fprintf(w, "request    %s\ntenant     %s (namespace %s)\nmodel      %s\ndecision   %s\nrules      %s\nrevision   %s\n",
+		d.RequestID, d.Tenant, d.Namespace, d.Model, word, strings.Join(d.Rules, ", "), d.Revision)
+	return err
+}
+
+// printDecision writes an explanation of a decision as text.
+func printDecision(w io.Writer, b []byte) error {
+	var x policy.Explanation
+	if err := json.Unmarshal(b, &x); err != nil {
+		return fmt.Errorf("the policy's answer: %w", err)
+	}
+	fmt.Fprintf(w, "revision   %s\ndepends on %s\n", x.Revision, strings.Join(x.DependsOn, " "))
+	if x.Decision == nil {
+		fmt.Fprintf(w, "decision   none: %s\n", x.Error)
+	} else {
+		var text bytes.Buffer
+		j, err := json.Marshal(x.Decision)
+		if err == nil {
+			err = json.Indent(&text, j, "", "  ")
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "decision   %s\n", text.Bytes())
+	}
+	fmt.Fprintln(w, "rules that held:")
+	for _, r := range x.Rules {
+		id := ""
+		if r.ID != "" {
+			id = " (" + r.ID + ")"
+		}
+		if _, err := fmt.Fprintf(w, "  %s:%d  %s%s\n", r.File, r.Line, r.Path, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
