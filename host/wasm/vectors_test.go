@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/kvasir-router/kvasir/abi"
 )
@@ -27,6 +28,10 @@ type goldenVector struct {
 	Req              map[string]string
 	Scores           []float32
 	Mask             []uint32
+	Endpoints        []uint32
+	Publishes        int
+	Config           string
+	Fuel             int64
 }
 
 func (v *goldenVector) batch() *Batch {
@@ -43,8 +48,51 @@ func (v *goldenVector) batch() *Batch {
 	return b
 }
 
-// TestBatch_golden compares what the host writes with the golden bytes. The
-// guest is a module that does nothing: what it saw is still in its arena.
+func (v *goldenVector) outcomes() *Outcomes {
+	o := &Outcomes{N: int(v.N), NowMS: v.NowMS, Endpoints: v.Endpoints}
+	for i, c := range abi.OutcomeColumns {
+		o.Columns[i], o.U32[i] = v.F32[c.Name], v.U32[c.Name]
+	}
+	return o
+}
+
+var goldenRoles = map[string]Role{"filter": Filter, "score": Score, "pick": Pick, "observe": Observe, "configure": Configure, "idle": Idle}
+
+// call has p call the role of v with its values.
+func (v *goldenVector) call(p *Plugin, in *instance) error {
+	s := &spec{nterms: v.Terms}
+	for _, c := range v.Columns {
+		col, _ := p.resolveColumn(c)
+		s.cols, s.outs = append(s.cols, col), append(s.outs, findColumn(abi.OutcomeColumns[:], c))
+	}
+	for _, r := range v.Request {
+		s.req = append(s.req, findColumn(abi.RequestColumns[:], r))
+	}
+	b := v.batch()
+	switch goldenRoles[v.Role] {
+	case Filter:
+		return p.filter(in, s, b, make([]uint32, v.N))
+	case Score:
+		var terms []float32
+		if v.Terms > 0 {
+			terms = make([]float32, v.Terms*v.N)
+		}
+		return p.score(in, s, b, make([]float32, v.N), terms)
+	case Pick:
+		return p.pick(in, s, b, &Order{K: int(v.K), Scores: v.Scores, Mask: v.Mask, Count: make([]uint32, v.NSlots), Index: make([]uint32, v.NSlots*v.K)})
+	case Observe:
+		p.pubs = make([]*published, v.Publishes)
+		return p.observe(in, s, v.outcomes())
+	case Configure:
+		p.opt.Config = []byte(v.Config)
+		return p.configure(in, p.hot)
+	default:
+		return in.idle(time.UnixMilli(0), v.Fuel)
+	}
+}
+
+// TestBatch_golden compares what the host writes, for every role, with the golden
+// bytes. The guest is a module that does nothing: what it saw is still in its arena.
 func TestBatch_golden(t *testing.T) {
 	text, err := os.ReadFile("../../abi/vectors/vectors.json")
 	if err != nil {
@@ -63,36 +111,17 @@ func TestBatch_golden(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close()
+	seen := map[string]bool{}
 	for _, v := range all {
+		seen[v.Role] = true
 		p, err := rt.Load(t.Context(), code, Options{Instances: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		in, _ := p.pool.get()
-		role := Role(bytes.IndexByte([]byte("fsp"), v.Role[0]))
-		in.roles[role] = in.mod.ExportedFunction(abi.ExportABI) // returns a status nobody knows
+		in.roles[goldenRoles[v.Role]] = in.mod.ExportedFunction(abi.ExportABI) // returns a status nobody knows
 		in.mem.Write(in.base, bytes.Repeat([]byte{0xAA}, int(in.size)))
-		s := &spec{nterms: v.Terms}
-		for _, c := range v.Columns {
-			col, _ := p.resolveColumn(c)
-			s.cols = append(s.cols, col)
-		}
-		for _, r := range v.Request {
-			s.req = append(s.req, findColumn(abi.RequestColumns[:], r))
-		}
-		b := v.batch()
-		switch role {
-		case Filter:
-			err = p.filter(in, s, b, make([]uint32, v.N))
-		case Score:
-			var terms []float32
-			if v.Terms > 0 {
-				terms = make([]float32, v.Terms*v.N)
-			}
-			err = p.score(in, s, b, make([]float32, v.N), terms)
-		case Pick:
-			err = p.pick(in, s, b, &Order{K: int(v.K), Scores: v.Scores, Mask: v.Mask, Count: make([]uint32, v.NSlots), Index: make([]uint32, v.NSlots*v.K)})
-		}
+		err = v.call(p, in)
 		if f, ok := err.(*Fault); !ok || f.Reason != ReasonStatus {
 			t.Fatalf("%s: got %v, want a fault for the status", v.Name, err)
 		}
@@ -106,6 +135,11 @@ func TestBatch_golden(t *testing.T) {
 		}
 		p.pool.put(in)
 		p.Close()
+	}
+	for role := range goldenRoles {
+		if !seen[role] {
+			t.Errorf("no golden argument of %s", role)
+		}
 	}
 }
 

@@ -165,6 +165,14 @@ KVASIR_EXPORT("kvasir_alloc") uint32_t kvasir_alloc(uint32_t size) {
 	}                                                                                   \
 	static uint32_t kvasir_user_configure(const char *text, uint32_t len)
 
+/* Maintenance, while no request waits: fuel is about how much the call may use. */
+#define KVASIR_IDLE(fuel)                                                                                                   \
+	static uint32_t kvasir_user_idle(uint32_t fuel);                                                                        \
+	KVASIR_EXPORT("kvasir_idle") uint32_t kvasir_idle(uint32_t p) {                                                         \
+		return kvasir_user_idle(*(const uint32_t *)kvasir_at((const void *)(uintptr_t)p, KVASIR_IDLE_FUEL_HINT)); \
+	}                                                                                                                       \
+	static uint32_t kvasir_user_idle(uint32_t fuel)
+
 /* Host modules; a plugin that calls one lists it in its manifest. */
 KVASIR_IMPORT("kvasir:log/1", "log") void kvasir_log(uint32_t level, const char *text, uint32_t len);
 KVASIR_IMPORT("kvasir:kv/1", "get") int32_t kvasir_kv_get(const void *key, uint32_t klen, void *val, uint32_t cap);

@@ -49,6 +49,12 @@ func (b *Batch) F32(k int) []float32 { return b.f32(b.first() + uint32(k)) }
 // U32 returns column k of the role, [N].
 func (b *Batch) U32(k int) []uint32 { return b.u32(b.first() + uint32(k)) }
 
+// NCols returns the number of the role's columns.
+func (b *Batch) NCols() int { return int(b.ncols - b.first()) }
+
+// NReq returns the number of request columns.
+func (b *Batch) NReq() int { return int(b.nreq) }
+
 // N returns the number of rows.
 func (b *Batch) N() int { return int(b.n) }
 
@@ -146,6 +152,16 @@ func status(err error) uint32 {
 		lastError = lastError[:MaxErrorBytes]
 	}
 	return StatusError
+}
+
+// runConfigure runs what Configure registered on the argument at base.
+func runConfigure(base unsafe.Pointer) uint32 {
+	if configure == nil {
+		return StatusUnsupported
+	}
+	field := func(off uint32) uint32 { return *(*uint32)(unsafe.Add(base, off)) }
+	text := unsafe.Slice((*byte)(unsafe.Add(base, field(ConfigureDataOff))), field(ConfigureDataLen))
+	return status(configure(append([]byte(nil), text...)))
 }
 
 // runIdle runs what Idle registered.

@@ -57,13 +57,7 @@ func exportObserve(p uint32) uint32 { return call(roleObserve, batch(p)) }
 
 //go:wasmexport kvasir_configure
 func exportConfigure(p uint32) uint32 {
-	if configure == nil {
-		return StatusUnsupported
-	}
-	base := unsafe.Add(unsafe.Pointer(nil), p)
-	field := func(off uint32) uint32 { return *(*uint32)(unsafe.Add(base, off)) }
-	text := unsafe.Slice((*byte)(unsafe.Add(base, field(ConfigureDataOff))), field(ConfigureDataLen))
-	return status(configure(append([]byte(nil), text...)))
+	return runConfigure(unsafe.Add(unsafe.Pointer(nil), p))
 }
 
 //go:wasmexport kvasir_idle

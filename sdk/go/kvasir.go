@@ -54,6 +54,8 @@ const (
 	numRoles
 )
 
+var roleNames = [numRoles]string{"filter", "score", "pick", "observe"}
+
 var (
 	name      string
 	version   = "0.1.0"

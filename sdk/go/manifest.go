@@ -19,10 +19,10 @@ func manifest() string {
 	t.add(".")
 	t.integer(Minor)
 	t.add(`","roles":{`)
-	for i, key := range [numRoles]string{`"filter":`, `"score":`, `"pick":`, `"observe":`} {
+	for i, key := range roleNames {
 		if r := roles[i]; r != nil {
-			t.add(key)
-			t.add(`{"columns":`)
+			t.quote(key)
+			t.add(`:{"columns":`)
 			t.columns(r.columns)
 			for _, m := range r.more {
 				t.add(`,"`)
