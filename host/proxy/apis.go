@@ -24,6 +24,24 @@ func (s *stream) ends(payload []byte) bool {
 	return done
 }
 
+// computes tells whether a piece of an answer's body shows that the engine has
+// begun to generate: comments do not, nor do the two events with which a stream
+// of responses begins while the prompt still waits.
+func (s *stream) computes(payload []byte) bool {
+	switch {
+	case !s.sse:
+		return true
+	case payload[0] == ':':
+		return false
+	case s.req.API.Op == llmapi.OpResponses:
+		return lastSequence(payload, s.events) > lastWaiting || bytes.Contains(payload, deltaMark)
+	}
+	return true
+}
+
+// lastWaiting is the number of response.in_progress, after response.created.
+const lastWaiting = 1
+
 // maxOpening bounds the beginning of an answer in which its id is looked for. It
 // is the first member of vLLM's answers and stands within the first hundred bytes
 // of every server's first event.
@@ -43,6 +61,7 @@ func (s *stream) name(payload []byte) {
 
 var (
 	sequenceKey  = []byte(`"sequence_number":`)
+	deltaMark    = []byte(`.delta"`) // ends the type of events with text, numbered or not
 	messageStop  = []byte(`"type":"message_stop"}`)
 	messageStops = []byte(`"type": "message_stop"}`)
 )

@@ -88,6 +88,39 @@ func TestAPIs_streams(t *testing.T) {
 	}
 }
 
+// TestAPIs_firstToken: what an engine says of a response while its prompt waits is
+// not its first token.
+func TestAPIs_firstToken(t *testing.T) {
+	waiting := "event: response.created\ndata: {\"response\":{\"id\":\"resp_1\"},\"sequence_number\":0,\"type\":\"response.created\"}\n\n" +
+		"event: response.in_progress\ndata: {\"response\":{},\"sequence_number\":1,\"type\":\"response.in_progress\"}\n\n"
+	for _, first := range []string{
+		"event: response.output_item.added\ndata: {\"item\":{},\"sequence_number\":2,\"type\":\"response.output_item.added\"}\n\n",
+		"event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\"}\n\n", // not numbered
+	} {
+		compute := make(chan struct{})
+		e := newEngine(t, func(w http.ResponseWriter, r *http.Request, e *engine) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, waiting)
+			w.(http.Flusher).Flush()
+			<-compute
+			io.WriteString(w, first)
+		})
+		r := newRouter(e.addr)
+		x := start(t, r)
+		c, br := dial(t, x.addr)
+		io.WriteString(c, streamAPIs[0].post())
+		readUntil(t, br, "response.in_progress\"}")
+		if n := r.firsts.Load(); n != 0 {
+			t.Errorf("%q: the first token came before it was computed", first)
+		}
+		close(compute)
+		readUntil(t, br, first[len("event: response.") : len("event: response.")+10])
+		if o := r.outcome(t); o.Err != "" || o.TTFT <= 0 || r.firsts.Load() != 1 {
+			t.Errorf("%q: %+v, %d first tokens", first, o, r.firsts.Load())
+		}
+	}
+}
+
 // TestAPIs_engineDies: each client gets the error event of its API; a close
 // after the API's last event is success.
 func TestAPIs_engineDies(t *testing.T) {

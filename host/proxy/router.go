@@ -41,11 +41,11 @@ type Placement interface {
 	// byte of an answer came, or answered with status (429 or 503; 0 = it did not
 	// answer). False: there is none, Target is as it was.
 	Next(status int) bool
-	// FirstToken tells that the first bytes of the answer's body came.
+	// FirstToken tells that the first bytes of the answer's body came, beyond what
+	// an engine says before it computes.
 	FirstToken()
 	// Answered tells the id by which a later request may refer to this answer of
-	// OpResponses, before the client learns it. It is called at most once, after
-	// FirstToken.
+	// OpResponses, before the client learns it. It is called at most once.
 	Answered(id string)
 	// Done ends the request. o is valid during the call.
 	Done(o *Outcome)

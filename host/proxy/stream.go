@@ -306,7 +306,7 @@ func (s *stream) flush() bool {
 // it; false if the client does not take it.
 func (s *stream) pass(payload []byte) bool {
 	s.now = time.Now()
-	if !s.started && !(s.sse && payload[0] == ':') { // a comment is no token
+	if !s.started && s.computes(payload) {
 		s.started = true
 		s.ttft = s.now.Sub(s.req.Received)
 		s.pl.FirstToken()

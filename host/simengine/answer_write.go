@@ -12,13 +12,21 @@ type form uint8
 const (
 	chatForm form = iota
 	textForm
+	responsesForm
+	messagesForm
 )
 
+// other reports whether the form is none of OpenAI's completions.
+func (f form) other() bool { return f >= responsesForm }
+
 func (f form) idPrefix() string {
-	if f == chatForm {
-		return "chatcmpl-"
+	switch f {
+	case textForm:
+		return "cmpl-"
+	case responsesForm:
+		return "resp_"
 	}
-	return "cmpl-"
+	return "chatcmpl-" // of messages, too
 }
 
 var errGone = errors.New("simengine: client left")
@@ -93,6 +101,9 @@ func (a *answer) whole() error {
 			return err
 		}
 	}
+	if a.form.other() {
+		return a.send(a.wholeAPI())
+	}
 	body := completion{ID: a.id, Object: "text_completion", Created: a.created, Model: a.p.model}
 	if a.form == chatForm {
 		body.Object = "chat.completion"
@@ -109,6 +120,11 @@ func (a *answer) whole() error {
 		body.Choices = append(body.Choices, c)
 	}
 	body.Usage = a.usage(total)
+	return a.send(body)
+}
+
+// send writes the one body of an answer.
+func (a *answer) send(body any) error {
 	raw := appendJSON(nil, body)
 	if a.die >= 0 {
 		a.x.w.half("application/json", raw)
@@ -133,6 +149,9 @@ func (a *answer) stream() error {
 	w := a.x.w
 	sent := make([]int, len(a.jobs))
 	w.begin(a.x.e.faults.get().LateHead)
+	if err := a.accepted(); err != nil {
+		return err
+	}
 	for begun := false; !a.allSent(sent); {
 		if err := a.x.wait(a.jobs); err != nil {
 			return err
@@ -176,6 +195,9 @@ func (a *answer) allSent(sent []int) bool {
 
 // roles writes the first event of each choice of a chat.
 func (a *answer) roles() error {
+	if a.form.other() {
+		return a.opened()
+	}
 	if a.form != chatForm {
 		return nil
 	}
@@ -190,6 +212,9 @@ func (a *answer) roles() error {
 // token writes the event of the next token of choice i.
 func (a *answer) token(i int, sent []int) error {
 	j, n := a.jobs[i], sent[i]
+	if a.form.other() {
+		return a.delta(a.text(j, n, n+1))
+	}
 	c := choice{Index: i}
 	if n == j.Output-1 {
 		c.FinishReason = j.finish()
@@ -288,6 +313,19 @@ func plain(s string) bool {
 
 // ending writes what follows the last token.
 func (a *answer) ending(generated int) error {
+	if a.form.other() {
+		err := a.closed()
+		if err == nil && a.die >= 0 && a.events >= a.die {
+			a.x.w.flush()
+			a.x.w.fail()
+			err = errCut
+		}
+		if err == nil {
+			a.x.w.end()
+			err = a.x.w.err
+		}
+		return err
+	}
 	u := a.usage(generated)
 	if a.p.includeUsage {
 		if err := a.close(a.open(), u); err != nil {

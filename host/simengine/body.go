@@ -46,9 +46,13 @@ func (e *Engine) parse(r *request) (*params, error) {
 	return p, e.resolveModel(p)
 }
 
+// validationKind is the type of errors in a body's shape, which have one form on
+// all paths.
+const validationKind = "Bad Request"
+
 // validation is an error in a body's shape.
 func validation(format string, args ...any) *apiError {
-	return &apiError{status: 400, kind: "Bad Request", message: fmt.Sprintf(format, args...)}
+	return &apiError{status: 400, kind: validationKind, message: fmt.Sprintf(format, args...)}
 }
 
 // field decodes one member into v; it leaves v alone if the member is absent or
@@ -81,7 +85,7 @@ func (p *params) read() error {
 		to   any
 	}{
 		{"model", &p.model}, {"stream", &p.stream}, {"stream_options", &options},
-		{"max_tokens", &p.maxTokens}, {"max_completion_tokens", &p.maxTokens},
+		{"max_tokens", &p.maxTokens}, {"max_completion_tokens", &p.maxTokens}, {"max_output_tokens", &p.maxTokens},
 		{"min_tokens", &p.minTokens}, {"ignore_eos", &p.ignoreEOS}, {"cache_salt", &p.salt},
 		{"n", &n}, {"echo", &echo},
 	} {
@@ -96,7 +100,7 @@ func (p *params) read() error {
 }
 
 func (p *params) check(n int) error {
-	given := p.given("max_tokens") || p.given("max_completion_tokens")
+	given := p.given("max_tokens") || p.given("max_completion_tokens") || p.given("max_output_tokens")
 	switch {
 	case given && p.maxTokens < 1:
 		return badRequest("max_tokens", "max_tokens must be at least 1, got %d.", p.maxTokens)

@@ -10,8 +10,9 @@ import (
 // Prompter turns requests into the tokens the engine would compute. It is safe
 // for concurrent use. Its errors are the client's (status 400) and are shown.
 type Prompter interface {
-	// ChatTokens renders and tokenizes the whole prompt of a body with messages
-	// that came to route, /v1/chat/completions or /tokenize.
+	// ChatTokens renders and tokenizes the whole prompt of a conversation that came
+	// to route: /v1/chat/completions, /v1/responses, /v1/messages,
+	// /v1/messages/count_tokens or /tokenize.
 	ChatTokens(body []byte, route string) ([]uint32, error)
 	// TextTokens tokenizes the prompt of a completion, with the special tokens
 	// the model's tokenizer puts before a text.

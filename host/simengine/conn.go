@@ -145,7 +145,13 @@ type exchange struct {
 	gone <-chan struct{} // closed when the client has left
 }
 
-const chatPath = "/v1/chat/completions"
+const (
+	chatPath      = "/v1/chat/completions"
+	tokenizePath  = "/tokenize"
+	responsesPath = "/v1/responses"
+	messagesPath  = "/v1/messages"
+	countPath     = "/v1/messages/count_tokens"
+)
 
 // serve answers a recorded request and reports whether the client left, or the
 // answer was cut off, before its end.
@@ -156,7 +162,13 @@ func (e *Engine) serve(x *exchange) (aborted bool) {
 		handler = (*exchange).chat
 	case "/v1/completions":
 		handler = (*exchange).completions
-	case "/tokenize":
+	case responsesPath:
+		handler = (*exchange).responses
+	case messagesPath:
+		handler = (*exchange).messages
+	case countPath:
+		handler = (*exchange).countTokens
+	case tokenizePath:
 		handler = (*exchange).tokenize
 	default:
 		if knownPath(x.r.path) {
@@ -180,7 +192,11 @@ func (e *Engine) serve(x *exchange) (aborted bool) {
 	}
 	err := handler(x)
 	if refused, ok := errors.AsType[*apiError](err); ok {
-		x.w.error(refused)
+		if (x.r.path == messagesPath || x.r.path == countPath) && refused.kind != validationKind {
+			x.w.json(refused.status, refused.anthropic())
+		} else {
+			x.w.error(refused)
+		}
 		return x.w.err != nil
 	}
 	return err != nil || x.w.err != nil

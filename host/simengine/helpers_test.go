@@ -69,12 +69,13 @@ func (t *toyTokenizer) TextTokens(text string) ([]uint32, error) { return t.Enco
 func (t *toyTokenizer) ChatTokens(body []byte, _ string) ([]uint32, error) {
 	var b struct {
 		Messages []struct{ Role, Content string }
+		Input    []struct{ Role, Content string }
 	}
 	if err := json.Unmarshal(body, &b); err != nil {
 		return nil, fmt.Errorf("messages: %w", err)
 	}
 	var s strings.Builder
-	for _, m := range b.Messages {
+	for _, m := range append(b.Messages, b.Input...) {
 		fmt.Fprintf(&s, "<%s>%s<end>", m.Role, m.Content)
 	}
 	return t.TextTokens(s.String() + "<assistant>")

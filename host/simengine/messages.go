@@ -24,6 +24,7 @@ type messageForm struct {
 	parts     bool // content as a list of parts, not as text
 	developer bool // it knows the role developer
 	rename    bool // reasoning_content is another name of reasoning (chat, not /tokenize)
+	converted bool // of another API: tool calls have their final form
 }
 
 // messages returns the list that templates see.
@@ -89,7 +90,10 @@ func (f messageForm) message(d *jinja.Dict) (*jinja.Dict, error) {
 
 // assistant adds what only an assistant's message d has to m.
 func (f messageForm) assistant(m, d *jinja.Dict) error {
-	calls, err := normalCalls(member(d, "tool_calls"))
+	calls, err := member(d, "tool_calls"), error(nil)
+	if !f.converted {
+		calls, err = normalCalls(calls)
+	}
 	if err != nil {
 		return err
 	}

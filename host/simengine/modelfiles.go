@@ -24,7 +24,9 @@ type ModelFiles struct {
 	eos      uint32
 	now      func() time.Time // what templates tell as the date
 
-	developer bool // the template knows the role
+	developer   bool   // the template knows the role
+	systemFirst bool   // the template refuses system messages within a conversation
+	noThinking  string // the reasoning effort that Anthropic's disabled thinking is
 }
 
 // LoadModel reads tokenizer.json, tokenizer_config.json and, if it is there,
@@ -60,7 +62,50 @@ func LoadModel(files fs.FS) (*ModelFiles, error) {
 	if m.template, err = jinja.Compile(source, jinja.Options{}); err != nil {
 		return nil, fmt.Errorf("simengine: %w", err)
 	}
+	m.systemFirst, m.noThinking = m.refusesSystem(), m.disabledEffort()
 	return m, nil
+}
+
+// trial renders a conversation of the given roles with further variables.
+func (m *ModelFiles) trial(roles []string, more map[string]jinja.Value) (string, error) {
+	var messages []jinja.Value
+	form := messageForm{parts: m.template.LoopsOverContent(), developer: m.developer}
+	for _, role := range roles {
+		messages = append(messages, object("role", jinja.Str(role), "content", form.content([]part{{text: "t"}}, role)))
+	}
+	vars := map[string]jinja.Value{"messages": jinja.List(messages)}
+	for k, v := range more {
+		vars[k] = v
+	}
+	var out jinja.Output
+	err := m.template.Render(vars, m.now(), &out)
+	return string(out.Append(nil)), err
+}
+
+// refusesSystem does as vLLM's _detect_merge_inline_system.
+func (m *ModelFiles) refusesSystem() bool {
+	_, err := m.trial([]string{"system", "user", "system", "user"}, map[string]jinja.Value{"add_generation_prompt": jinja.Bool(false),
+		"raise_exception": jinja.Undefined, "strftime_now": jinja.Undefined})
+	return err != nil
+}
+
+// disabledEffort does as vLLM's _probe_disabled_thinking_effort.
+func (m *ModelFiles) disabledEffort() string {
+	show := func(effort string) (string, error) {
+		vars := map[string]jinja.Value{"tools": jinja.None, "documents": jinja.None, "add_generation_prompt": jinja.Bool(true),
+			"reasoning_effort": jinja.Str(effort), "enable_thinking": jinja.Bool(effort != "none")}
+		for name, v := range m.specials {
+			vars[name] = v
+		}
+		return m.trial([]string{"user"}, vars)
+	}
+	none, err := show("none")
+	for _, effort := range []string{"low", "medium", "high", "xhigh", "max"} {
+		if text, fault := show(effort); err != nil || fault == nil && text == none {
+			return "low"
+		}
+	}
+	return "none"
 }
 
 // readConfig takes the special tokens from tokenizer_config.json and returns
@@ -128,7 +173,11 @@ func (m *ModelFiles) ChatTokens(body []byte, route string) ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	vars, err := m.variables(root.Dict(), route)
+	converted, err := m.chatBody(root.Dict(), route)
+	if err != nil {
+		return nil, err
+	}
+	vars, err := m.variables(converted, route)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +188,21 @@ func (m *ModelFiles) ChatTokens(body []byte, route string) ([]uint32, error) {
 		}
 		return nil, err
 	}
+	if route == responsesPath {
+		return m.TextTokens(string(out.Append(nil)))
+	}
 	return m.Encode(nil, out.Append(nil))
+}
+
+// chatBody returns the chat that a body sent to route stands for.
+func (m *ModelFiles) chatBody(body *jinja.Dict, route string) (*jinja.Dict, error) {
+	switch route {
+	case responsesPath:
+		return responsesChat(body)
+	case messagesPath, countPath:
+		return anthropicChat(body, m.systemFirst, m.noThinking)
+	}
+	return body, nil
 }
 
 // variables is what vLLM 0.32 gives a chat template (build_chat_params and
@@ -174,7 +237,8 @@ func (m *ModelFiles) variables(body *jinja.Dict, route string) (map[string]jinja
 	if err != nil {
 		return nil, err
 	}
-	form := messageForm{parts: m.template.LoopsOverContent(), developer: m.developer, rename: route == chatPath}
+	form := messageForm{parts: m.template.LoopsOverContent(), developer: m.developer, rename: route == chatPath,
+		converted: route != chatPath && route != tokenizePath}
 	messages, err := form.messages(member(body, "messages"))
 	vars["tools"], vars["messages"] = tools, messages
 	return vars, err

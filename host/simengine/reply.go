@@ -36,6 +36,11 @@ func (e *apiError) json() []byte {
 	return appendJSON(nil, body)
 }
 
+// anthropic is the error as vLLM answers it on the paths of Anthropic's API.
+func (e *apiError) anthropic() []byte {
+	return appendJSON(nil, map[string]any{"type": "error", "error": map[string]string{"type": e.kind, "message": e.message}})
+}
+
 // httpError is how vLLM answers what its web framework refuses.
 func httpError(status int, message string) *apiError {
 	return &apiError{status: status, kind: http.StatusText(status), message: message}

@@ -88,7 +88,7 @@ func TestNormalize_vllm(t *testing.T) {
 			t.Errorf("tools %s: %v\n got %s\nwant %s", c.Name, err, got, want)
 		}
 	}
-	if exact < 185 {
+	if exact < 200 {
 		t.Errorf("%d cases, want more", exact)
 	}
 }
