@@ -168,6 +168,18 @@ func (g *Grant) validate() error {
 // directories put in a token, below what a decision would suffer from.
 const maxGrant = 256
 
+// Principal returns who holds g, as verified by a method of an issuer. The error
+// tells what in g is not valid.
+func (g *Grant) Principal(method, issuer string) (*Principal, error) {
+	if err := g.validate(); err != nil {
+		return nil, fmt.Errorf("identity: %w", err)
+	}
+	return &Principal{
+		Tenant: g.Tenant, User: g.User, Groups: slices.Clone(g.Groups), Scopes: slices.Clone(g.Scopes), Labels: g.labels(),
+		Method: method, Issuer: issuer,
+	}, nil
+}
+
 // labels returns the labels of g, sorted by name.
 func (g *Grant) labels() []Label {
 	var out []Label

@@ -41,6 +41,7 @@ type Principal struct {
 // Words of Principal.Method.
 const (
 	MethodAPIKey    = "api_key"
+	MethodJWT       = "jwt"
 	MethodAnonymous = "anonymous"
 	MethodRoot      = "admin_token" // whoever holds the admin token, on the admin listener only
 )

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"encoding/hex"
 	"errors"
@@ -50,12 +51,38 @@ type Store struct {
 	failures  failures
 	now       func() time.Time
 
-	keys atomic.Pointer[keySet]
+	keys   atomic.Pointer[keySet]
+	tokens atomic.Pointer[Tokens]
 
 	mu   sync.Mutex // serialises Replace
 	uses counters
 	used atomic.Bool // a last use changed since SaveUses
 }
+
+// Tokens verifies tokens that issuers made, such as JWTs.
+type Tokens interface {
+	// Verify returns who a token stands for and whether it counts on the admin
+	// listener. The error wraps ErrUnknownKey. It may be called concurrently; token
+	// is valid during the call.
+	Verify(token []byte, now time.Time) (p *Principal, admin bool, err error)
+}
+
+// SetTokens puts t, which may be nil, in force at once.
+func (s *Store) SetTokens(t Tokens) {
+	if t == nil {
+		s.tokens.Store(nil)
+		return
+	}
+	s.tokens.Store(&t)
+}
+
+// isToken reports whether a credential has the form of a JWT: three parts, of
+// which the first begins as the base64 of `{"` does.
+func isToken(b []byte) bool {
+	return len(b) > 4 && b[0] == 'e' && b[1] == 'y' && b[2] == 'J' && bytes.Count(b, dot) == 2
+}
+
+var dot = []byte(".")
 
 // keySet is one immutable generation of keys.
 type keySet struct {
@@ -143,32 +170,43 @@ func newEntry(r *Record, lastUse *atomic.Int64) *entry {
 }
 
 // Authenticate returns who c stands for on the clients' listener. The error is
-// ErrNoCredentials, ErrUnknownKey or ErrTooManyFailures. A valid key is accepted
+// ErrNoCredentials or ErrTooManyFailures, or wraps ErrUnknownKey. A valid key is accepted
 // whatever its address did before, so that no one can lock out a neighbour; keys
-// are too long to be guessed. While no key exists at all, anonymous (if allowed)
-// covers requests with any credential, because the clients' SDKs insist on
-// sending one. It allocates nothing.
+// are too long to be guessed. While there are neither keys nor issuers of
+// tokens, anonymous (if allowed) covers requests with any credential, because
+// the clients' SDKs insist on sending one. It allocates nothing.
 func (s *Store) Authenticate(c *Credentials) (*Principal, error) {
 	key, given := c.key()
 	set := s.keys.Load()
-	if s.anonymous != nil && (!given || len(set.records) == 0) {
+	if s.anonymous != nil && (!given || len(set.records) == 0 && s.tokens.Load() == nil) {
 		s.uses.anonymous.Add(1)
 		return s.anonymous, nil
 	}
-	return s.verify(set, c.Remote, key, given)
+	return s.verify(set, c.Remote, key, given, false)
 }
 
 // Verify is Authenticate without the anonymous tenant: for the admin listener,
-// where nobody is whoever comes.
+// where nobody is whoever comes and tokens count of some issuers only.
 func (s *Store) Verify(c *Credentials) (*Principal, error) {
 	key, given := c.key()
-	return s.verify(s.keys.Load(), c.Remote, key, given)
+	return s.verify(s.keys.Load(), c.Remote, key, given, true)
 }
 
-func (s *Store) verify(set *keySet, remote netip.Addr, key []byte, given bool) (*Principal, error) {
+func (s *Store) verify(set *keySet, remote netip.Addr, key []byte, given, onlyAdmin bool) (*Principal, error) {
 	if !given {
 		s.uses.missing.Add(1)
 		return nil, ErrNoCredentials
+	}
+	err := ErrUnknownKey
+	if t := s.tokens.Load(); t != nil && isToken(key) {
+		p, admin, e := (*t).Verify(key, s.now())
+		if e == nil && (admin || !onlyAdmin) {
+			s.uses.ok.Add(1)
+			return p, nil
+		}
+		if e != nil {
+			err = e
+		}
 	}
 	if e := s.lookup(set, key); e != nil {
 		s.uses.ok.Add(1)
@@ -179,7 +217,7 @@ func (s *Store) verify(set *keySet, remote netip.Addr, key []byte, given bool) (
 		return nil, ErrTooManyFailures
 	}
 	s.uses.unknown.Add(1)
-	return nil, ErrUnknownKey
+	return nil, err
 }
 
 // lookup finds the entry of a key in force. The map is searched by the keyed
