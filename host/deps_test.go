@@ -61,12 +61,12 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/telemetry":       {theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
 	"host/telemetry/audit": {ours: "host/internal/atomicfile host/internal/filelock"},
 	"host/admin":           {ours: "host/identity host/telemetry/audit"},
-	"host/config":          {ours: "host/internal/spelling plugins", theirs: "github.com/goccy/go-yaml"},
+	"host/config":          {ours: "host/identity/jwt host/internal/spelling plugins", theirs: "github.com/goccy/go-yaml"},
 
 	"host/simengine": {ours: "host/tokenizer/bpe host/tokenizer/jinja"},
 	"host/replay":    {},
 
-	"host": {ours: "abi plugins host/hostmod host/plugstore host/wasm host/admin host/backend host/config host/endpoint host/identity host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi" +
+	"host": {ours: "abi plugins host/hostmod host/plugstore host/wasm host/admin host/backend host/config host/endpoint host/identity host/identity/jwt host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi" +
 		" host/policy host/proxy host/scheduler host/telemetry host/telemetry/audit host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
 	"cmd/kvasir": {ours: "abi conformance/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},

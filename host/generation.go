@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/identity/jwt"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
@@ -24,6 +25,7 @@ type generation struct {
 	aside     map[asideKey]error // modules that do not load, and why
 	scored    []*scoring         // plugins that score, by profile
 	keys      *identity.KeyFile  // nil without a key file
+	tokens    *jwt.Verifier      // nil without issuers
 	policy    *policy.Snapshot   // nil without a policy, and while none could be loaded
 	built     time.Time
 }
@@ -45,7 +47,7 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *ge
 	g.policy = rules
 	sc := scheduler.Config{State: h.state, Policy: engine, Generation: number}
 	for i := range cfg.Pools {
-		p, err := poolRules(&cfg.Pools[i], cfg.Identity.APIKeysFile == "")
+		p, err := poolRules(&cfg.Pools[i], cfg.Identity.Only())
 		if err != nil {
 			return nil, err
 		}
@@ -83,6 +85,9 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *ge
 		if g.keys, err = identity.ReadFile(f); err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Base(f), err)
 		}
+	}
+	if g.tokens, err = tokenVerifier(cfg, prev); err != nil {
+		return nil, err
 	}
 	return g, nil
 }

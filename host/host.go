@@ -349,6 +349,7 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	actor(&background, func() error { return h.policies.watch(back) })
 	actor(&background, func() error { return h.checkPrompts(back) })
 	actor(&background, func() error { return h.keepUses(back) })
+	actor(&background, func() error { return h.refreshKeys(back) })
 	actor(&background, func() error { return h.awaitReady(back) })
 	actor(&background, func() error { return h.admin.Serve(back, h.adminListener) })
 	if h.metricsListener != nil {

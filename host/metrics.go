@@ -26,6 +26,7 @@ func (h *Host) collect() {
 	h.registry.Collect(h.collectPrompts)
 	h.registry.Collect(h.collectPlugins)
 	h.registry.Collect(h.collectAudit)
+	h.registry.Collect(h.collectTokens)
 }
 
 func (h *Host) collectEndpoints(e *telemetry.Emitter) {

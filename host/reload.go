@@ -104,6 +104,7 @@ func (h *Host) adopt(g *generation) (err error) {
 			return err
 		}
 	}
+	h.setTokens(g.tokens)
 	if err := h.fleet.sync(g); err != nil {
 		return err
 	}
@@ -171,7 +172,11 @@ func (h *Host) digest(seen *files) (d [sha256.Size]byte) {
 	defer l.Release()
 	cfg := l.Value().cfg
 	s := sha256.New()
-	for _, name := range []string{h.cfg.File, cfg.Identity.APIKeysFile} {
+	names := []string{h.cfg.File, cfg.Identity.APIKeysFile}
+	for i := range cfg.Identity.JWT {
+		names = append(names, cfg.Identity.JWT[i].JWKSFile)
+	}
+	for _, name := range names {
 		if name == "" {
 			continue
 		}

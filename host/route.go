@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/identity/jwt"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/proxy"
 	"github.com/kvasir-router/kvasir/host/scheduler"
@@ -21,6 +22,9 @@ func (h *Host) Authenticate(c *identity.Credentials) (*identity.Principal, error
 		return nil, &proxy.Refusal{Status: http.StatusTooManyRequests, Code: "too_many_failures", Message: "too many requests with unknown API keys from this address", RetryAfter: time.Minute}
 	case errors.Is(err, identity.ErrNoCredentials):
 		return nil, &proxy.Refusal{Status: http.StatusUnauthorized, Code: "missing_api_key", Message: "no API key: send Authorization: Bearer KEY"}
+	}
+	if e, ok := errors.AsType[*jwt.Error](err); ok {
+		return nil, &proxy.Refusal{Status: http.StatusUnauthorized, Code: "invalid_token", Message: "the token is not accepted: " + e.Reason}
 	}
 	return nil, &proxy.Refusal{Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: "the API key is not known or no longer valid"}
 }

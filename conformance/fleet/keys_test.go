@@ -184,13 +184,14 @@ func TestKeyUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := harness.IssueKey(t, keys, state, "acme")
+	d := harness.StartDev(t, "--engines", "1")
 	r := harness.Serve(t, fmt.Sprintf(`listen: {LISTEN}
 admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
 state_dir: %s
 identity: {api_keys_file: %s}
-pools: [{name: main, endpoints: ["http://127.0.0.1:1"]}]
+pools: [{name: main, endpoints: [%q]}]
 models: [{name: m, pools: [main]}]
-`, state, keys))
+`, state, keys, d.Engines[0].URL))
 	if got := harness.Get(r.URL+"/v1/models", key); got != 200 {
 		t.Fatalf("got %d", got)
 	}

@@ -197,17 +197,6 @@ type Sticky struct {
 	TTL Duration `yaml:"ttl" doc:"default 30m"`
 }
 
-// Identity says who may ask. At least one way must be set.
-type Identity struct {
-	APIKeysFile string    `yaml:"api_keys_file" doc:"written by kvasir key"`
-	Anonymous   Anonymous `yaml:"anonymous" doc:"the tenant of requests without credentials; absent = they are refused"`
-}
-
-// Anonymous is the tenant of requests without credentials.
-type Anonymous struct {
-	Tenant string `yaml:"tenant" doc:"its name"`
-}
-
 // ClientHints names the headers that clients may steer with.
 type ClientHints struct {
 	Session  string            `yaml:"session" doc:"requests with the same value go to the same endpoint where prompts are unknown or policy pins sessions; default x-kvasir-session"`

@@ -145,6 +145,8 @@ func TestParse_faults(t *testing.T) {
 			":7: plugins[1].config: want a mapping"}},
 		"bad plugins": {minimal + "plugins:\n- {name: X, file: /nope, grants: [net]}\n- {name: a, limits: {memory: 1GiB}}\n- {name: a}\n", []string{
 			":6: plugins[0].name: want lower-case", ":6: plugins[0].grants[0]: want one of log", ":7: plugins[1].limits.memory: want at most 64MiB", `:8: plugins[2].name: plugin "a" stands twice`}},
+		"bad issuer": {strings.Replace(minimal, "{anonymous: {tenant: local}}", "{jwt: [{issuer: x, algorithms: [HS256], tenant: a, jwks_url: \"http://x/k\"}]}", 1), []string{
+			":2: identity.jwt[0]: audience is missing", `:2: identity.jwt[0]: algorithm "HS256": want one of RS256`, `:2: identity.jwt[0]: jwks_url "http://x/k": want https`}},
 		"alias clash": {strings.Replace(minimal, "{name: qwen3-8b,", "{name: qwen3-8b, aliases: [qwen3-8b],", 1), []string{`name "qwen3-8b" stands twice`}},
 	} {
 		t.Run(name, func(t *testing.T) {

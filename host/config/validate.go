@@ -152,10 +152,7 @@ func (c *Config) validate() []complaint {
 	if c.Admin.Metrics != "" {
 		k.address("admin.metrics", c.Admin.Metrics)
 	}
-	if c.Identity.APIKeysFile == "" && c.Identity.Anonymous.Tenant == "" {
-		k.add("identity", "nobody could ask: set api_keys_file (see kvasir key issue) or anonymous: {tenant: local}")
-	}
-	k.file("identity.api_keys_file", c.Identity.APIKeysFile)
+	k.identity(&c.Identity)
 	k.oneOf("telemetry.log_level", c.Telemetry.LogLevel, "debug", "info", "warn", "error")
 	k.oneOf("telemetry.log_format", c.Telemetry.LogFormat, "json", "text")
 	k.hints(&c.ClientHints)

@@ -1,0 +1,95 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/identity/jwt"
+	"github.com/kvasir-router/kvasir/host/telemetry"
+)
+
+// tokenVerifier makes the verifier of a configuration's issuers, nil if it has
+// none. Issuers that did not change go on with the keys that prev has of them.
+func tokenVerifier(cfg *config.Config, prev *generation) (*jwt.Verifier, error) {
+	if len(cfg.Identity.JWT) == 0 {
+		return nil, nil
+	}
+	var issuers []jwt.Config
+	for i := range cfg.Identity.JWT {
+		issuers = append(issuers, cfg.Identity.JWT[i].Config())
+	}
+	var before *jwt.Verifier
+	if prev != nil {
+		before = prev.tokens
+	}
+	v, err := jwt.New(issuers, before)
+	if err != nil {
+		return nil, fmt.Errorf("identity: %w", err)
+	}
+	return v, nil
+}
+
+// setTokens puts a verifier, which may be nil, in force.
+func (h *Host) setTokens(v *jwt.Verifier) {
+	if v == nil {
+		h.identity.SetTokens(nil)
+		return
+	}
+	h.identity.SetTokens(v)
+}
+
+// tokensInForce returns the verifier in force, nil if there is none.
+func (h *Host) tokensInForce() *jwt.Verifier {
+	l := h.rules.Acquire()
+	defer l.Release()
+	return l.Value().tokens
+}
+
+// refreshKeysEvery is how often it is looked whether an issuer's keys are due; a
+// look costs a comparison of times.
+const refreshKeysEvery = time.Second
+
+// refreshKeys keeps the issuers' keys fresh.
+func (h *Host) refreshKeys(ctx context.Context) error {
+	t := time.NewTicker(refreshKeysEvery)
+	defer t.Stop()
+	for {
+		if v := h.tokensInForce(); v != nil {
+			for issuer, err := range v.Refresh(ctx) {
+				h.log.Warn("keys of an issuer could not be fetched", "issuer", issuer, "err", err)
+			}
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (h *Host) collectTokens(e *telemetry.Emitter) {
+	st := h.identity.Stats()
+	const help = "Credentials, by what was found of them."
+	e.Counter("kvasir_credentials_total", help, float64(st.Accepted), "result", "accepted")
+	e.Counter("kvasir_credentials_total", help, float64(st.Anonymous), "result", "anonymous")
+	e.Counter("kvasir_credentials_total", help, float64(st.Missing), "result", "missing")
+	e.Counter("kvasir_credentials_total", help, float64(st.Unknown), "result", "unknown")
+	e.Counter("kvasir_credentials_total", help, float64(st.Limited), "result", "limited")
+	v := h.tokensInForce()
+	if v == nil {
+		return
+	}
+	ts := v.Stats()
+	e.Counter("kvasir_jwt_cache_hits_total", "Tokens that were verified before.", float64(ts.CacheHits))
+	e.Counter("kvasir_jwt_verified_total", "Tokens whose signature was checked and good.", float64(ts.Verified))
+	for reason, n := range ts.Refused {
+		e.Counter("kvasir_jwt_refused_total", "Tokens that were refused, by reason.", float64(n), "reason", reason)
+	}
+	for _, i := range ts.Issuers {
+		e.Gauge("kvasir_jwks_keys", "Usable keys of an issuer.", float64(i.Keys), "issuer", i.Issuer)
+		e.Gauge("kvasir_jwks_age_seconds", "How long ago an issuer's keys were fetched.", i.Age.Seconds(), "issuer", i.Issuer)
+		e.Counter("kvasir_jwks_fetch_failures_total", "Fetches of an issuer's keys that failed.", float64(i.Failed), "issuer", i.Issuer)
+	}
+}
