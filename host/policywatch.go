@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
+	"os"
 	"strconv"
 	"time"
 
@@ -123,11 +123,18 @@ func statFiles(now time.Time, dirs ...string) (sum [sha256.Size]byte, fresh bool
 		if dir == "" {
 			continue
 		}
-		err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		f := os.DirFS(dir)
+		err := fs.WalkDir(f, ".", func(name string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
 			st, err := d.Info()
+			if err == nil && st.Mode()&fs.ModeSymlink != 0 { // both may change
+				fmt.Fprintf(s, "%d ", st.ModTime().UnixNano())
+				if to, e := fs.Stat(f, name); e == nil {
+					st = to
+				}
+			}
 			if err != nil {
 				return err
 			}

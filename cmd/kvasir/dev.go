@@ -38,6 +38,7 @@ type devLine struct {
 	Engines    []devEngine       `json:"engines"`
 	StateDir   string            `json:"state_dir"`
 	PluginDir  string            `json:"plugin_dir"` // watched: a plugin saved there places
+	PolicyDir  string            `json:"policy_dir"` // watched: an edit there decides about the next request
 	Config     string            `json:"config"`
 	PID        int               `json:"pid"`
 }
@@ -166,6 +167,10 @@ func (f *devFlags) startEngines(ctx context.Context, cancel context.CancelFunc, 
 // fills in line.
 func writeDevConfig(state string, port int, line *devLine) error {
 	model, keys := filepath.Join(state, "model"), filepath.Join(state, "keys.json")
+	line.PolicyDir = filepath.Join(state, "policies")
+	if err := writePolicies(line.PolicyDir); err != nil {
+		return err
+	}
 	if err := writeModel(model); err != nil {
 		return err
 	}
@@ -206,11 +211,12 @@ state_dir: %q
 plugin_dir: %q
 identity: {api_keys_file: %q}
 pools:
-- name: demo
+- name: main
   endpoints: [%s]
   events: {sources: [%s]}
-models: [{name: %s, pools: [demo], tokenizer: {dir: %q}}]
-`, port, adminPort, state, line.PluginDir, keys, strings.Join(urls, ", "), strings.Join(sources, ", "), demoModel, model)
+models: [{name: %s, pools: [main], tokenizer: {dir: %q}}]
+policy: {dir: %q}
+`, port, adminPort, state, line.PluginDir, keys, strings.Join(urls, ", "), strings.Join(sources, ", "), demoModel, model, line.PolicyDir)
 	line.Config = filepath.Join(state, "kvasir.yaml")
 	return os.WriteFile(line.Config, []byte(yaml), 0o600)
 }
@@ -234,8 +240,8 @@ func (f *devFlags) announce(ctx context.Context, h *host.Host, line *devLine, ou
 	for _, t := range []string{"acme", "globex"} {
 		fmt.Fprintf(out, "  tenant  %-7s key %s\n", t, line.Tenants[t])
 	}
-	fmt.Fprintf(out, "  admin   %s token %s\n  config  %s\n  plugins %s (NAME.wasm saved here places the next request)\n",
-		line.Admin, line.AdminToken, line.Config, line.PluginDir)
+	fmt.Fprintf(out, "  admin   %s token %s\n  config  %s\n  plugins %s (NAME.wasm saved here places the next request)\n  policy  %s (edit data/tenants: the next request obeys)\n",
+		line.Admin, line.AdminToken, line.Config, line.PluginDir, line.PolicyDir)
 	fmt.Fprintf(out, `
 Try (twice: the second answer reports cached_tokens):
 

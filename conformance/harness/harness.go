@@ -242,6 +242,7 @@ type Dev struct {
 	Engines    []DevEngine       `json:"engines"`
 	StateDir   string            `json:"state_dir"`
 	PluginDir  string            `json:"plugin_dir"`
+	PolicyDir  string            `json:"policy_dir"`
 	Config     string            `json:"config"`
 	PID        int               `json:"pid"`
 }
@@ -419,14 +420,16 @@ func (a *Answer) Completion() (*Completion, error) {
 
 // Explanation is what kvasir explain tells of one decision.
 type Explanation struct {
-	RequestID  string `json:"request_id"`
-	Tenant     string `json:"tenant"`
-	Allow      bool   `json:"allow"`
-	Reason     string `json:"reason"`
-	Model      string `json:"model"`
-	Pool       string `json:"pool"`
-	Namespace  string `json:"namespace_hash"`
-	Tokens     int    `json:"tokens"`
+	RequestID  string   `json:"request_id"`
+	Tenant     string   `json:"tenant"`
+	Allow      bool     `json:"allow"`
+	Reason     string   `json:"reason"`
+	Model      string   `json:"model"`
+	Pool       string   `json:"pool"`
+	Namespace  string   `json:"namespace_hash"`
+	Rules      []string `json:"rules"`
+	Revision   string   `json:"policy_revision"`
+	Tokens     int      `json:"tokens"`
 	Candidates []struct {
 		Endpoint string             `json:"endpoint"`
 		State    string             `json:"state"`
