@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/kvasir-router/kvasir/abi"
@@ -25,12 +24,11 @@ type adapter struct {
 	objective uint64
 	profile   uint64
 	models    map[string]uint64 // numbers, by name
-	ratio     bool              // the plugin reads matched_ratio
-	labels    bool              // the plugin reads labels
-	ids       bool              // the plugin reads endpoint_id or published columns
-	reasons   []string          // of the filter, with the plugin's name
-	note      string            // scheduler.PluginUse.Note
-	views     sync.Pool         // *views
+	loras     map[string]uint64 // numbers of what may be LoRA adapters, by the engines' name
+	reads     reading
+	reasons   []string  // of the filter, with the plugin's name
+	note      string    // scheduler.PluginUse.Note
+	views     sync.Pool // *views
 }
 
 // views is a decision's batch as the plugin gets it: its columns are those of
@@ -42,24 +40,22 @@ type views struct {
 	ratio []float32
 	order wasm.Order
 	count [1]uint32
+
+	affinity []float32
+	adapters []uint32
 }
 
 var objectiveNumbers = map[string]uint64{"blend": abi.ObjectiveBlend, "ttft": abi.ObjectiveTTFT, "throughput": abi.ObjectiveThroughput}
 
 func newAdapter(p *plugin, cfg *config.Config, profile int, objective string) *adapter {
-	a := &adapter{p: p, objective: objectiveNumbers[objective], profile: uint64(profile), models: map[string]uint64{}}
+	a := &adapter{p: p, objective: objectiveNumbers[objective], profile: uint64(profile), models: map[string]uint64{}, loras: map[string]uint64{}, reads: readingOf(p.Manifest())}
 	for i := range cfg.Models {
-		a.models[cfg.Models[i].Name] = uint64(i)
-	}
-	for _, r := range p.Manifest().Roles {
-		if r == nil {
-			continue
-		}
-		for _, c := range r.Columns {
-			a.ratio = a.ratio || c.Name == abi.Columns[abi.ColMatchedRatio].Name
-			label := strings.HasPrefix(c.Name, "label/")
-			a.labels = a.labels || label
-			a.ids = a.ids || c.Name == abi.Columns[abi.ColEndpointID].Name || !label && strings.Contains(c.Name, "/")
+		m := &cfg.Models[i]
+		a.models[m.Name] = uint64(i)
+		for _, p := range m.Pools {
+			if _, there := a.loras[p.ServedAs]; !there {
+				a.loras[p.ServedAs] = uint64(i) + 1
+			}
 		}
 	}
 	if f := p.Manifest().Roles[wasm.Filter]; f != nil {
@@ -73,6 +69,9 @@ func newAdapter(p *plugin, cfg *config.Config, profile int, objective string) *a
 // Name is the configured name, which need not be the manifest's.
 func (a *adapter) Name() string { return a.p.key.name }
 
+// Wants implements scheduler.Wanter.
+func (a *adapter) Wants() scheduler.ColumnSet { return a.reads.want }
+
 // Digest implements scheduler.Digester.
 func (a *adapter) Digest() string { return a.p.Digest() }
 
@@ -84,14 +83,21 @@ func (a *adapter) view(b *scheduler.Batch) *views {
 	v, _ := a.views.Get().(*views)
 	if v == nil {
 		v = new(views)
-		if a.labels {
+		if a.reads.labels {
 			v.b.Labels = v
 		}
 	}
 	w := &v.b
 	w.N, w.NSlots = b.N, 1
-	w.PromptTokens, w.MaxTokens, w.SessionHash, w.Seed, w.NowMS = b.PromptTokens, b.MaxTokens, b.Session, b.Seed, b.NowMS
+	w.PromptTokens, w.MaxTokens, w.SessionHash, w.Seed, w.NowMS, w.Priority = b.PromptTokens, b.MaxTokens, b.Session, b.Seed, b.NowMS, b.Priority
 	r := &w.Request
+	r[abi.ReqAdapterID], r[abi.ReqCapacityState] = 0, 0
+	if b.Adapter != "" {
+		r[abi.ReqAdapterID] = a.loras[b.Adapter]
+	}
+	if b.Capped {
+		r[abi.ReqCapacityState] = 1
+	}
 	r[abi.ReqModelID], r[abi.ReqProfile], r[abi.ReqObjective] = a.models[b.Model], a.profile, a.objective
 	r[abi.ReqOperation], r[abi.ReqTenantHash], r[abi.ReqSizeClass] = operation(b.Op), b.Tenant, sizeClass(b.BodyBytes)
 	c := &w.Columns
@@ -100,15 +106,23 @@ func (a *adapter) view(b *scheduler.Batch) *views {
 	c[abi.ColInflight], c[abi.ColKVActiveTokens], c[abi.ColSpeed] = b.Inflight, b.KVActive, b.Speed
 	c[abi.ColRunning], c[abi.ColWaiting], c[abi.ColKVUsage] = b.Running, b.Waiting, b.KVUsage
 	c[abi.ColIndexTrust], c[abi.ColAgeMS], c[abi.ColPrefillRate] = b.Trust, b.AgeMS, b.Rates
+	c[abi.ColPreferWeight] = b.Prefer
+	if a.reads.want != 0 {
+		v.more(b)
+	}
+	if a.reads.affinity {
+		v.affinity = full(v.affinity, b.N, b.Affinity)
+		c[abi.ColAffinityWeight] = v.affinity
+	}
 	v.infos = b.Infos
-	if a.ids {
+	if a.reads.ids {
 		v.ids = v.ids[:0]
 		for i, id := range b.Endpoints {
 			v.ids = append(v.ids, abi.EndpointID(uint32(id), b.Infos[i].Generation))
 		}
 		w.EndpointIDs = v.ids
 	}
-	if a.ratio {
+	if a.reads.ratio {
 		v.ratio = slices.Grow(v.ratio[:0], b.N)[:b.N]
 		for i, m := range b.Matched {
 			v.ratio[i] = m / float32(max(b.PromptTokens, 1))

@@ -13,6 +13,9 @@ type roundRobin struct{ next atomic.Uint64 }
 func (*roundRobin) Name() string         { return "roundrobin" }
 func (*roundRobin) Unit() scheduler.Unit { return scheduler.UnitScore }
 
+// Wants implements scheduler.Wanter.
+func (*roundRobin) Wants() scheduler.ColumnSet { return 0 }
+
 // Score gives the candidate whose turn it is 0 and each further one less.
 func (r *roundRobin) Score(b *scheduler.Batch) error {
 	if b.N == 0 {

@@ -33,6 +33,8 @@ type memberKey struct {
 	events                            backend.Events
 	labels                            string
 	tokens                            int
+	price                             float32
+	spot                              bool
 }
 
 func newFleet(h *Host) *fleet {
@@ -106,7 +108,7 @@ func (f *fleet) sync(g *generation) error {
 func (f *fleet) key(g *generation, p *config.Pool, u string) memberKey {
 	k := memberKey{
 		url: strings.TrimRight(u, "/"), pool: p.Name, dialect: p.Dialect, bearer: strings.TrimPrefix(g.auth[p.Name], "Bearer "),
-		block: int(p.BlockTokens), cache: g.cacheIdentity(p.Name), labels: fmt.Sprint(p.Labels), tokens: p.Capacity.CacheTokens,
+		block: int(p.BlockTokens), cache: g.cacheIdentity(p.Name), labels: fmt.Sprint(p.Labels), tokens: p.Capacity.CacheTokens, price: float32(p.Price), spot: p.Spot,
 		events: backend.Events{Mode: p.Events.Mode, Port: p.Events.Port, ReplayPort: int(p.Events.ReplayPort), Topic: p.Events.Topic},
 	}
 	for _, s := range p.Events.Sources {
@@ -131,7 +133,7 @@ func (f *fleet) add(k memberKey, p *config.Pool) error {
 	if err != nil {
 		return err
 	}
-	id, err := f.h.store.Add(endpoint.Info{URL: k.url, Addr: u.Host, Pool: k.pool, Dialect: k.dialect, Labels: p.Labels})
+	id, err := f.h.store.Add(endpoint.Info{URL: k.url, Addr: u.Host, Pool: k.pool, Dialect: k.dialect, Labels: p.Labels, Price: k.price, Spot: k.spot})
 	if err != nil {
 		return fmt.Errorf("host: endpoint %s: %w", k.url, err)
 	}

@@ -157,6 +157,9 @@ func (absent) Digest() string { return "none" }
 // Unit implements scheduler.Scorer.
 func (a absent) Unit() scheduler.Unit { return a.unit }
 
+// Wants implements scheduler.Wanter.
+func (absent) Wants() scheduler.ColumnSet { return 0 }
+
 // Score implements scheduler.Scorer.
 func (a absent) Score(*scheduler.Batch) error { return a.why }
 

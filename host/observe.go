@@ -36,7 +36,7 @@ func endedOf(x *scheduler.Observation, now time.Time) ended {
 	}
 	if o.HasUsage {
 		e.prompt, e.output = float32(o.PromptTokens), float32(o.OutputTokens)
-		if o.OutputTokens > 1 && o.TTFT > 0 {
+		if x.Streamed && o.OutputTokens > 1 && o.TTFT > 0 {
 			e.itl = millis(o.E2E-o.TTFT) / float32(o.OutputTokens-1)
 		}
 	}

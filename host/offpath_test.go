@@ -41,7 +41,7 @@ func TestOutcomes(t *testing.T) {
 	var batch outcomes
 	for range 2 { // the second time in used memory
 		batch.reset()
-		batch.add(endedOf(&scheduler.Observation{Endpoint: c, Generation: gen, PromptTokens: 70, PredictedCached: 16, Outcome: scheduler.Outcome{
+		batch.add(endedOf(&scheduler.Observation{Endpoint: c, Generation: gen, PromptTokens: 70, PredictedCached: 16, Streamed: true, Outcome: scheduler.Outcome{
 			Status: 200, TTFT: 10 * time.Millisecond, E2E: 40 * time.Millisecond, HasUsage: true, PromptTokens: 80, OutputTokens: 4, HasCached: true, CachedTokens: 32}}, at))
 		batch.add(endedOf(&scheduler.Observation{Endpoint: b, Generation: old, Outcome: scheduler.Outcome{Status: 200}}, at))
 		if n := batch.add(endedOf(&scheduler.Observation{Endpoint: c, Generation: gen, PromptTokens: 70, Outcome: scheduler.Outcome{Err: scheduler.ErrUpstreamDied}}, at)); n != 3 {

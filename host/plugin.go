@@ -318,6 +318,7 @@ func (h *Host) profilePlugins(g, prev *generation, number int, p *config.Profile
 			}
 		}
 		scored := b.scored
+		out.Wants = h.offPath.shadows.wants
 		out.Decided = func(b *scheduler.Batch, parts [][]float32) { h.offPath.shadows.offer(scored, b, parts) }
 	}
 	// A call in plain form is bounded by about a millisecond, a sliced one is not.

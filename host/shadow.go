@@ -64,6 +64,16 @@ func (s *shadow) score(j *shadowJob) {
 	_ = s.compared.Add(p.Plugin, &v.b, j.b.Scores, j.scratch) // counted there
 }
 
+// wants returns the columns that a shadow reads.
+func (s *shadow) wants() (want scheduler.ColumnSet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.plugins {
+		want |= readingOf(p.Manifest()).want
+	}
+	return want
+}
+
 func (s *shadow) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,6 +99,7 @@ const shadowJobs = 32
 // called concurrently with all else.
 type shadows struct {
 	active atomic.Pointer[map[string]*shadow] // nil = none; replaced, never changed
+	reads  atomic.Uint32                      // columns that they read
 	mu     sync.Mutex                         // held through a replacement of active
 	free   chan *shadowJob
 	jobs   chan *shadowJob // has room for every job
@@ -136,6 +147,9 @@ func (s *shadows) score(j *shadowJob) {
 	s.free <- j
 }
 
+// wants returns the columns that the shadows read.
+func (s *shadows) wants() scheduler.ColumnSet { return scheduler.ColumnSet(s.reads.Load()) }
+
 func (s *shadows) of(name string) *shadow {
 	if active := s.active.Load(); active != nil {
 		return (*active)[name]
@@ -159,6 +173,11 @@ func (s *shadows) set(name string, sh *shadow) (before *shadow) {
 	if sh != nil {
 		all[name] = sh
 	}
+	want := scheduler.ColumnSet(0)
+	for _, x := range all {
+		want |= x.wants()
+	}
+	s.reads.Store(uint32(want)) // before active: what is offered has its columns
 	s.active.Store(&all)
 	if len(all) == 0 {
 		s.active.Store(nil)

@@ -45,10 +45,19 @@ type Holding interface {
 	Holds(holder int, engine uint64) bool
 }
 
+// Counting is an Index that can also tell how many blocks a holder holds.
+type Counting interface {
+	Held(holder int) int64
+}
+
 // Assumed is the model of endpoints whose cache is only predicted. Clear is
 // called when the engine is known to have lost its cache.
+//
+// SetCapacity is called with the blocks of an engine that tells them.
 type Assumed interface {
 	Clear(holder int)
+	SetCapacity(holder, blocks int)
+	Held(holder int) int // blocks
 }
 
 // Endpoints takes what watchers find; [endpoint.Store] is one.

@@ -38,6 +38,13 @@ func (x *mapIndex) Store(h int, parent uint64, hasParent bool, engine, own []uin
 	return nil
 }
 
+// Held implements Counting.
+func (x *mapIndex) Held(h int) int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return int64(len(x.held[h]))
+}
+
 func (x *mapIndex) Remove(h int, engine []uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -3,6 +3,7 @@ package backend
 import (
 	"bytes"
 	"strconv"
+	"strings"
 )
 
 // Metrics is one scrape of an engine, in units of ours. Sums over the engine's
@@ -22,6 +23,8 @@ type Metrics struct {
 	OutputTokens float64
 	CacheQueries float64 // prompt tokens looked up in the prefix cache
 	CacheHits    float64 // of them, found
+
+	Adapters []string // LoRA adapters that requests run with at this moment
 
 	HasCache bool // CacheQueries and CacheHits are told
 	HasLoad  bool // Running and Waiting are told
@@ -56,6 +59,7 @@ const (
 	mHits
 	mQueriesOld
 	mHitsOld
+	mLoRA
 )
 
 // vllmMetric names a figure. The names with gpu_ are those of releases before
@@ -96,6 +100,8 @@ func vllmMetric(name []byte) metricID {
 		return mQueriesOld
 	case "gpu_prefix_cache_hits":
 		return mHitsOld
+	case "lora_requests_info":
+		return mLoRA
 	}
 	return noMetric
 }
@@ -103,7 +109,7 @@ func vllmMetric(name []byte) metricID {
 // parseVLLM reads a scrape of vLLM.
 func parseVLLM(text []byte) Metrics {
 	var m Metrics
-	var queriesOld, hitsOld, usageOld float64
+	var queriesOld, hitsOld, usageOld, loraAt float64
 	hasNew, hasOld, hasUsage := false, false, false
 	wanted := func(name []byte) bool { return vllmMetric(name) != noMetric }
 	eachSample(text, wanted, func(s *sample) {
@@ -147,6 +153,10 @@ func parseVLLM(text []byte) Metrics {
 			queriesOld, hasOld = queriesOld+v, true
 		case mHitsOld:
 			hitsOld += v
+		case mLoRA: // one sample for each set there has been; the value is when
+			if v >= loraAt {
+				loraAt, m.Adapters = v, list(s.label("running_lora_adapters"))
+			}
 		}
 	})
 	if !hasNew { // while both names were sent they told the same
@@ -159,6 +169,20 @@ func parseVLLM(text []byte) Metrics {
 	m.HasCache = hasNew || hasOld
 	return m
 }
+
+// list splits a label that is a list with commas.
+func list(s string) (out []string) {
+	for _, f := range strings.Split(s, ",") {
+		if f = strings.TrimSpace(f); f != "" && len(out) < maxAdapters {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// maxAdapters bounds the adapters that are remembered of one scrape. An engine's
+// GPU holds tens.
+const maxAdapters = 1024
 
 // number reads a label that is a count, "None" and nonsense as 0.
 func number(s string) int {

@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -16,7 +17,7 @@ func TestParseVLLM_golden(t *testing.T) {
 	m.told = 0
 	want := Metrics{BlockTokens: 32, CacheBlocks: 131072, StartTime: 1.79598106144e9, Requests: 9, PromptTokens: 3465,
 		OutputTokens: 128, CacheQueries: 3465, CacheHits: 1664, HasCache: true, HasLoad: true}
-	if m != want {
+	if !reflect.DeepEqual(m, want) {
 		t.Errorf("got %+v\nwant %+v", m, want)
 	}
 }
@@ -42,12 +43,17 @@ func TestParseVLLM_names(t *testing.T) {
 		{"nonsense", "vllm:num_requests_running NaN\nvllm:num_requests_waiting +Inf\nvllm:prompt_tokens -1\nvllm:kv_cache_usage_perc x\nvllm:generation_tokens\nvllm:num_requests_running{a=\"b 4\n", Metrics{}},
 		{"stamps, exemplars, carriage returns", "vllm:prompt_tokens_total 5 1700000000\nvllm:generation_tokens_total 6 # {trace=\"x\"} 1 2\r\nprocess_start_time_seconds 1.5e9\r\n# EOF",
 			Metrics{PromptTokens: 5, OutputTokens: 6, StartTime: 1.5e9}},
+		{"adapters of the last set", `vllm:lora_requests_info{max_lora="2",running_lora_adapters="old",waiting_lora_adapters=""} 1.7e9` + "\n" +
+			`vllm:lora_requests_info{max_lora="2",running_lora_adapters="a, b,",waiting_lora_adapters="c"} 1.7000001e9` + "\n" +
+			`vllm:lora_requests_info{max_lora="2",running_lora_adapters="older",waiting_lora_adapters=""} 1.6e9`, Metrics{Adapters: []string{"a", "b"}}},
+		{"no adapter runs", `vllm:lora_requests_info{max_lora="2",running_lora_adapters="a",waiting_lora_adapters=""} 1` + "\n" +
+			`vllm:lora_requests_info{max_lora="2",running_lora_adapters="",waiting_lora_adapters="a"} 2`, Metrics{}},
 		{"braces and commas in labels", `vllm:request_success{x="a}b,\"c\\",finished_reason="abort",y="\n"} 3`, Metrics{Requests: 3, Aborted: 3}},
 	}
 	for _, c := range cases {
 		got := parseVLLM([]byte(c.text))
 		got.told = 0
-		if got != c.want {
+		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", c.name, got, c.want)
 		}
 	}

@@ -207,7 +207,7 @@ func (w *Watcher) publish(now time.Time) {
 	if st.Capabilities.AnyName {
 		models = nil
 	}
-	m := &st.Metrics
+	m, fig := &st.Metrics, w.figures(&st, &feed, mode, s, block, now)
 	w.endpoints.Update(w.cfg.ID, func(e *endpoint.State) {
 		e.Ready, e.Reason, e.Sleeping = ready, reason, m.Sleeping
 		e.Running, e.Waiting, e.KVUsage = uint32(min(m.Running, 1<<31)), uint32(min(m.Waiting, 1<<31)), float32(m.KVUsage)
@@ -217,7 +217,9 @@ func (w *Watcher) publish(now time.Time) {
 		e.Trust, e.Events = float32(trust), mode
 		e.Models, e.Adapters = models, adapters
 		e.ScrapedAt = st.ScrapedAt
+		fig.write(e)
 	})
+	w.size(cacheBlocks(m, block))
 	w.note(func(o *Status) {
 		o.Ready, o.Reason, o.Mode, o.BlockReason = ready, reason, mode, blockWhy
 		if s != nil {

@@ -47,6 +47,9 @@ type Watcher struct {
 	seen     kvevents.Stats // of the stream, at the last scrape
 	quiet    quiet
 	asleep   bool
+	trips    roundTrips
+	evicts   evictions
+	sized    uint32    // blocks that assumed was told of
 	nextFind time.Time // next discovery
 	healthy  time.Time // since when, for JoinWait
 }
@@ -201,9 +204,13 @@ func (w *Watcher) note(f func(*Status)) {
 // look checks health, finds out what is due, and scrapes.
 func (w *Watcher) look(ctx context.Context) {
 	was := w.health.up
+	begun := time.Now()
 	err := w.get(ctx, w.cfg.Dialect.HealthPath(), nil)
 	if ctx.Err() != nil {
 		return
+	}
+	if err == nil {
+		w.trips.take(time.Since(begun))
 	}
 	w.health.take(err)
 	w.note(func(s *Status) {

@@ -27,6 +27,7 @@ type fakeEngine struct {
 	auth     string // Authorization seen last
 	block    int
 	noScrape bool
+	lora     string // adapters that requests run with
 }
 
 func newFakeEngine(t *testing.T) *fakeEngine {
@@ -63,6 +64,9 @@ func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		for k, v := range e.metrics {
 			fmt.Fprintln(w, k, v)
+		}
+		if e.lora != "" {
+			fmt.Fprintf(w, "vllm:lora_requests_info{running_lora_adapters=%q} 1\n", e.lora)
 		}
 		fmt.Fprintf(w, "vllm:cache_config_info{block_size=\"%d\",num_gpu_blocks=\"100\"} 1\n", e.block)
 	default:
@@ -122,11 +126,29 @@ type watched struct {
 
 // clears counts calls of Clear.
 type clears struct {
-	mu sync.Mutex
-	n  int
+	mu    sync.Mutex
+	n     int
+	sized [][2]int // holder, blocks of each call of SetCapacity
 }
 
-func (c *clears) Clear(int)  { c.mu.Lock(); c.n++; c.mu.Unlock() }
+func (c *clears) Clear(int)    { c.mu.Lock(); c.n++; c.mu.Unlock() }
+func (c *clears) Held(int) int { return 7 }
+func (c *clears) SetCapacity(holder, blocks int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sized = append(c.sized, [2]int{holder, blocks})
+}
+
+// capacity returns what SetCapacity was called with, holder and blocks: once.
+func (c *clears) capacity() [2]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.sized) != 1 {
+		return [2]int{-1, len(c.sized)}
+	}
+	return c.sized[0]
+}
+
 func (c *clears) count() int { c.mu.Lock(); defer c.mu.Unlock(); return c.n }
 
 func watch(t *testing.T, e *fakeEngine, adjust func(*Config)) *watched {
@@ -204,8 +226,17 @@ func TestWatcher_state(t *testing.T) {
 		fmt.Sprint(s.Models, s.Adapters) != "[m] [ad]" || s.ScrapedAt.IsZero() || s.Sleeping || s.Trust != ceilLive {
 		t.Errorf("%+v", s)
 	}
+	begun := time.Now()
 	p.Publish(fakepub.Batch(2, stored(uint64(11), "", "", []uint32{5, 6}, 12).Map()))
 	o.until("the third block", func(endpoint.State) bool { return len(o.x.own(0, 0)) == 3 })
+	e.set(func() { e.lora = "ad,other" })
+	s = o.until("figures of cache and way", func(s endpoint.State) bool { return s.CachedTokens == 6 && len(s.Loaded) == 2 })
+	if s.RTTMS <= 0 || s.RTTMS > 2000 || s.EventAt.Before(begun.Add(-time.Second)) || s.EvictRate != 0 || s.Loaded[0] != "ad" {
+		t.Errorf("%+v", s)
+	}
+	if o.cls.capacity() != [2]int{0, 100} {
+		t.Errorf("capacity of the model %v, want the engine's 100 blocks", o.cls.capacity())
+	}
 	for range 3 {
 		o.w.ObserveCached(6, 6)
 	}
@@ -220,6 +251,8 @@ func TestWatcher_state(t *testing.T) {
 			t.Errorf("engine was shown %q", e.auth)
 		}
 	})
+	p.Publish(fakepub.Batch(3, fakepub.Removed("GPU", 12)))
+	o.until("the rate of evictions", func(s endpoint.State) bool { return s.EvictRate > 0 && s.CachedTokens == 4 })
 }
 
 func TestWatcher_health(t *testing.T) {
@@ -404,10 +437,7 @@ func TestWatcher_blockSizeMismatch(t *testing.T) {
 	e.set(func() { e.block = 16 })
 	p.Publish(fakepub.Batch(1, stored(nil, "", "", []uint32{1, 2}, 10).Map()))
 	o := watch(t, e, func(c *Config) { c.BlockTokens = 32 })
-	s := o.until("events' size", func(s endpoint.State) bool { return s.BlockTokens == 2 && s.CacheBlocks == 800 })
-	if !s.Ready {
-		t.Errorf("%+v", s)
-	}
+	o.until("events' size, ready", func(s endpoint.State) bool { return s.Ready && s.BlockTokens == 2 && s.CacheBlocks == 800 })
 	o.until("the reason", func(endpoint.State) bool {
 		return o.w.Status().BlockReason == "events have blocks of 2 tokens, 16 were expected"
 	})

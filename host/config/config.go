@@ -66,6 +66,8 @@ type Pool struct {
 	Dialect     string            `yaml:"dialect" doc:"vllm or openai; default vllm"`
 	Endpoints   []string          `yaml:"endpoints" doc:"base URLs"`
 	Labels      map[string]string `yaml:"labels" doc:"for policy constraints"`
+	Price       float64           `yaml:"price" doc:"of a GPU second beside that of other pools, in whatever money; for plugins that read the column price; default 0 = not set"`
+	Spot        bool              `yaml:"spot" doc:"true: may be taken away at any moment; for plugins that read the column spot; default false"`
 	BlockTokens AutoInt           `yaml:"block_tokens" doc:"tokens per KV block; default auto: as the engine tells"`
 	Events      Events            `yaml:"events" doc:"the engine's cache events"`
 	Credentials Credentials       `yaml:"credentials" doc:"what the engine gets; a client's credentials never leave the router"`

@@ -236,6 +236,9 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 		if p.BlockTokens > 1024 {
 			k.add(path+".block_tokens", "want at most 1024, got %d", p.BlockTokens)
 		}
+		if p.Price < 0 || p.Price > 1e9 {
+			k.add(path+".price", "want a number from 0 to 1e9, got %v", p.Price)
+		}
 		if len(p.Endpoints) == 0 {
 			k.add(path+".endpoints", "missing: a pool without endpoints serves nobody")
 		}

@@ -111,8 +111,14 @@ func (l *Load) Ramp(now time.Time) float32 {
 func (l *Load) readiness(ready bool) {
 	b := &l.breaker
 	b.mu.Lock()
-	if ready && b.away {
-		b.returned.Store(time.Now().UnixNano())
+	switch now := time.Now().UnixNano(); {
+	case !ready:
+		l.ready.Store(0)
+	case b.away:
+		b.returned.Store(now)
+		fallthrough
+	default:
+		l.ready.Store(now)
 	}
 	b.away = !ready && b.served
 	b.served = b.served || ready
@@ -123,6 +129,9 @@ func (l *Load) readiness(ready bool) {
 // request was charged to, so that a late report never meets the slot's next
 // tenant. It reports whether the breaker opened by it.
 func (s *Store) Report(load *Load, r Result, now time.Time) (opened bool) {
+	if r != ResultNeutral {
+		load.errors.take(r == ResultFailed, now)
+	}
 	switch r {
 	case ResultOK:
 		load.succeeded(now)

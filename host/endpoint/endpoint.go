@@ -54,6 +54,8 @@ type Info struct {
 	Pool       string
 	Dialect    string            // vllm, sglang, …
 	Labels     map[string]string // labels of the pool; "pool" is set by Add
+	Price      float32           // of a GPU second beside that of other pools, 0 = not set
+	Spot       bool              // may be taken away at any moment
 }
 
 // State is what an endpoint says of itself, written by its watcher through
@@ -81,6 +83,12 @@ type State struct {
 
 	Models   []string // names it serves; empty = unknown, taken to serve its pool's. Immutable
 	Adapters []string // LoRA adapters it can serve. Immutable
+	Loaded   []string // of these, those that requests ran with at the last scrape. Immutable
+
+	CachedTokens uint32    // tokens whose blocks the index knows there
+	EvictRate    float32   // tokens/s that its events told to be evicted, mean of the last ten seconds
+	RTTMS        float32   // shortest of the last health checks, which is a round trip and little else; 0 = unknown
+	EventAt      time.Time // when its last cache event came, zero = none did
 
 	ScrapedAt time.Time // when the figures above were read
 }

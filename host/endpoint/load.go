@@ -16,7 +16,10 @@ type Load struct {
 	outstanding atomic.Int64  // uncached prompt tokens not yet prefilled
 	kvActive    atomic.Int64  // tokens of the requests in flight
 	rate        atomic.Uint32 // learned prefill rate, float32 bits, tokens/s; 0 = too few samples
+	itl         atomic.Uint32 // learned time between two output tokens, float32 bits, ms; 0 = too few samples
+	ready       atomic.Int64  // Unix nanoseconds since when it takes requests, 0 = it does not
 	gone        atomic.Bool   // removed from the store
+	errors      errorRate
 
 	breaker breaker
 
@@ -24,7 +27,9 @@ type Load struct {
 	tenants map[string]int64 // outstanding uncached tokens by tenant; no zero entries
 	recent  shares
 	samples [rateSamples]float32
-	taken   int // samples ever taken
+	taken   int                  // samples ever taken
+	gaps    [rateSamples]float32 // ms between two output tokens, by request
+	gapped  int                  // gaps ever taken
 }
 
 func newLoad() *Load { return &Load{tenants: make(map[string]int64, 4)} }
@@ -137,6 +142,43 @@ func (l *Load) ObservePrefill(work int64, elapsed time.Duration) {
 	// The lower nearest rank: one lucky sample among eight does not count.
 	l.rate.Store(math.Float32bits(sorted[(n-1)*9/10]))
 }
+
+// ObserveDecode feeds the learned time between output tokens: tokens of output, at
+// least two, took elapsed from the first to the last.
+func (l *Load) ObserveDecode(tokens int, elapsed time.Duration) {
+	if tokens < 2 || elapsed <= 0 {
+		return
+	}
+	l.mu.Lock()
+	l.gaps[l.gapped%rateSamples] = float32(elapsed.Seconds() * 1e3 / float64(tokens-1))
+	l.gapped++
+	n := min(l.gapped, rateSamples)
+	var sorted [rateSamples]float32
+	copy(sorted[:], l.gaps[:n])
+	l.mu.Unlock()
+	if n < rateMinSamples {
+		return
+	}
+	slices.Sort(sorted[:n])
+	l.itl.Store(math.Float32bits(sorted[n/2]))
+}
+
+// ITLMillis returns the median time between two output tokens over the last 64
+// requests in milliseconds, 0 before 8 of them.
+func (l *Load) ITLMillis() float32 { return math.Float32frombits(l.itl.Load()) }
+
+// ReadyFor returns how long an endpoint has taken requests without a break at now,
+// 0 if it takes none.
+func (l *Load) ReadyFor(now time.Time) time.Duration {
+	at := l.ready.Load()
+	if at == 0 {
+		return 0
+	}
+	return time.Duration(max(0, now.UnixNano()-at))
+}
+
+// ErrorRate returns the share of failed requests at now, in [0, 1].
+func (l *Load) ErrorRate(now time.Time) float32 { return l.errors.at(now) }
 
 // PrefillRate returns the learned rate in tokens per second, 0 before 8 samples.
 func (l *Load) PrefillRate() float32 { return math.Float32frombits(l.rate.Load()) }

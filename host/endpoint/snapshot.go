@@ -1,6 +1,9 @@
 package endpoint
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Snapshot is the state of all endpoints at one moment, in columns. It is
 // immutable and may be kept for as long as a reader likes; Loads are the live
@@ -25,9 +28,13 @@ type Snapshot struct {
 	MaxModelLen []uint32
 	Trust       []float32 // in [0, 1]
 	Events      []EventMode
-	NoSalt      []uint16 // sets of operations, as in State
-	ScrapedAt   []int64  // Unix nanoseconds, 0 = never
-	Reasons     []string // why a slot is not in Ready
+	NoSalt      []uint16  // sets of operations, as in State
+	Cached      []uint32  // tokens the index knows there
+	EvictRate   []float32 // tokens/s
+	RTTMS       []float32 // 0 = unknown
+	ScrapedAt   []int64   // Unix nanoseconds, 0 = never
+	EventAt     []int64   // Unix nanoseconds of the last cache event, 0 = none
+	Reasons     []string  // why a slot is not in Ready
 
 	states []State
 	topo   *topology
@@ -69,6 +76,12 @@ func (s *Snapshot) Models(model string) (serving, unknown Set) {
 // Adapter returns the endpoints that can serve a LoRA adapter.
 func (s *Snapshot) Adapter(name string) Set { return s.topo.adapters[name] }
 
+// Loaded reports whether requests ran with a LoRA adapter on an endpoint at its
+// last scrape.
+func (s *Snapshot) Loaded(id ID, adapter string) bool {
+	return int(id) < s.N && slices.Contains(s.states[id].Loaded, adapter)
+}
+
 // State returns a copy of an endpoint's state; the zero State for an empty slot.
 func (s *Snapshot) State(id ID) State {
 	if int(id) >= s.N {
@@ -94,14 +107,14 @@ func (s *Snapshot) Current(id ID, generation uint32) bool {
 // fill sets the columns from the states.
 func (s *Snapshot) fill() {
 	n := s.N
-	u32 := make([]uint32, 5*n)
-	f32 := make([]float32, 2*n)
+	u32 := make([]uint32, 6*n)
+	f32 := make([]float32, 4*n)
 	s.Running, s.Waiting, s.BlockTokens = u32[:n:n], u32[n:2*n:2*n], u32[2*n:3*n:3*n]
-	s.CacheBlocks, s.MaxModelLen = u32[3*n:4*n:4*n], u32[4*n:]
-	s.KVUsage, s.Trust = f32[:n:n], f32[n:]
+	s.CacheBlocks, s.MaxModelLen, s.Cached = u32[3*n:4*n:4*n], u32[4*n:5*n:5*n], u32[5*n:]
+	s.KVUsage, s.Trust, s.EvictRate, s.RTTMS = f32[:n:n], f32[n:2*n:2*n], f32[2*n:3*n:3*n], f32[3*n:]
 	s.Events = make([]EventMode, n)
 	s.NoSalt = make([]uint16, n)
-	s.ScrapedAt = make([]int64, n)
+	s.ScrapedAt, s.EventAt = make([]int64, n), make([]int64, n)
 	s.Reasons = make([]string, n)
 	s.Ready = make(Set, len(s.Live))
 	for i := range s.states {
@@ -118,6 +131,10 @@ func (s *Snapshot) fillSlot(i int, st *State) {
 	if !st.ScrapedAt.IsZero() {
 		s.ScrapedAt[i] = st.ScrapedAt.UnixNano()
 	}
+	if !st.EventAt.IsZero() {
+		s.EventAt[i] = st.EventAt.UnixNano()
+	}
+	s.Cached[i], s.EvictRate[i], s.RTTMS[i] = st.CachedTokens, st.EvictRate, st.RTTMS
 	if st.serving() {
 		s.Ready.Add(ID(i))
 		return

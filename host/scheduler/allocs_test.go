@@ -18,6 +18,23 @@ func TestSchedule_allocs(t *testing.T) {
 	}
 }
 
+// TestColumns_allocs: columns that somebody reads are filled without allocating.
+func TestColumns_allocs(t *testing.T) {
+	r, req := benchRig(t, 64)
+	r.cfg.Profiles = []Profile{{Name: "default", Scorers: []Weighted{{reader{"r", AllColumns, nil}, 1, false}}}}
+	var err error
+	if r.sched, err = New(r.cfg); err != nil {
+		t.Fatal(err)
+	}
+	run := func() { end(r.place(req)) }
+	for range 2000 {
+		run()
+	}
+	if n := testing.AllocsPerRun(500, run); n > 0 {
+		t.Errorf("got %v allocs per placement, want 0", n)
+	}
+}
+
 // TestNormalize_allocs: several scorers, normalized, cost a decision time only.
 func TestNormalize_allocs(t *testing.T) {
 	scores := make([]float32, 200)

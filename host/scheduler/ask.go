@@ -135,6 +135,7 @@ func (d *decision) filter(f Filter) error {
 		n++
 	}
 	d.resize(n)
+	d.b.more(d.want, n)
 	fillSpeeds(d.b.Speed, d.b.Rates)
 	return nil
 }
@@ -144,6 +145,11 @@ func (d *decision) moveColumn(n, i int) {
 	b := &d.b
 	for _, c := range b.all() {
 		(*c)[n] = (*c)[i]
+	}
+	for c := range b.More {
+		if col := b.More[c]; col != nil {
+			col[n] = col[i]
+		}
 	}
 	b.Endpoints[n], b.Infos[n] = b.Endpoints[i], b.Infos[i]
 	d.order[n], d.loads[n] = d.order[i], d.loads[i]

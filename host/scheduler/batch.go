@@ -7,7 +7,8 @@ import (
 
 // Batch is one decision's candidates in columns, the input and output of a
 // Scorer. Every column is [N], in candidate order; values are finite, in
-// tokens where not said otherwise. It is valid during the call.
+// tokens where not said otherwise. What a Column names is filled only where
+// somebody reads it, and undefined otherwise. It is valid during the call.
 type Batch struct {
 	N            int
 	PromptTokens uint32
@@ -20,10 +21,13 @@ type Batch struct {
 	Tenant    uint64 // keyed hash
 	Session   uint64 // hash, 0 = none
 	Model     string
+	Priority  float32 // of policy's decision, higher = sooner
+	Adapter   string  // LoRA adapter asked for, as the engines call it, "" = none
+	Capped    bool    // some endpoint that could have taken it is at its cap of requests
 	Affinity  float32 // weight policy gives a cached prefix, 1 = as it is; Uncached is scaled by it
 
 	Endpoints []endpoint.ID
-	Infos     []*endpoint.Info // who they are; not filled for the built-in
+	Infos     []*endpoint.Info // who they are; ColInfos
 
 	Matched     []float32 // leading prompt tokens held, any tier, as the engine would reuse them
 	Uncached    []float32 // prompt tokens to compute, ≥ 1: matches weighted by tier, trust and affinity
@@ -31,17 +35,23 @@ type Batch struct {
 	Inflight    []float32 // requests this router has there
 	KVActive    []float32 // tokens of those requests
 	Speed       []float32 // S(w): how much longer a token takes there than on the mean, 1 = as long
-	Running     []float32 // requests, as the engine reported
-	Waiting     []float32 // requests, as the engine reported
-	KVUsage     []float32 // in [0, 1], as the engine reported
+	Running     []float32 // requests, as the engine reported; ColReported
+	Waiting     []float32 // requests, as the engine reported; ColReported
+	KVUsage     []float32 // in [0, 1], as the engine reported; ColReported
 	Trust       []float32 // in [0, 1]
-	AgeMS       []float32 // age of the reported figures in milliseconds
+	AgeMS       []float32 // age of the reported figures in milliseconds; ColReported
 	Rates       []float32 // learned prefill tokens/s, 0 = not yet
 	Prefer      []float32 // weight of policy's preferences, ≥ 0; taken off the cost whatever the scorers say
 
-	Tiers [MaxTiers][]float32 // of the matched tokens, those found in each tier; not filled for the built-in
+	Tiers [MaxTiers][]float32 // of the matched tokens, those found in each tier; ColTiers
+
+	// More are the columns from ColCached on, nil where nobody reads them.
+	More [NumColumns][]float32
 
 	Scores []float32 // out: higher is better
+
+	held ColumnSet // columns of More that have memory
+	room int       // candidates it is for
 }
 
 // Unit is what a scorer's scores are measured in.
@@ -105,7 +115,12 @@ func (b *Batch) all() [columns]*[]float32 {
 func (b *Batch) CopyTo(dst *Batch) {
 	mem := *dst
 	mem.resize(b.N)
+	mem.more(b.held, b.N)
 	*dst = *b
+	dst.More, dst.held, dst.room = mem.More, mem.held, mem.room
+	for c := range b.More {
+		copy(dst.More[c], b.More[c])
+	}
 	dst.Endpoints, dst.Infos = append(mem.Endpoints[:0], b.Endpoints...), append(mem.Infos[:0], b.Infos...)
 	from, to, out := b.all(), mem.all(), dst.all()
 	for i := range from {

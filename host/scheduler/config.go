@@ -84,6 +84,9 @@ type Profile struct {
 	// the candidates, nil for one that was not heard. Both are valid during the
 	// call and must not be changed. May be nil.
 	Decided func(b *Batch, parts [][]float32)
+	// Wants tells further columns to fill, beside those that scorers, filters and
+	// picker want: for Decided. It is called on each decision. May be nil.
+	Wants func() ColumnSet
 	// Distrust gives no credit for what the index says: requests are placed by
 	// load alone, and what is known is still looked up and told.
 	Distrust bool

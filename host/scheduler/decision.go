@@ -64,8 +64,10 @@ type decision struct {
 
 	prompt    *promptMem
 	exact     bool
-	tokens    int // prompt tokens, estimated if not exact
-	maxTokens int // output tokens asked for, 0 = unknown
+	adapter   string    // LoRA adapter asked for, as the engines call it, "" = none
+	want      ColumnSet // columns that are filled for the profile's cast
+	tokens    int       // prompt tokens, estimated if not exact
+	maxTokens int       // output tokens asked for, 0 = unknown
 	why       string
 	holdout   bool
 
@@ -210,6 +212,7 @@ func (d *decision) begin(s *Scheduler, r *Request, charge bool) {
 	d.cands = d.cands[:0]
 	d.b.N = 0
 	d.exact, d.tokens, d.maxTokens, d.why, d.holdout = false, 0, 0, "", false
+	d.adapter, d.want = "", 0
 	d.kind, d.chosen = KindCold, -1
 	d.faults, d.dropped, d.picked, d.builtin = d.faults[:0], d.dropped[:0], nil, false
 	d.seed = s.st.hashID(r.ID)
@@ -348,7 +351,7 @@ func (d *decision) render() {
 	m := d.s.st.getPrompt()
 	d.prompt = m
 	n := d.classes(&m.sizes)
-	m.q = tokenizer.Query{Salt: d.salt, Private: d.alone, Sizes: m.sizes[:n]}
+	m.q = tokenizer.Query{Adapter: d.adapter, Salt: d.salt, Private: d.alone, Sizes: m.sizes[:n]}
 	if err := d.model.prompter.Blocks(d.r.API, &m.q, &m.p); err != nil {
 		d.why = "the prompt cannot be rendered"
 		return

@@ -90,11 +90,11 @@ type Noter interface{ Note() string }
 // Explain returns the decision on a request among the last ones kept, without
 // the terms of plugins.
 func (s *State) Explain(requestID string) (*Explanation, bool) {
-	h, cands, ok := s.trace.copyOut(requestID, s.hashID(requestID))
+	h, cands, more, ok := s.trace.copyOut(requestID, s.hashID(requestID))
 	if !ok {
 		return nil, false
 	}
-	return explain(requestID, &h, cands), true
+	return explain(requestID, &h, cands, &more), true
 }
 
 // explainDecision renders a decision that was not recorded.
@@ -106,12 +106,16 @@ func (s *Scheduler) explainDecision(d *decision, err *DeniedError) *Explanation 
 	for i := range cands {
 		d.record(&cands[i], i)
 	}
-	e := explain(d.r.ID, &h, cands)
-	s.fillTerms(e, &h, cands)
+	var more [NumColumns][]float32
+	if h.held != 0 {
+		more = d.b.More
+	}
+	e := explain(d.r.ID, &h, cands, &more)
+	s.fillTerms(e, &h, cands, &more)
 	return e
 }
 
-func explain(id string, h *traceHead, cands []candTrace) *Explanation {
+func explain(id string, h *traceHead, cands []candTrace, more *[NumColumns][]float32) *Explanation {
 	e := &Explanation{
 		RequestID: id, Tenant: h.tenant, Allow: true, Status: 200, Rules: h.rules, Model: h.model, NamespaceHash: h.namespace,
 		Tokens: h.tokens, TokensExact: h.exact, PromptReason: h.why, BlockTokens: h.blockTokens,
@@ -137,6 +141,7 @@ func explain(id string, h *traceHead, cands []candTrace) *Explanation {
 		e.Outcome = &OutcomeSeen{Status: h.status, Err: h.err, TTFTMillis: micros(h.ttft) / 1e3, E2EMillis: micros(h.e2e) / 1e3}
 	}
 	e.candidates(h, cands)
+	e.columns(cands, more)
 	if h.denied != nil {
 		e.Allow, e.Reason, e.Status, e.Kind = false, h.denied.Message, h.denied.Status, ""
 	}
@@ -187,6 +192,23 @@ func (e *Explanation) candidates(h *traceHead, cands []candTrace) {
 	}
 	if h.chosen >= 0 {
 		e.Chosen, e.Pool = cands[h.chosen].info.URL, cands[h.chosen].info.Pool
+	}
+}
+
+// columns adds the columns that only plugins read to the candidates that were
+// scored.
+func (e *Explanation) columns(cands []candTrace, more *[NumColumns][]float32) {
+	k := 0
+	for i := range cands {
+		if cands[i].state == candFiltered {
+			continue
+		}
+		for c, col := range more {
+			if k < len(col) {
+				e.Candidates[i].Columns[columnNames[c]] = col[k]
+			}
+		}
+		k++
 	}
 }
 

@@ -53,6 +53,9 @@ func (*LeastWork) Name() string { return "leastwork" }
 // Unit implements Scorer.
 func (*LeastWork) Unit() Unit { return CostTokens }
 
+// Wants implements Wanter.
+func (*LeastWork) Wants() ColumnSet { return 0 }
+
 // Score implements Scorer: the scores are minus the costs.
 func (l *LeastWork) Score(b *Batch) error {
 	n := b.N

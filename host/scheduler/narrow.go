@@ -21,6 +21,10 @@ func (d *decision) narrow() *DeniedError {
 	for i := range d.model.pools {
 		use := &d.model.pools[i]
 		serving, unknown := d.snap.Models(use.served)
+		lora := d.snap.Adapter(use.served)
+		if lora != nil && d.adapter == "" {
+			d.adapter = use.served
+		}
 		apart := salted && (d.alone || !use.Dedicated)
 		for w, word := range d.snap.Pool(use.Name) {
 			for ; word != 0; word &= word - 1 {
@@ -35,7 +39,7 @@ func (d *decision) narrow() *DeniedError {
 					c.why = reasonSalt
 				case bound && id != home.id:
 					c.why = reasonState
-				case !serving.Has(id) && !unknown.Has(id):
+				case !serving.Has(id) && !unknown.Has(id) && !lora.Has(id):
 					c.why = reasonModel
 				case !d.snap.Ready.Has(id):
 					c.why = reasonReady
@@ -132,6 +136,8 @@ func (d *decision) gather() *DeniedError {
 	fillSpeeds(b.Speed, b.Rates)
 	d.wish()
 	if !d.prof.builtin {
+		d.want = d.prof.reads()
+		b.Capped = capped
 		d.gatherMore()
 	}
 	b.PromptTokens, b.MaxTokens, b.Seed = uint32(d.tokens), uint32(d.maxTokens), d.seed
@@ -142,16 +148,26 @@ func (d *decision) gather() *DeniedError {
 // millis returns a time in Unix milliseconds.
 func millis(t time.Time) float64 { return float64(t.UnixNano()) / float64(time.Millisecond) }
 
-// gatherMore fills what the built-in does not look at.
+// gatherMore fills what the built-in does not look at and somebody wants.
 func (d *decision) gatherMore() {
 	v, b := d.snap, &d.b
+	reported, tiers, infos := d.want.Has(ColReported), d.want.Has(ColTiers), d.want.Has(ColInfos)
 	for i, id := range b.Endpoints {
-		b.Running[i], b.Waiting[i], b.KVUsage[i] = float32(v.Running[id]), float32(v.Waiting[id]), v.KVUsage[id]
-		b.AgeMS[i], b.Infos[i] = v.AgeMS(id, d.now), v.Infos[id]
-		for t, n := range d.cands[d.order[i]].tiers {
-			b.Tiers[t][i] = float32(n)
+		if reported {
+			b.Running[i], b.Waiting[i], b.KVUsage[i] = float32(v.Running[id]), float32(v.Waiting[id]), v.KVUsage[id]
+			b.AgeMS[i] = v.AgeMS(id, d.now)
+		}
+		if infos {
+			b.Infos[i] = v.Infos[id]
+		}
+		if tiers {
+			for t, n := range d.cands[d.order[i]].tiers {
+				b.Tiers[t][i] = float32(n)
+			}
 		}
 	}
+	d.fillMore(d.want)
+	b.Priority, b.Adapter = float32(d.dec.Priority), d.adapter
 	b.Op, b.BodyBytes, b.Session, b.Model = d.r.API.Op, len(d.r.API.Body), d.sessionKey(), d.model.name
 	if b.Tenant = 0; d.r.Principal != nil {
 		b.Tenant = d.s.st.hashID(d.r.Principal.Tenant)

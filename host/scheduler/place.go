@@ -97,7 +97,7 @@ func (d *decision) remember() {
 	if d.line.root != nil {
 		st.lines.begin(&d.line, c.id, d.info(c).Generation)
 	}
-	if key := d.sessionKey(); key != 0 && (!d.exact || d.dec.Affinity.Sticky) {
+	if key := d.sessionKey(); key != 0 && (!d.exact || d.dec.Affinity.Sticky || d.want.Has(ColSessionMatch)) {
 		st.sessions.set(key, sessionHome{c.id, d.info(c).Generation})
 	}
 }

@@ -84,24 +84,24 @@ type Placement struct {
 	order [keepOrder]choice // by preference; the first is the decision
 	n, at int
 
-	target     Target
-	forceUsage bool
-	priority   int // of policy; higher = sooner
-	exact      bool
-	first      bool
-	op         llmapi.Operation
-	asked      string // the model as the client wrote it; valid until the first token
-	model      string
-	modelKey   uint64
-	tenant     string
-	kind       Kind
-	tokens     int
-	kv         int64
-	charge     endpoint.Charge
-	charged    time.Time
-	grant      quota.Grant
-	line       lineRef
-	trace      uint64
+	target   Target
+	streamed bool
+	priority int // of policy; higher = sooner
+	exact    bool
+	first    bool
+	op       llmapi.Operation
+	asked    string // the model as the client wrote it; valid until the first token
+	model    string
+	modelKey uint64
+	tenant   string
+	kind     Kind
+	tokens   int
+	kv       int64
+	charge   endpoint.Charge
+	charged  time.Time
+	grant    quota.Grant
+	line     lineRef
+	trace    uint64
 
 	seq        uint64 // guarded by State.mu
 	prev, next *Placement
@@ -144,7 +144,7 @@ func (st *State) getPlacement() *Placement {
 // rewrite sets what is the same for every target of the placement.
 func (p *Placement) rewrite(d *decision) {
 	p.target.Rewrite = llmapi.Rewrite{Salt: d.salt, MaxTokens: d.dec.MaxOutputTokens, UnknownFields: d.s.cfg.UnknownFields}
-	p.forceUsage, p.priority = d.r.API.Stream, d.dec.Priority
+	p.streamed, p.priority = d.r.API.Stream, d.dec.Priority
 }
 
 // take charges choice i and aims at it.
@@ -169,7 +169,7 @@ func (p *Placement) take(i int, now time.Time) {
 	if c.pool.Priority {
 		rw.Priority = p.priority
 	}
-	rw.ForceUsage = p.forceUsage && c.pool.UsageInjection
+	rw.ForceUsage = p.streamed && c.pool.UsageInjection
 }
 
 // start makes the placement's chain visible to its siblings.
@@ -313,12 +313,15 @@ func (p *Placement) Done(o Outcome) {
 	}
 	p.charge.Release()
 	p.settleQuota(&o)
+	if p.streamed && o.HasUsage && o.TTFT > 0 {
+		c.load.ObserveDecode(o.OutputTokens, o.E2E-o.TTFT)
+	}
 	st.store.Report(c.load, o.health(), st.now())
 	st.stats.finished(p, &o)
 	st.trace.finished(p, &o)
 	if st.cfg.Observer != nil {
 		st.cfg.Observer.Observe(&Observation{Endpoint: c.id, Generation: c.gen, Model: p.model, Tenant: p.tenant,
-			Kind: p.kind, PromptTokens: p.promptTokens(), PredictedCached: int(c.matched), Outcome: o})
+			Kind: p.kind, PromptTokens: p.promptTokens(), PredictedCached: int(c.matched), Streamed: p.streamed, Outcome: o})
 	}
 	p.recycle()
 }

@@ -65,6 +65,7 @@ type profile struct {
 	native  *LeastWork // scores where no scorer is heard
 	builtin bool       // nobody but the native one is asked, which needs no reported columns
 	direct  bool       // one scorer of weight 1: its scores are the sum
+	want    ColumnSet  // that the cast reads
 	weights []float64  // by scorer; nil = direct
 	unit    Unit       // of the sum
 	own     float32
@@ -116,7 +117,7 @@ func newProfile(p Profile) *profile {
 		p.Objective = Blend
 	}
 	p.Envelope = p.Envelope.withDefaults()
-	out := &profile{Profile: p, native: n, unit: p.Scorers[0].Scorer.Unit(), own: n.w.Own, cast: castOf(&p)}
+	out := &profile{Profile: p, native: n, unit: p.Scorers[0].Scorer.Unit(), own: n.w.Own, cast: castOf(&p), want: p.wants()}
 	if out.Normalize == "" {
 		out.Normalize = NormalizeOff
 	}
@@ -131,6 +132,14 @@ func newProfile(p Profile) *profile {
 	_, native := p.Scorers[0].Scorer.(*LeastWork)
 	out.builtin = native && out.direct && len(p.Filters) == 0 && p.Picker == nil
 	return out
+}
+
+// reads returns the columns to fill for a decision.
+func (p *profile) reads() ColumnSet {
+	if p.Wants == nil {
+		return p.want
+	}
+	return p.want | p.Wants()
 }
 
 func hashString(s string) uint64 {

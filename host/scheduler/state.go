@@ -61,6 +61,7 @@ type Observation struct {
 	Kind            Kind
 	PromptTokens    int // as worked out here, 0 = unknown
 	PredictedCached int // tokens
+	Streamed        bool
 	Outcome         Outcome
 }
 

@@ -18,17 +18,17 @@ type Explained interface {
 // of the rules in force are asked again for the terms of their scores, which
 // are told where the scores are the same to the bit.
 func (s *Scheduler) Explain(requestID string) (*Explanation, bool) {
-	h, cands, ok := s.st.trace.copyOut(requestID, s.st.hashID(requestID))
+	h, cands, more, ok := s.st.trace.copyOut(requestID, s.st.hashID(requestID))
 	if !ok {
 		return nil, false
 	}
-	e := explain(requestID, &h, cands)
-	s.fillTerms(e, &h, cands)
+	e := explain(requestID, &h, cands, &more)
+	s.fillTerms(e, &h, cands, &more)
 	return e, true
 }
 
 // fillTerms adds the terms of scorers that are plugins to e.
-func (s *Scheduler) fillTerms(e *Explanation, h *traceHead, cands []candTrace) {
+func (s *Scheduler) fillTerms(e *Explanation, h *traceHead, cands []candTrace, more *[NumColumns][]float32) {
 	p := s.profiles[h.profile]
 	if p == nil || h.builtin || h.chosen < 0 || len(p.Scorers) != h.scorers {
 		return
@@ -39,6 +39,7 @@ func (s *Scheduler) fillTerms(e *Explanation, h *traceHead, cands []candTrace) {
 			continue
 		}
 		b, at := s.again(h, cands)
+		b.More = *more
 		names, terms, err := x.Explain(b)
 		if err != nil || !sameScores(b, at, cands, k) {
 			continue
@@ -66,7 +67,7 @@ func (s *Scheduler) again(h *traceHead, cands []candTrace) (b *Batch, at []int) 
 	b.resize(len(at))
 	b.PromptTokens, b.MaxTokens, b.Seed, b.NowMS = uint32(h.tokens), uint32(h.maxTokens), h.hash, millis(h.at)
 	b.Op, b.BodyBytes, b.Session, b.Model, b.Tenant = h.op, h.bytes, h.session, h.model, s.st.hashID(h.tenant)
-	b.Affinity = affinityOf(h.dec)
+	b.Affinity, b.Adapter, b.Priority, b.Capped = affinityOf(h.dec), h.adapter, h.priority, h.capped
 	for i, n := range at {
 		c := &cands[n]
 		b.Endpoints[i], b.Infos[i] = c.info.ID, c.info

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math/bits"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,10 @@ type traceRing struct {
 	cands []candTrace
 	at    uint64 // candidates ever written
 	limit int    // candidates the byte bound allows
+
+	more      []float32 // columns that only plugins read
+	moreAt    uint64    // of them, ever written
+	moreLimit int       // of them, that the byte bound allows
 }
 
 // maxTraceID bounds the request ids kept whole; a longer one is found by its
@@ -59,6 +64,12 @@ type traceHead struct {
 	maxTokens, bytes    int
 	session             uint64
 	first, count        uint64 // candidates: numbers [first, first+count)
+	held                ColumnSet
+	adapter             string
+	priority            float32
+	capped              bool
+	moreFirst           uint64 // columns of held: numbers [moreFirst, moreFirst+held×scored)
+	scored              int    // candidates
 	chosen              int32  // of these, -1 = none
 	retries             uint8
 	predicted           uint32
@@ -85,6 +96,7 @@ type candTrace struct {
 
 func (t *traceRing) init(entries, bytes int) {
 	t.limit = max(1024, bytes/int(unsafe.Sizeof(candTrace{})))
+	t.moreLimit = max(1024, bytes/4/4)
 	t.heads = make([]traceHead, entries)
 }
 
@@ -97,7 +109,49 @@ func (t *traceRing) add(d *decision) uint64 {
 	for i := range d.cands {
 		d.record(t.slotLocked(), i)
 	}
+	t.columnsLocked(h, &d.b)
 	return h.n
+}
+
+// columnsLocked records the columns that only plugins read. What does not fit at
+// all is left out: terms are then not told.
+func (t *traceRing) columnsLocked(h *traceHead, b *Batch) {
+	n := uint64(b.N * bits.OnesCount32(uint32(b.held)))
+	if h.held == 0 || n > uint64(t.moreLimit) {
+		h.held = 0
+		return
+	}
+	// In one piece, so that it is read as it was written.
+	if left := uint64(t.moreLimit) - t.moreAt%uint64(t.moreLimit); left < n {
+		t.moreAt += left
+	}
+	h.moreFirst, h.scored = t.moreAt, b.N
+	at := int(t.moreAt % uint64(t.moreLimit))
+	if need := at + int(n); need > len(t.more) {
+		t.more = slices.Grow(t.more, need-len(t.more))[:need]
+	}
+	for c := range b.More {
+		if b.held.Has(Column(c)) {
+			at += copy(t.more[at:], b.More[c])
+		}
+	}
+	t.moreAt += n
+}
+
+// columnsOfLocked returns the columns of h that only plugins read, nil where they
+// are overwritten.
+func (t *traceRing) columnsOfLocked(h *traceHead) (out [NumColumns][]float32) {
+	if h.held == 0 || h.moreFirst+uint64(t.moreLimit) < t.moreAt {
+		return out
+	}
+	at := int(h.moreFirst % uint64(t.moreLimit))
+	for c := range out {
+		if h.held.Has(Column(c)) {
+			out[c] = slices.Clone(t.more[at : at+h.scored])
+			at += h.scored
+		}
+	}
+	return out
 }
 
 // addDenied records a refusal.
@@ -148,6 +202,10 @@ func (d *decision) head(h *traceHead) {
 		h.dec = d.dec
 		h.rules, h.namespace, h.revision = d.dec.Rules, d.dec.Namespace, d.dec.Revision
 	}
+	if d.want != 0 && d.chosen >= 0 {
+		h.held = d.b.held
+	}
+	h.adapter, h.priority, h.capped = d.b.Adapter, d.b.Priority, d.b.Capped
 	if d.prof != nil {
 		h.objective, h.profile, h.native = string(d.prof.Objective), d.prof.Name, d.prof.native
 		h.weights, h.normalize = d.prof.weights, d.prof.Normalize
@@ -247,7 +305,7 @@ func (t *traceRing) heldLocked(h *traceHead) bool {
 }
 
 // copyOut returns the newest decision of a request id.
-func (t *traceRing) copyOut(id string, hash uint64) (h traceHead, cands []candTrace, ok bool) {
+func (t *traceRing) copyOut(id string, hash uint64) (h traceHead, cands []candTrace, more [NumColumns][]float32, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range uint64(len(t.heads)) {
@@ -259,12 +317,12 @@ func (t *traceRing) copyOut(id string, hash uint64) (h traceHead, cands []candTr
 			continue
 		}
 		if !t.heldLocked(e) {
-			return h, nil, false
+			return h, nil, more, false
 		}
 		for k := range e.count {
 			cands = append(cands, t.cands[(e.first+k)%uint64(len(t.cands))])
 		}
-		return *e, cands, true
+		return *e, cands, t.columnsOfLocked(e), true
 	}
-	return h, nil, false
+	return h, nil, more, false
 }

@@ -1,0 +1,53 @@
+package endpoint
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// errorWeight of one result: the share is over about the last 32 requests. Over
+	// fewer, one failure would be 10 %; over more, an endpoint that began to fail
+	// would look well for long.
+	errorWeight = 1. / 32
+	// errorHalfLife halves what is remembered of an endpoint that is asked nothing:
+	// failures that nobody has seen again for minutes say little.
+	errorHalfLife = time.Minute
+)
+
+// errorRate is the moving share of failed requests. The zero errorRate is 0. It is
+// safe for concurrent use; of two results at the same instant one may be lost,
+// which a moving mean bears.
+type errorRate struct {
+	share atomic.Uint32 // float32 bits, at the time when
+	when  atomic.Int64  // Unix nanoseconds, 0 = nothing yet
+}
+
+// take notes a result at now.
+func (e *errorRate) take(failed bool, now time.Time) {
+	was := e.share.Load()
+	if was == 0 && !failed {
+		return // the common case writes nothing
+	}
+	share := float64(e.at(now)) * (1 - errorWeight)
+	if failed {
+		share += errorWeight
+	}
+	if !failed && share < 1e-4 {
+		share = 0
+	}
+	if e.share.CompareAndSwap(was, math.Float32bits(float32(share))) {
+		e.when.Store(now.UnixNano())
+	}
+}
+
+// at returns the share at now.
+func (e *errorRate) at(now time.Time) float32 {
+	bits := e.share.Load()
+	if bits == 0 {
+		return 0
+	}
+	age := max(0, now.UnixNano()-e.when.Load())
+	return math.Float32frombits(bits) * float32(math.Exp2(-float64(age)/float64(errorHalfLife)))
+}
