@@ -2,9 +2,13 @@ package policies_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -116,4 +120,14 @@ func covered(t *testing.T, report []byte) {
 			t.Errorf("%s: %.1f %% of the lines are reached, want 95", name, f.Coverage)
 		}
 	}
+}
+
+// digest tells contents of a folder apart.
+func digest(files map[string][]byte) string {
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(h, "%q %d ", name, len(files[name]))
+		h.Write(files[name])
+	}
+	return string(h.Sum(nil))
 }

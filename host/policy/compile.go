@@ -72,6 +72,7 @@ func compile(src *Source, f *faults) *program {
 	maps.DeleteFunc(rules, func(name string, _ *ast.Module) bool { return strings.HasSuffix(name, testSuffix) })
 	p.compiler = p.set.compiler()
 	if p.compiler.Compile(rules); p.compiler.Failed() {
+		p.relocate(p.compiler.Errors)
 		f.rego(p.compiler.Errors)
 		return nil
 	}
@@ -135,6 +136,7 @@ func (p *program) check(f *faults) {
 		return
 	}
 	p.inputs = newInputSet(refs, p, f)
+	p.checkUnread(f)
 }
 
 // deniesByDefault reports whether r is a default with allow: false.
@@ -147,31 +149,13 @@ func deniesByDefault(r *ast.Rule) bool {
 	return allow != nil && allow.Value.Compare(ast.Boolean(false)) == 0
 }
 
-// locate returns where a reference that begins with ref first stands, and nil
-// if it stands nowhere in the rules.
-func (p *program) locate(match func(ast.Ref) bool) (at *ast.Location) {
-	for _, name := range p.src.names() {
-		m := p.modules[name]
-		if m == nil || strings.HasSuffix(name, testSuffix) {
-			continue
-		}
-		ast.WalkTerms(m, func(t *ast.Term) bool {
-			if r, ok := t.Value.(ast.Ref); ok && at == nil && t.Location != nil && match(r) {
-				at = t.Location
-			}
-			return at != nil
-		})
-		if at != nil {
-			return at
-		}
-	}
-	return nil
-}
-
 // rego adds the faults that OPA's parser or compiler found.
 func (f *faults) rego(err error) {
 	var all ast.Errors
-	if !errors.As(err, &all) {
+	var one *ast.Error
+	if errors.As(err, &one) {
+		all = ast.Errors{one}
+	} else if !errors.As(err, &all) {
 		f.add("", 0, 0, err.Error(), "see the policy language's reference")
 		return
 	}
@@ -209,12 +193,21 @@ func mend(e *ast.Error) string {
 
 // mends are looked through in order.
 var mends = []struct{ text, mend string }{
+	{"illegal default rule", "give the default a constant"},
+	{"cannot be used for rule name", "begin the rule with a name that is no word of the language, or complete the one before it"},
+	{"with keyword target", "write input, data or a function after with"},
+	{"unexpected import path", "import data.…, input.… or rego.v1"},
 	{"undefined function", "it does not exist, or a decision may not depend on it: use input and data only (capabilities.json lists what may be used)"},
 	{"undefined ref", "define it, import it, or mend its name"},
 	{"match error", "compare values of one type"},
 	{"invalid argument(s)", "give it arguments of the types it takes"},
 	{"is unsafe", "bind the variable first: some x in …, or define it"},
 	{"unused", "use it or delete it"},
+	{"deprecated built-in", "write what it does: some x in …, every x in … {…}, regex.match"},
+	{"empty module", "write a package line and rules, or delete the file"},
+	{"undefined schema", "name a file of the folder schemas without .json, such as schema.input"},
+	{"arity mismatch", "give it as many arguments as it takes"},
+	{"eof", "close what was opened: a bracket, a brace or a body is not complete"},
 	{"assigned var", "use the variable or write _"},
 	{"`if` keyword is required", "write if before the body"},
 	{"`contains` keyword is required", "write contains for a rule that makes a set"},
@@ -226,6 +219,5 @@ var mends = []struct{ text, mend string }{
 	{"unexpected", "mend the syntax here"},
 	{"non-terminated", "close what is opened here"},
 	{"illegal", "write a token that Rego knows"},
-	{"import", "import data.…, input.… or rego.v1"},
 	{"package", "begin the file with a package line"},
 }

@@ -92,6 +92,9 @@ func (c *typeCheck) value(path string, t types.Type, s *shape, at *ast.Location)
 			c.wrong(path, "a set", s, at)
 			return
 		}
+		if l := c.elementAt(path, s.elem); l != nil {
+			at = l
+		}
 		c.value(path+"[_]", t.Of(), s.elem, at)
 	default:
 		if s.is == nil || types.Compare(t, s.is) != 0 {
@@ -103,7 +106,7 @@ func (c *typeCheck) value(path string, t types.Type, s *shape, at *ast.Location)
 func (c *typeCheck) field(path, key string, t types.Type, s *shape, at *ast.Location) {
 	full := strings.TrimPrefix(path+"."+key, ".")
 	f := s.fields[key]
-	if l := c.keyAt(key, f); l != nil {
+	if l := c.keyAt(key, f, s); l != nil {
 		at = l
 	}
 	if f != nil {
@@ -127,36 +130,66 @@ func (c *typeCheck) wrong(path, got string, s *shape, at *ast.Location) {
 }
 
 // keyAt returns where a field's name first stands beside a value that it may not
-// have, or else where it first stands; s nil = it may have none.
-func (c *typeCheck) keyAt(key string, s *shape) (at *ast.Location) {
+// have, or else beside a field that the object has, or else where it first
+// stands. s nil = an object of shape of has no such field.
+func (c *typeCheck) keyAt(key string, s, of *shape) (at *ast.Location) {
 	wrong := false
-	look := func(k, v *ast.Term) {
-		if name, ok := k.Value.(ast.String); !ok || string(name) != key || k.Location == nil || wrong {
+	look := func(o ast.Object) {
+		v := o.Get(ast.StringTerm(key))
+		if v == nil || wrong {
 			return
 		}
 		wrong = s != nil && literalOf(v.Value, s)
-		if at == nil || wrong {
-			at = k.Location
-		}
+		o.Foreach(func(k, _ *ast.Term) {
+			if name, ok := k.Value.(ast.String); ok && s == nil && of.fields[string(name)] != nil {
+				wrong = true
+			}
+		})
+		o.Foreach(func(k, _ *ast.Term) {
+			if name, ok := k.Value.(ast.String); ok && string(name) == key && k.Location != nil && (at == nil || wrong) {
+				at = k.Location
+			}
+		})
 	}
-	for _, name := range c.p.src.names() {
-		if m := c.p.modules[name]; m != nil && !strings.HasSuffix(name, testSuffix) {
-			ast.WalkTerms(m, func(t *ast.Term) bool {
-				if o, ok := t.Value.(ast.Object); ok {
-					o.Foreach(look)
-				}
-				return wrong
-			})
+	c.p.eachModule(func(m *ast.Module) bool {
+		ast.WalkTerms(m, func(t *ast.Term) bool {
+			if o, ok := t.Value.(ast.Object); ok {
+				look(o)
+			}
+			return wrong
+		})
+		return !wrong
+	})
+	return at
+}
+
+// elementAt returns where a rule puts an element into the set at path, named as
+// the path is, that is written out and of another type than s; nil if none does.
+func (c *typeCheck) elementAt(path string, s *shape) (at *ast.Location) {
+	name := path[strings.LastIndexByte(path, '.')+1:]
+	c.p.eachModule(func(m *ast.Module) bool {
+		for _, r := range m.Rules {
+			if r.Head.Key != nil && word(r.Head.Ref()[0]) == name && literalOf(r.Head.Key.Value, s) {
+				at = r.Head.Key.Location
+				return false
+			}
 		}
-	}
+		return true
+	})
 	return at
 }
 
 // literalOf reports whether v is written out and of another type than s.
 func literalOf(v ast.Value, s *shape) bool {
 	switch v.(type) {
+	case ast.Null:
+		return true
 	case ast.Boolean:
 		return s != boolShape
+	case *ast.Array, ast.Set:
+		return s.elem == nil
+	case ast.Object:
+		return s.fields == nil
 	case ast.String:
 		return s != stringShape
 	case ast.Number:

@@ -95,6 +95,9 @@ func (s *inputSet) take(path string) (found bool) {
 
 func (s *inputSet) fault(f *faults, p *program, r ast.Ref, what, mend string) {
 	at := p.locate(func(x ast.Ref) bool { return len(r) <= len(x) && x[:len(r)].Equal(r) })
+	if refPath(r[1:]) == "" {
+		at = p.locateWholeInput()
+	}
 	if at == nil {
 		at = p.compiler.GetRulesExact(ast.MustParseRef(decisionPath))[0].Loc()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 )
@@ -43,7 +44,7 @@ const maxJSONDepth = 64
 func parseJSON(text []byte) (*jsonNode, *jsonError) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	r := jsonReader{d: d}
+	r := jsonReader{d: d, text: text}
 	n := r.value(0)
 	if r.err == nil {
 		if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -60,8 +61,9 @@ type jsonError struct {
 }
 
 type jsonReader struct {
-	d   *json.Decoder
-	err *jsonError
+	d    *json.Decoder
+	text []byte
+	err  *jsonError
 }
 
 func (r *jsonReader) fail(what string) {
@@ -75,10 +77,10 @@ func (r *jsonReader) token() json.Token {
 	if err == nil {
 		return t
 	}
+	// A SyntaxError's own offset counts the bytes of values only.
 	at := int(r.d.InputOffset())
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		at = int(syntax.Offset)
+	for at < len(r.text)-1 && strings.IndexByte(" \t\r\n:,", r.text[at]) >= 0 {
+		at++
 	}
 	if r.err == nil {
 		if errors.Is(err, io.EOF) {

@@ -135,7 +135,10 @@ func Load(src *Source, cfg Config, prev *Snapshot) (*Snapshot, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	return s, s.warm()
+	if err := s.warm(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // with returns p for a source with the same modules and other data.
@@ -164,6 +167,9 @@ func (s *Snapshot) prepare() (err error) {
 	return nil
 }
 
+// errBudget is what eval returns, wrapped, when Config.Budget is used up.
+var errBudget = errors.New("policy: evaluation took longer")
+
 // asTerm keeps OPA from turning a result into Go maps.
 func asTerm(t *ast.Term, _ *rego.EvalContext) (any, error) { return t, nil }
 
@@ -172,7 +178,11 @@ func asTerm(t *ast.Term, _ *rego.EvalContext) (any, error) { return t, nil }
 func (s *Snapshot) warm() error {
 	in := &Input{Principal: nobody, Operation: "models"}
 	if _, err := s.evaluate(in, new(Counters)); err != nil {
-		return Faults{{File: decisionFile, What: "the decision about a request of nobody cannot be used: " + err.Error(), Mend: "let the decision deny what it does not know"}}
+		l, mend := s.prog.compiler.GetRulesExact(ast.MustParseRef(decisionPath))[0].Loc(), "let the decision deny what it does not know"
+		if errors.Is(err, errBudget) {
+			mend = "make the rules shorter: no loop over what is large, and membership as the keys of an object"
+		}
+		return Faults{{File: l.File, Line: l.Row, Col: l.Col, What: "the decision about a request of nobody cannot be used: " + err.Error(), Mend: mend}}
 	}
 	return nil
 }
@@ -311,7 +321,7 @@ func (s *Snapshot) eval(input ast.Value, c *Counters, opts ...rego.EvalOption) (
 	c.evalNanos.Add(uint64(time.Since(begun)))
 	switch {
 	case topdown.IsCancel(err):
-		return nil, fmt.Errorf("policy: evaluation took longer than %v", s.cfg.Budget)
+		return nil, fmt.Errorf("%w than %v", errBudget, s.cfg.Budget)
 	case err != nil:
 		return nil, fmt.Errorf("policy: evaluation: %w", err)
 	case len(rs) == 0:

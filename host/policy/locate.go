@@ -1,0 +1,127 @@
+package policy
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// rules calls f with each module that is not a test, in the order of names,
+// until it returns false.
+func (p *program) eachModule(f func(m *ast.Module) bool) {
+	for _, name := range p.src.names() {
+		if m := p.modules[name]; m != nil && !strings.HasSuffix(name, testSuffix) && !f(m) {
+			return
+		}
+	}
+}
+
+// locate returns where a reference that begins with ref first stands, and nil
+// if it stands nowhere in the rules.
+func (p *program) locate(match func(ast.Ref) bool) (at *ast.Location) {
+	p.eachModule(func(m *ast.Module) bool {
+		at = locateRef(m, match)
+		return at == nil
+	})
+	return at
+}
+
+// locateRef is locate in one module.
+func locateRef(m *ast.Module, match func(ast.Ref) bool) (at *ast.Location) {
+	ast.WalkTerms(m, func(t *ast.Term) bool {
+		if r, ok := t.Value.(ast.Ref); ok && at == nil && t.Location != nil && match(r) {
+			at = t.Location
+		}
+		return at != nil
+	})
+	return at
+}
+
+// relocate mends the place of errors about references. OPA gives a reference
+// that goes through an import or a rule of the same package the place of the
+// last one that does; the parsed module still has each in its own. Of defaults
+// that stand twice the last is at fault.
+func (p *program) relocate(all ast.Errors) {
+	for _, e := range all {
+		if found := strings.LastIndex(e.Message, ", "); e.Location != nil && found > 0 && strings.HasPrefix(e.Message, "multiple default rules") {
+			file, row, _ := strings.Cut(e.Message[found+2:], ":")
+			if n, err := strconv.Atoi(row); err == nil {
+				e.Location = &ast.Location{File: file, Row: n, Col: 1}
+			}
+		}
+		d, ok := e.Details.(*ast.RefErrInvalidDetail)
+		if !ok || e.Location == nil || d.Pos < 1 || d.Pos >= len(d.Ref) {
+			continue
+		}
+		m := p.modules[e.Location.File]
+		if m == nil {
+			continue
+		}
+		at := locateRef(m, func(r ast.Ref) bool {
+			for i := 1; i < len(r); i++ {
+				if r[i].Equal(d.Ref[d.Pos]) && word(r[i-1]) == word(d.Ref[d.Pos-1]) {
+					return true
+				}
+			}
+			return false
+		})
+		if at != nil {
+			e.Location = at
+		}
+	}
+}
+
+// word is the name that a part of a reference has: a variable's or a string's.
+func word(t *ast.Term) string {
+	switch v := t.Value.(type) {
+	case ast.Var:
+		return string(v)
+	case ast.String:
+		return string(v)
+	}
+	return t.String()
+}
+
+// locateWholeInput returns where input stands without the name of a field, nil
+// if it stands so nowhere.
+func (p *program) locateWholeInput() (at *ast.Location) {
+	p.eachModule(func(m *ast.Module) bool {
+		var look func(x any) bool
+		walk := func(x any) { ast.NewGenericVisitor(look).Walk(x) }
+		look = func(x any) bool {
+			t, ok := x.(*ast.Term)
+			if !ok || at != nil {
+				return at != nil
+			}
+			switch v := t.Value.(type) {
+			case ast.Var:
+				if t.Equal(ast.InputRootDocument) {
+					at = t.Location
+				}
+			case ast.Ref:
+				named := len(v) > 1
+				if named {
+					_, named = v[1].Value.(ast.String)
+				}
+				if v[0].Equal(ast.InputRootDocument) && !named {
+					at = t.Location
+					return true
+				}
+				if !v[0].Equal(ast.InputRootDocument) {
+					walk(v[0])
+				}
+				for _, part := range v[1:] {
+					walk(part)
+				}
+				return true
+			}
+			return at != nil
+		}
+		for _, r := range m.Rules {
+			walk(r)
+		}
+		return at == nil
+	})
+	return at
+}

@@ -1,0 +1,80 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/util"
+)
+
+// sitePackage is where a site's own rules stand.
+const sitePackage = "data.site"
+
+// entryPoints are what the router asks of a policy.
+var entryPoints = []string{decisionPath, "data.kvasir.admin.allow", "data.kvasir.admin.refusals", "data.kvasir.backend.allow", "data.kvasir.backend.refusals", "data.system.log.mask"}
+
+// checkUnread finds what would be passed over in silence: a rule of the site that
+// nothing refers to, such as denails, and a module of another package none of
+// whose rules anything refers to, such as package stie. Tests do not count as
+// readers.
+func (p *program) checkUnread(f *faults) {
+	read := p.reachable()
+	var hooks []string // what the policy reads of the site
+	p.eachModule(func(m *ast.Module) bool {
+		ast.WalkRefs(m, func(r ast.Ref) bool {
+			if name, ok := strings.CutPrefix(r.ConstantPrefix().String(), sitePackage+"."); ok {
+				name, _, _ = strings.Cut(name, ".")
+				hooks = append(hooks, name)
+			}
+			return false
+		})
+		return true
+	})
+	slices.Sort(hooks)
+	hooks = slices.Compact(hooks)
+	p.eachModule(func(parsed *ast.Module) bool {
+		pkg := parsed.Package.Path.String()
+		if pkg == "data.kvasir" || strings.HasPrefix(pkg, "data.kvasir.") {
+			return true
+		}
+		m := p.compiler.Modules[parsed.Package.Location.File]
+		any := false
+		for _, r := range m.Rules {
+			any = any || read[r]
+			if pkg == sitePackage && !read[r] {
+				name := strings.TrimPrefix(r.Ref().ConstantPrefix().String(), sitePackage+".")
+				f.add(r.Loc().File, r.Loc().Row, r.Loc().Col, "no decision reads "+sitePackage+"."+name, nearest(name, hooks))
+			}
+		}
+		if l := parsed.Package.Location; pkg != sitePackage && !any && len(m.Rules) > 0 {
+			f.add(l.File, l.Row, l.Col, "no decision reads a rule of package "+strings.TrimPrefix(pkg, "data."), "write package site, or refer to it from there")
+		}
+		return true
+	})
+}
+
+// reachable returns the rules that the entry points depend on.
+func (p *program) reachable() map[*ast.Rule]bool {
+	out := map[*ast.Rule]bool{}
+	var visit func(x util.T)
+	visit = func(x util.T) {
+		r, ok := x.(*ast.Rule)
+		if !ok || out[r] {
+			return
+		}
+		out[r] = true
+		for _, same := range p.compiler.GetRulesExact(r.Ref().GroundPrefix()) {
+			visit(same)
+		}
+		for next := range p.compiler.Graph.Dependencies(r) {
+			visit(next)
+		}
+	}
+	for _, path := range entryPoints {
+		for _, r := range p.compiler.GetRulesExact(ast.MustParseRef(path)) {
+			visit(r)
+		}
+	}
+	return out
+}
