@@ -51,6 +51,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/wasm":      {ours: "abi", theirs: "github.com/tetratelabs/wazero"},
 	"host/hostmod":   {ours: "abi host/wasm"},
 	"host/plugstore": {ours: "host/internal/atomicfile"},
+	"host/plugsign":  {},
 	"plugins":        {},
 	"policies":       {},
 
@@ -61,7 +62,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/telemetry":       {theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
 	"host/telemetry/audit": {ours: "host/internal/atomicfile host/internal/filelock"},
 	"host/admin":           {ours: "host/identity host/telemetry/audit"},
-	"host/config":          {ours: "host/identity/jwt host/internal/spelling plugins", theirs: "github.com/goccy/go-yaml"},
+	"host/config":          {ours: "host/identity/jwt host/internal/spelling host/plugsign plugins", theirs: "github.com/goccy/go-yaml"},
 
 	"host/simengine": {ours: "host/tokenizer/bpe host/tokenizer/jinja"},
 	"host/replay":    {},
@@ -69,7 +70,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host": {ours: "abi plugins host/hostmod host/plugstore host/wasm host/admin host/backend host/config host/endpoint host/identity host/identity/jwt host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi" +
 		" host/policy host/proxy host/scheduler host/telemetry host/telemetry/audit host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
-	"cmd/kvasir": {ours: "abi conformance/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},
+	"cmd/kvasir": {ours: "abi conformance/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/plugsign host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},
 
 	"conformance":             {ours: "conformance/guests"},
 	"conformance/guests":      {},

@@ -103,7 +103,7 @@ func (h *Host) loadPlugin(g, prev *generation, c *config.Plugin, cfg config.JSON
 	for m := range h.modules(c) {
 		err := m.err
 		if err == nil {
-			if p, err = h.plugins.acquire(keyOf(c, m.digest, cfg), m.source, m.code, h.now()); err == nil {
+			if p, err = h.acquireSigned(g.cfg, keyOf(c, m.digest, cfg), m.source, m.code); err == nil {
 				if err = fits(p); err == nil {
 					return p, why, nil
 				}
@@ -124,6 +124,31 @@ func (h *Host) loadPlugin(g, prev *generation, c *config.Plugin, cfg config.JSON
 		}
 	}
 	return nil, why, nil
+}
+
+// acquireSigned acquires a plugin whose module is signed as cfg asks for. The
+// caller must release it.
+func (h *Host) acquireSigned(cfg *config.Config, k pluginKey, source string, code []byte) (*plugin, error) {
+	signer, err := signerOf(cfg, source, code)
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.plugins.acquire(k, source, code, h.now())
+	if err != nil {
+		return nil, err
+	}
+	p.signer.Store(&signer)
+	return p, nil
+}
+
+// signerOf returns the names of the trusted keys that signed a module. What ships
+// with the router is part of it and needs no signature of its own.
+func signerOf(cfg *config.Config, source string, code []byte) (string, error) {
+	if source == fromShipped {
+		return "", nil
+	}
+	signers, err := cfg.Signatures.Trust().Verify(code)
+	return strings.Join(signers, ", "), err
 }
 
 // asideModules returns the modules that the rules in force have set aside, by name.

@@ -25,7 +25,16 @@ type plugin struct {
 	since  time.Time
 	uses   int // generations that hold it; guarded by pluginTable.mu
 
-	observed, unheard atomic.Uint64 // outcomes it was told of, and those it failed to take
+	signer            atomic.Pointer[string] // names of the trusted keys that signed it, by the rules it was last loaded for
+	observed, unheard atomic.Uint64          // outcomes it was told of, and those it failed to take
+}
+
+// signedBy returns the names of the trusted keys that signed the module.
+func (p *plugin) signedBy() string {
+	if s := p.signer.Load(); s != nil {
+		return *s
+	}
+	return ""
 }
 
 // pluginKey is what makes two uses of a plugin the same.

@@ -20,6 +20,7 @@ type pluginStatus struct {
 	Name    string       `json:"name"`
 	Digest  string       `json:"digest,omitempty"`
 	Version string       `json:"version,omitempty"` // of the manifest
+	Signer  string       `json:"signer,omitempty"`  // trusted keys that signed it
 	Source  string       `json:"source"`            // stored, file or shipped
 	Roles   []string     `json:"roles"`
 	State   string       `json:"state"` // active, quarantined, stored: nobody uses it, or aside: it does not load, another stands in
@@ -69,7 +70,7 @@ func (a pluginAdmin) Plugins(context.Context) (any, error) {
 	for _, p := range a.h.plugins.list() {
 		st := p.Stats()
 		s := pluginStatus{Name: p.key.name, Digest: p.Digest(), Version: p.Manifest().Version, Source: p.source, Roles: []string{},
-			State: "active", Config: p.key.config, Since: p.since, Stats: statsOf(p, &st), Active: p.Digest(),
+			State: "active", Signer: p.signedBy(), Config: p.key.config, Since: p.since, Stats: statsOf(p, &st), Active: p.Digest(),
 			Previous: byName[p.key.name].Previous, Versions: byName[p.key.name].Versions,
 			Shadow: a.h.offPath.shadows.of(p.key.name).status()}
 		if st.Quarantined {
@@ -119,7 +120,7 @@ func (a pluginAdmin) Push(_ context.Context, name string, code []byte, activate 
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
 	if !activate {
-		return map[string]any{"name": name, "digest": digest, "active": false}, nil
+		return map[string]any{"name": name, "digest": digest, "active": false, "signer": p.signedBy()}, nil
 	}
 	before, _, _ := h.pluginStore.Active(name)
 	if err := h.pluginStore.Activate(name, digest); err != nil {
@@ -141,9 +142,10 @@ func errPluginName(name string) error {
 // holds reloadMu and must release the plugin.
 func (h *Host) tryLocked(name, source string, code []byte) (*plugin, error) {
 	l := h.rules.Acquire()
-	c := declared(l.Value().cfg, name)
+	cfg := l.Value().cfg
 	l.Release()
-	return h.plugins.acquire(keyOf(&c, moduleOf(source, code, nil).digest, ""), source, code, h.now())
+	c := declared(cfg, name)
+	return h.acquireSigned(cfg, keyOf(&c, moduleOf(source, code, nil).digest, ""), source, code)
 }
 
 // putInForce rebuilds the rules after the active version of a plugin changed;
@@ -154,15 +156,17 @@ func (a pluginAdmin) putInForce(name, digest string, undo func() error) (any, er
 		a.h.reloadFailed(err)
 		return nil, errors.Join(fmt.Errorf("%w: %v", admin.ErrRefused, err), undo())
 	}
-	used := false
+	used, signer := false, ""
 	for _, p := range g.plugins {
-		used = used || p.key.name == name
+		if p.key.name == name {
+			used, signer = true, p.signedBy()
+		}
 	}
 	if sh := a.h.offPath.shadows.of(name); sh != nil && sh.digest == digest {
 		a.h.offPath.shadows.set(name, nil) // there is nothing left to compare
 	}
-	a.h.log.Info("plugin in force", "plugin", name, "digest", digest, "generation", g.number, "used", used)
-	return map[string]any{"name": name, "digest": digest, "active": true, "used": used, "generation": g.number}, nil
+	a.h.log.Info("plugin in force", "plugin", name, "digest", digest, "signer", signer, "generation", g.number, "used", used)
+	return map[string]any{"name": name, "digest": digest, "active": true, "used": used, "signer": signer, "generation": g.number}, nil
 }
 
 // Activate implements admin.Plugins.

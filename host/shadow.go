@@ -28,6 +28,7 @@ type scoring struct {
 // behind the placements.
 type shadow struct {
 	name, digest string
+	signer       string // trusted keys that signed it
 	since        time.Time
 	skipped      atomic.Uint64 // decisions there was no room for, or by a config that came later
 	compared     wasm.Shadow
@@ -213,6 +214,7 @@ func (s *shadows) close() {
 // shadowStatus is a shadow as operators see it.
 type shadowStatus struct {
 	Digest        string    `json:"digest"`
+	Signer        string    `json:"signer,omitempty"` // trusted keys that signed it
 	Since         time.Time `json:"since"`
 	Decisions     uint64    `json:"decisions"`        // compared
 	RankAgreement float64   `json:"rank_agreement"`   // mean of Kendall's tau, in [-1, 1]
@@ -229,7 +231,7 @@ func (s *shadow) status() *shadowStatus {
 		return nil
 	}
 	c := s.compared.Stats()
-	st := &shadowStatus{Digest: s.digest, Since: s.since, Decisions: c.Decisions, RankAgreement: c.Agreement,
+	st := &shadowStatus{Digest: s.digest, Signer: s.signer, Since: s.since, Decisions: c.Decisions, RankAgreement: c.Agreement,
 		Elsewhere: float64(c.Elsewhere) / float64(max(c.Decisions, 1)), Abstained: c.Abstained, Faults: c.Unheard, Skipped: s.skipped.Load()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,7 +262,11 @@ func (h *Host) newShadow(ctx context.Context, name string, code []byte) (_ *shad
 	defer l.Release()
 	g := l.Value()
 	c := declared(g.cfg, name)
-	sh := &shadow{name: name, since: h.now(), plugins: map[string]*plugin{}, adapters: map[*scoring]*adapter{}}
+	signer, err := signerOf(g.cfg, fromStore, code)
+	if err != nil {
+		return nil, err
+	}
+	sh := &shadow{name: name, signer: signer, since: h.now(), plugins: map[string]*plugin{}, adapters: map[*scoring]*adapter{}}
 	defer func() {
 		if err != nil {
 			sh.close()
@@ -307,8 +313,8 @@ func (a pluginAdmin) Shadow(ctx context.Context, name string, code []byte) (any,
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
 	h.offPath.shadows.set(name, sh)
-	h.log.Info("shadow begins", "plugin", name, "digest", digest)
-	return map[string]any{"name": name, "digest": digest, "active": false, "shadow": true}, nil
+	h.log.Info("shadow begins", "plugin", name, "digest", digest, "signer", sh.signer)
+	return map[string]any{"name": name, "digest": digest, "active": false, "shadow": true, "signer": sh.signer}, nil
 }
 
 // EndShadow implements admin.Plugins.

@@ -28,7 +28,7 @@ func pluginCommand() *cobra.Command {
 		Long: "A placement plugin rates, narrows or orders the endpoints a request may go to, as WebAssembly.\n\n" +
 			"  kvasir plugin new my-scorer --lang go\n  cd my-scorer\n  kvasir plugin build\n  kvasir plugin check my-scorer.wasm\n  kvasir plugin push my-scorer.wasm --activate",
 	}
-	c.AddCommand(pluginNew(), pluginBuild(), pluginCheck(), pluginBench(), pluginPush(), pluginList(), pluginRollback(), pluginUnshadow())
+	c.AddCommand(pluginNew(), pluginBuild(), pluginCheck(), pluginBench(), pluginKeygen(), pluginSign(), pluginPush(), pluginList(), pluginRollback(), pluginUnshadow())
 	return c
 }
 
@@ -242,7 +242,7 @@ func pluginUnshadow() *cobra.Command {
 // listed is a plugin as GET /v1/plugins tells it.
 type listed struct {
 	Name, Digest, Version, Source, State, Reason string
-	Active, Previous                             string
+	Signer, Active, Previous                     string
 	Roles                                        []string
 	Versions                                     []struct {
 		Digest string
@@ -259,7 +259,7 @@ type listed struct {
 
 // shadowed is the comparison of a shadow with the active plugin.
 type shadowed struct {
-	Digest, Quarantine                    string
+	Digest, Signer, Quarantine            string
 	Decisions, Abstained, Faults, Skipped uint64
 	Agreement                             float64 `json:"rank_agreement"`
 	Elsewhere                             float64 `json:"placed_elsewhere"`
@@ -270,6 +270,9 @@ func (s *shadowed) String() string {
 	text := "shadow: nothing compared yet"
 	if s.Decisions > 0 {
 		text = fmt.Sprintf("shadow: rank agreement %.3f, %.1f %% placed elsewhere", s.Agreement, 100*s.Elsewhere)
+	}
+	if s.Signer != "" {
+		text += ", signed by " + s.Signer
 	}
 	if s.Skipped > 0 {
 		text += fmt.Sprintf(", %d skipped", s.Skipped)
@@ -320,7 +323,11 @@ func printPlugins(w io.Writer, plugins []listed) error {
 			}
 			calls = fmt.Sprintf("%d\t%d\t%v", s.Calls, faults, time.Duration(s.CallMicros*float64(time.Microsecond)))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, short(p.Digest), p.Version, p.Source, strings.Join(p.Roles, ","), state, calls)
+		from := p.Source
+		if p.Signer != "" {
+			from += ", signed by " + p.Signer
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, short(p.Digest), p.Version, from, strings.Join(p.Roles, ","), state, calls)
 		var shadow string
 		if s := p.Shadow; s != nil {
 			shadow = s.Digest

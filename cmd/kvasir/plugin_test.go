@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/kvasir-router/kvasir/conformance/guests"
+	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/plugins"
 )
 
@@ -234,6 +235,46 @@ func TestPlugin_check(t *testing.T) {
 	}
 }
 
+// TestPlugin_sign: what keygen prints is a configuration that takes what sign
+// signed.
+func TestPlugin_sign(t *testing.T) {
+	dir := t.TempDir()
+	key, file := filepath.Join(dir, "key.pem"), write(t, "x.wasm", code(t, "leastwork"))
+	out := mustRun(t, "plugin", "keygen", key, "--name", "ops")
+	_, yaml, _ := strings.Cut(out, "\n\n")
+	yaml, _, ok := strings.Cut(yaml, "\n\n")
+	cfg, err := config.Parse("f", []byte("listen: 127.0.0.1:1\nidentity: {anonymous: {tenant: a}}\npools: [{name: p, endpoints: [\"http://h:1\"]}]\nmodels: [{name: m, pools: [p]}]\n"+yaml+"\n"),
+		func(string) (string, bool) { return "", false })
+	if !ok || err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out := mustRun(t, "plugin", "sign", file, "--key", key); !strings.Contains(out, "signed by key ") {
+		t.Error(out)
+	}
+	signed, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names, err := cfg.Signatures.Trust().Verify(signed); err != nil || len(names) != 1 || names[0] != "ops" {
+		t.Errorf("%q, %v", names, err)
+	}
+	mustRun(t, "plugin", "check", file, "--calls", "20")
+	for want, args := range map[string][]string{
+		"key is never overwritten": {"keygen", key},
+		"has signed":               {"sign", file, "--key", key},
+		"not a WebAssembly module": {"sign", key, "--key", key},
+	} {
+		if _, code, err := run(t, append([]string{"plugin"}, args...)...); code != exitNo || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: code %d, %v, want %q", args, code, err, want)
+		}
+	}
+	for want, args := range map[string][]string{"--key is missing": {"sign", file}, "no such file": {"sign", file, "--key", "/none"}} {
+		if _, code, err := run(t, append([]string{"plugin"}, args...)...); code != exitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: code %d, %v, want %q", args, code, err, want)
+		}
+	}
+}
+
 func TestPlugin_bench(t *testing.T) {
 	var r benched
 	out := mustRun(t, "plugin", "bench", write(t, "x.wasm", code(t, "leastwork")), "--output", "json")
@@ -271,7 +312,7 @@ func TestPlugin_admin(t *testing.T) {
 		asked = append(asked, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization"))
 		switch {
 		case r.Method == "GET":
-			w.Write([]byte(`{"plugins":[{"name":"mine","digest":"bbbb","version":"1.2","source":"stored","roles":["score"],"state":"active","stats":{"Calls":7,"Faults":{"trap":1,"fuel":2},"call_us":1.5002},"active":"bbbb","previous":"aaaa","versions":[{"digest":"aaaa","bytes":5,"stored":"2026-01-02T03:04:05Z"},{"digest":"bbbb","bytes":6,"stored":"2026-01-02T03:04:05Z"},{"digest":"cccc","bytes":6,"stored":"2026-01-02T03:04:05Z"}],"shadow":{"digest":"cccc","decisions":40,"rank_agreement":0.75,"placed_elsewhere":0.125,"faults":3}}]}`))
+			w.Write([]byte(`{"plugins":[{"name":"mine","digest":"bbbb","version":"1.2","signer":"release","source":"stored","roles":["score"],"state":"active","stats":{"Calls":7,"Faults":{"trap":1,"fuel":2},"call_us":1.5002},"active":"bbbb","previous":"aaaa","versions":[{"digest":"aaaa","bytes":5,"stored":"2026-01-02T03:04:05Z"},{"digest":"bbbb","bytes":6,"stored":"2026-01-02T03:04:05Z"},{"digest":"cccc","bytes":6,"stored":"2026-01-02T03:04:05Z"}],"shadow":{"digest":"cccc","decisions":40,"rank_agreement":0.75,"placed_elsewhere":0.125,"faults":3}}]}`))
 		case strings.HasSuffix(r.URL.Path, "/none/rollback"):
 			w.WriteHeader(http.StatusConflict)
 			w.Write([]byte(`{"error":{"message":"no version was active before"}}`))
@@ -310,7 +351,7 @@ func TestPlugin_admin(t *testing.T) {
 	if got := strings.Join(strings.Fields(lines[2]), " "); got != "cccc shadow: rank agreement 0.750, 12.5 % placed elsewhere 40 3" {
 		t.Errorf("%q", got)
 	}
-	if len(lines) != 5 || strings.Join(strings.Fields(lines[1]), " ") != "mine bbbb 1.2 stored score active 7 3 1.5µs" || !strings.Contains(lines[3], "aaaa") || !strings.Contains(lines[3], "rollback goes here") {
+	if len(lines) != 5 || strings.Join(strings.Fields(lines[1]), " ") != "mine bbbb 1.2 stored, signed by release score active 7 3 1.5µs" || !strings.Contains(lines[3], "aaaa") || !strings.Contains(lines[3], "rollback goes here") {
 		t.Errorf("%q", lines)
 	}
 	want := []string{"POST /v1/plugins?activate=true&name=roundrobin Bearer secret", "POST /v1/plugins?name=mine Bearer secret",

@@ -209,14 +209,21 @@ func (s *Server) push(w http.ResponseWriter, r *http.Request) {
 	d := deed{ScopePluginPush, "plugin/" + name, map[string]string{
 		"digest": hex.EncodeToString(sum[:]), "activate": fmt.Sprint(activate), "shadow": fmt.Sprint(shadow),
 	}}
-	s.change(w, r, d, func(ctx context.Context) (any, error) {
+	s.change(w, r, d, func(ctx context.Context) (v any, err error) {
 		switch {
 		case activate && shadow:
 			return nil, fmt.Errorf("%w: say either activate or shadow", ErrRefused)
 		case shadow:
-			return s.cfg.Plugins.Shadow(ctx, name, code)
+			v, err = s.cfg.Plugins.Shadow(ctx, name, code)
+		default:
+			v, err = s.cfg.Plugins.Push(ctx, name, code, activate)
 		}
-		return s.cfg.Plugins.Push(ctx, name, code, activate)
+		if m, ok := v.(map[string]any); ok {
+			if signer, _ := m["signer"].(string); signer != "" {
+				d.detail["signer"] = signer
+			}
+		}
+		return v, err
 	})
 }
 

@@ -8,9 +8,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/plugsign"
 )
 
 // Config is the whole file. It is immutable once Load has returned it.
@@ -23,6 +27,7 @@ type Config struct {
 	Profiles    []Profile   `yaml:"profiles" doc:"how requests are placed; the first is the default"`
 	Plugins     []Plugin    `yaml:"plugins" doc:"Wasm plugins that profiles name"`
 	PluginDir   string      `yaml:"plugin_dir" doc:"watched folder: NAME.wasm in it is the module of plugin NAME while it lies there, before the pushed version and the plugin's file; one with the role score that no profile names is added to the default profile, if that names no scorers, and places instead of the default cost; default none: whoever may write there says where requests go, so production pushes"`
+	Signatures  Signatures  `yaml:"plugin_signatures" doc:"who must have signed the modules of plugins, pushed, saved or named by file; those that ship with the router are part of it"`
 	Policy      Policy      `yaml:"policy" doc:"what tenants may do, as Rego; absent = every tenant may use every model in a cache namespace of its own"`
 	Identity    Identity    `yaml:"identity" doc:"who may ask"`
 	ClientHints ClientHints `yaml:"client_hints" doc:"headers that are read and then stripped"`
@@ -185,6 +190,24 @@ type Plugin struct {
 // PluginLimits bound one instance of a plugin.
 type PluginLimits struct {
 	Memory Size `yaml:"memory" doc:"default 16MiB: Go's runtime needs 4; at most 64MiB: there are up to 8 instances"`
+}
+
+// Signatures says whose signatures of modules count.
+type Signatures struct {
+	Required bool              `yaml:"required" doc:"true: a module that none of keys signed is refused when it is pushed, saved in plugin_dir, named by file, or found in the store at start; default false: only a signature of one of keys that does not hold is"`
+	Keys     map[string]string `yaml:"keys" doc:"name: public key, as kvasir plugin keygen prints it; at most 16"`
+}
+
+// Trust returns them as package plugsign takes them, by name. The keys must be
+// valid, as those of a Config are.
+func (s *Signatures) Trust() *plugsign.Trust {
+	t := &plugsign.Trust{Required: s.Required}
+	for _, name := range slices.Sorted(maps.Keys(s.Keys)) {
+		if key, err := plugsign.ParseKey(s.Keys[name]); err == nil {
+			t.Keys = append(t.Keys, plugsign.Key{Name: name, Public: key})
+		}
+	}
+	return t
 }
 
 // Envelope bounds locality.

@@ -143,6 +143,9 @@ func TestParse_faults(t *testing.T) {
 			":13: profiles[1].scorers[0]: write either", ":13: profiles[1].scorers[1].config: only a plugin", ":13: profiles[1].scorers[1].required: want true or false", ":14: profiles[1].normalize: want one of off, minmax, rank"}},
 		"bad plugin": {minimal + "plugins:\n- {name: X, file: /nope, grants: [net]}\n- {name: a, config: 3, limits: {memory: 1GiB}}\n- {name: a}\n", []string{
 			":7: plugins[1].config: want a mapping"}},
+		"signed by nobody": {minimal + "plugin_signatures: {required: true}\n", []string{":5: plugin_signatures: required, but without keys"}},
+		"bad keys": {minimal + "plugin_signatures:\n  keys:\n    A: \"ed25519:AAAA\"\n    b: \"ed25519:AAAA\"\n", []string{
+			":7: plugin_signatures.keys.A: want a name of lower-case", ":7: plugin_signatures.keys.A: want a public key", ":8: plugin_signatures.keys.b: is the key of A too"}},
 		"bad plugins": {minimal + "plugins:\n- {name: X, file: /nope, grants: [net]}\n- {name: a, limits: {memory: 1GiB}}\n- {name: a}\n", []string{
 			":6: plugins[0].name: want lower-case", ":6: plugins[0].grants[0]: want one of log", ":7: plugins[1].limits.memory: want at most 64MiB", `:8: plugins[2].name: plugin "a" stands twice`}},
 		"bad issuer": {strings.Replace(minimal, "{anonymous: {tenant: local}}", "{jwt: [{issuer: x, algorithms: [HS256], tenant: a, jwks_url: \"http://x/k\"}]}", 1), []string{

@@ -3,11 +3,13 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/kvasir-router/kvasir/host/plugsign"
 	"github.com/kvasir-router/kvasir/plugins"
 )
 
@@ -64,6 +66,33 @@ func (d *decoder) absent(c *Config) Faults {
 		e.faultAt(f.path, f.text)
 	}
 	return e.sorted(c.File)
+}
+
+// maxSignatureKeys bounds the keys that are tried on a module.
+const maxSignatureKeys = 16
+
+// signatures checks the keys that sign plugins.
+func (k *checker) signatures(s *Signatures) {
+	if s.Required && len(s.Keys) == 0 {
+		k.add("plugin_signatures", "required, but without keys no module could be loaded: kvasir plugin keygen makes one")
+	}
+	if len(s.Keys) > maxSignatureKeys {
+		k.add("plugin_signatures.keys", "%d keys, at most %d", len(s.Keys), maxSignatureKeys)
+	}
+	names := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(s.Keys)) {
+		path, text := "plugin_signatures.keys."+name, s.Keys[name]
+		if !pluginName.MatchString(name) {
+			k.add(path, "want a name of lower-case letters, digits and -, beginning with a letter, got %q", name)
+		}
+		if _, err := plugsign.ParseKey(text); err != nil {
+			k.add(path, "want a public key such as kvasir plugin keygen prints, ed25519:…, got %.80q", text)
+		}
+		if names[text] != "" {
+			k.add(path, "is the key of %s too", names[text])
+		}
+		names[text] = name
+	}
 }
 
 // uses checks the plugins that a profile names.

@@ -161,6 +161,7 @@ func (c *Config) validate() []complaint {
 	k.policy(&c.Policy, pools)
 	k.models(c.Models, pools)
 	k.profiles(c.Profiles, k.plugins(c.Plugins))
+	k.signatures(&c.Signatures)
 	return k.out
 }
 

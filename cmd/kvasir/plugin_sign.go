@@ -1,0 +1,94 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvasir-router/kvasir/host/plugsign"
+)
+
+func pluginKeygen() *cobra.Command {
+	c := &cobra.Command{
+		Use: "keygen FILE", Short: "make a key to sign plugins with", Args: cobra.ExactArgs(1),
+		Long: "FILE gets the private key, PKCS #8 in PEM, readable by its owner alone: it stays where plugins are released. The public key\n" +
+			"goes into the configuration of routers, which then take plugins that it signed; kvasir plugin sign signs them.",
+	}
+	name := c.Flags().String("name", "release", "what the configuration, lists and logs call it")
+	output := outputFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := errors.Join(checkOutput(*output), checkPluginName(*name)); err != nil {
+			return err
+		}
+		key, err := plugsign.NewKeyFile(args[0])
+		switch {
+		case errors.Is(err, fs.ErrExist):
+			return exit(exitNo, "%s is there: choose another name, a key is never overwritten", args[0])
+		case err != nil:
+			return exit(exitNo, "%v", err)
+		}
+		if *output == "json" {
+			return printValue(cmd.OutOrStdout(), map[string]any{"file": args[0], "id": plugsign.KeyID(key), "name": *name, "public": plugsign.FormatKey(key)})
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds the private key %s. Routers that trust it have in their configuration:\n\n"+
+			"plugin_signatures:\n  required: true\n  keys:\n    %s: %q\n\nkvasir plugin sign FILE.wasm --key %s\n",
+			args[0], plugsign.KeyID(key), *name, plugsign.FormatKey(key), args[0])
+		return err
+	}
+	return c
+}
+
+func pluginSign() *cobra.Command {
+	c := &cobra.Command{
+		Use: "sign FILE", Short: "sign a plugin", Args: cobra.ExactArgs(1),
+		Long: "The signature is added to the module, at its end, and goes with it wherever it is copied or pushed. What is signed must not\n" +
+			"change: build, check, then sign. Several keys may sign one module.",
+	}
+	keyFile := c.Flags().String("key", "", "private key: of kvasir plugin keygen, or openssl genpkey -algorithm ed25519")
+	out := c.Flags().StringP("out", "o", "", "file to write; default FILE")
+	output := outputFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(*output); err != nil {
+			return err
+		}
+		if *keyFile == "" {
+			return exit(exitUsage, "--key is missing: the private key's file (kvasir plugin keygen makes one)")
+		}
+		if *out == "" {
+			*out = args[0]
+		}
+		code, err := readModule(args[0])
+		if err != nil {
+			return err
+		}
+		key, err := plugsign.ReadKeyFile(*keyFile)
+		if err != nil {
+			return exit(exitUsage, "%v", err)
+		}
+		signed, err := plugsign.Sign(code, key)
+		if err != nil {
+			return exit(exitNo, "%s: %v", args[0], err)
+		}
+		path, err := filepath.Abs(*out)
+		if err != nil {
+			return exit(exitUsage, "%s: %v", *out, err)
+		}
+		if err := replaceModule(path, signed); err != nil {
+			return err
+		}
+		id, sum := plugsign.KeyID(key.Public().(ed25519.PublicKey)), sha256.Sum256(signed)
+		digest := hex.EncodeToString(sum[:])
+		if *output == "json" {
+			return printValue(cmd.OutOrStdout(), map[string]any{"file": *out, "key": id, "digest": digest})
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s: signed by key %s\n", *out, short(digest), id)
+		return err
+	}
+	return c
+}

@@ -1,0 +1,138 @@
+package host
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/admin"
+	"github.com/kvasir-router/kvasir/host/plugsign"
+	"github.com/kvasir-router/kvasir/plugins"
+)
+
+// signers are a trusted key and a stranger's, and a module with its three forms.
+type signers struct {
+	rest                    string // of a configuration that trusts the one
+	plain, signed, stranger []byte
+}
+
+func newSigners(t testing.TB) signers {
+	t.Helper()
+	code, err := plugins.Code("prefixfirst")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := signers{plain: code}
+	for i, out := range []*[]byte{&s.signed, &s.stranger} {
+		key := ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune('a'+i)), ed25519.SeedSize)))
+		if *out, err = plugsign.Sign(code, key); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			s.rest = fmt.Sprintf("plugin_signatures: {required: true, keys: {release: %q}}\n", plugsign.FormatKey(key.Public().(ed25519.PublicKey)))
+		}
+	}
+	return s
+}
+
+const usesMine = "plugins: [{name: mine}]\nprofiles: [{name: default, holdout: 0, scorers: [{plugin: mine}]}]\n"
+
+// TestSignatures_push: what is pushed or shadows must be signed, and is listed
+// with who signed it.
+func TestSignatures_push(t *testing.T) {
+	s := newSigners(t)
+	h, _ := startHost(t, t.TempDir(), s.rest+usesMine)
+	a := pluginAdmin{h}
+	for _, c := range []struct {
+		name, says string
+		code       []byte
+	}{
+		{"not signed", "kvasir plugin sign FILE --key KEY", s.plain},
+		{"by a stranger", "required is release (", s.stranger},
+		{"changed", "changed after signing", append(append([]byte(nil), s.signed[:20]...), append([]byte{s.signed[20] ^ 1}, s.signed[21:]...)...)},
+	} {
+		if _, err := a.Push(t.Context(), "mine", c.code, true); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.says)
+		}
+	}
+	if strings.Contains(listed(t, h), "mine") {
+		t.Error("what was refused is stored")
+	}
+	v, err := a.Push(t.Context(), "mine", s.signed, true)
+	if m, _ := v.(map[string]any); err != nil || m["signer"] != "release" || m["used"] != true {
+		t.Fatalf("signed: %v, %v", v, err)
+	}
+	if e := placeOne(t, h, "1"); e.Plugins[0].Name != "mine" || e.Plugins[0].Fault != "" {
+		t.Errorf("placed by %+v", e.Plugins)
+	}
+	if list := listed(t, h); !strings.Contains(list, `"signer": "release"`) {
+		t.Errorf("the list does not say who signed it: %s", list)
+	}
+	if _, err := a.Shadow(t.Context(), "mine", s.stranger); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "no trusted key") {
+		t.Errorf("shadow by a stranger: %v", err)
+	}
+	if v, err := a.Shadow(t.Context(), "mine", s.signed); err != nil || v.(map[string]any)["signer"] != "release" {
+		t.Errorf("signed shadow: %v, %v", v, err)
+	}
+}
+
+// TestSignatures_start: at start what lies in the store or is named by file and is
+// not signed is set aside, and another stands in.
+func TestSignatures_start(t *testing.T) {
+	s, state := newSigners(t), t.TempDir()
+	h, _ := startHost(t, state, usesMine)
+	if _, err := (pluginAdmin{h}).Push(t.Context(), "mine", s.plain, true); err != nil {
+		t.Fatal(err)
+	}
+	aside, log := startHost(t, state, s.rest+usesMine)
+	if e := placeOne(t, aside, "1"); !strings.Contains(e.Plugins[0].Fault, "not signed") {
+		t.Errorf("placed by %+v", e.Plugins)
+	}
+	if list := listed(t, aside); !strings.Contains(list, `"state": "aside"`) || !strings.Contains(list, "kvasir plugin sign") || !strings.Contains(log.String(), "not signed") {
+		t.Errorf("not told: %s\n%s", list, log)
+	}
+	file := filepath.Join(t.TempDir(), "mine.wasm")
+	save(t, file, string(s.signed))
+	byFile, _ := startHost(t, state, s.rest+strings.Replace(usesMine, "name: mine", "name: mine, file: "+file, 1))
+	if e := placeOne(t, byFile, "1"); e.Plugins[0].Fault != "" || e.Plugins[0].Digest != moduleOf(fromFile, s.signed, nil).digest {
+		t.Errorf("the signed file does not stand in: %+v", e.Plugins)
+	}
+	shipped, _ := startHost(t, t.TempDir(), s.rest+"profiles: [{name: default, holdout: 0, scorers: [{plugin: prefixfirst}]}]\n")
+	if e := placeOne(t, shipped, "1"); e.Plugins[0].Fault != "" || e.Plugins[0].Name != "prefixfirst" {
+		t.Errorf("what ships needs no signature: %+v", e.Plugins)
+	}
+}
+
+// TestSignatures_folder: a file saved in the watched folder must be signed.
+func TestSignatures_folder(t *testing.T) {
+	s, dir := newSigners(t), t.TempDir()
+	h, log := startHost(t, t.TempDir(), s.rest+"plugin_dir: "+dir+"\n")
+	file, now := filepath.Join(dir, "mine.wasm"), time.Now()
+	h.now = func() time.Time { now = now.Add(time.Second); return now }
+	look := func() {
+		h.lookFolder(true)
+		h.lookFolder(true)
+	}
+	save(t, file, string(s.plain))
+	look()
+	if e := placeOne(t, h, "1"); e.Plugins[0].Name == "mine" || !strings.Contains(log.String(), "mine.wasm") || !strings.Contains(log.String(), "not signed") {
+		t.Errorf("not signed: placed by %+v\n%s", e.Plugins, log)
+	}
+	save(t, file, string(s.signed))
+	look()
+	if e := placeOne(t, h, "2"); e.Plugins[0].Name != "mine" || e.Plugins[0].Fault != "" {
+		t.Errorf("signed: placed by %+v\n%s", e.Plugins, log)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	if e := placeOne(t, h, "3"); e.Plugins[0].Name == "mine" {
+		t.Errorf("deleted: placed by %+v", e.Plugins)
+	}
+}
