@@ -89,6 +89,9 @@ type endpointStatus struct {
 	EventSource  string    `json:"event_source,omitempty"`
 	Trust        float32   `json:"trust"`
 	Unverified   bool      `json:"unverified"`
+	Isolation    string    `json:"isolation"`
+	ProbedAt     time.Time `json:"isolation_probed_at,omitzero"`
+	ProbeFault   string    `json:"isolation_fault,omitempty"`
 	BlockTokens  uint32    `json:"block_tokens"`
 	CacheBlocks  uint32    `json:"cache_blocks"`
 	MaxModelLen  uint32    `json:"max_model_len"`
@@ -124,6 +127,7 @@ func (s status) Endpoints(context.Context) (any, error) {
 			ws := w.Status()
 			e.EventsReason, e.EventSource, e.Version, e.Restarts = ws.EventsReason, ws.Publisher, ws.Capabilities.Version, ws.Restarts
 			e.Unverified = ws.Trust.Unverified
+			e.Isolation, e.ProbedAt, e.ProbeFault = ws.Probe.Isolation, ws.Probe.At, ws.Probe.Fault
 		}
 		out = append(out, e)
 	}

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/kvasir-router/kvasir/host/backend"
 	"github.com/kvasir-router/kvasir/host/config"
@@ -35,6 +36,7 @@ type memberKey struct {
 	tokens                            int
 	price                             float32
 	spot                              bool
+	probe                             time.Duration // between isolation probes, 0 = none
 }
 
 func newFleet(h *Host) *fleet {
@@ -111,12 +113,21 @@ func (f *fleet) key(g *generation, p *config.Pool, u string) memberKey {
 		block: int(p.BlockTokens), cache: g.cacheIdentity(p.Name), labels: fmt.Sprint(p.Labels), tokens: p.Capacity.CacheTokens, price: float32(p.Price), spot: p.Spot,
 		events: backend.Events{Mode: p.Events.Mode, Port: p.Events.Port, ReplayPort: int(p.Events.ReplayPort), Topic: p.Events.Topic},
 	}
+	if m := p.Isolation.Mode; m == "on" || m == "auto" && !g.cfg.Identity.Only() && p.Tenant == "" {
+		k.probe = time.Duration(p.Isolation.Every)
+	}
 	for _, s := range p.Events.Sources {
 		if s.Endpoint == u {
 			k.events.Publisher, k.events.Replay, k.events.Listen = s.Events, s.Replay, s.Listen
 		}
 	}
 	return k
+}
+
+// idle reports whether an endpoint takes requests and this router has none there.
+func (f *fleet) idle(id endpoint.ID) bool {
+	snap := f.h.store.Load()
+	return int(id) < snap.N && snap.Ready.Has(id) && snap.Loads[id] != nil && snap.Loads[id].Inflight() == 0
 }
 
 // assumedTokens is the cache of an endpoint that does not tell its size: 1 Mi
@@ -147,7 +158,8 @@ func (f *fleet) add(k memberKey, p *config.Pool) error {
 	f.h.assumed.SetCapacity(kvindex.HolderOf(int(id), 0), tokens/block)
 	_, err = f.watchers.Add(backend.Config{
 		ID: id, URL: k.url, Dialect: d, Bearer: k.bearer, CacheIdentity: k.cache, BlockTokens: k.block, Events: k.events,
-		Log: f.h.log.With("endpoint", k.url),
+		Probe: backend.Probe{Every: k.probe, Idle: func() bool { return f.idle(id) }},
+		Log:   f.h.log.With("endpoint", k.url),
 	})
 	if err != nil {
 		f.h.store.Remove(id)

@@ -109,7 +109,7 @@ func poolRules(p *config.Pool, oneTenant bool) (scheduler.Pool, error) {
 			Connect: time.Duration(t.Connect), Send: time.Duration(t.Send), FirstByte: time.Duration(t.FirstByte),
 			BetweenEvents: time.Duration(t.BetweenEvents), Total: time.Duration(t.Total),
 		},
-		UsageInjection: true, Priority: p.Priority == "on", NoSalt: p.Dialect == "openai", Dedicated: oneTenant,
+		UsageInjection: true, Priority: p.Priority == "on", NoSalt: p.Dialect == "openai", Tenant: p.Tenant, Dedicated: oneTenant || p.Tenant != "",
 	}, nil
 }
 

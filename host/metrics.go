@@ -72,6 +72,15 @@ func (h *Host) collectWatcher(e *telemetry.Emitter, id endpoint.ID, labels []str
 	e.Counter("kvasir_events_orphans_total", "Stored events that came before their parent.", float64(st.Feed.Orphans), labels...)
 	e.Counter("kvasir_events_resets_total", "Times the endpoint's holdings were forgotten.", float64(st.Feed.Resets), labels...)
 	e.Counter("kvasir_endpoint_restarts_total", "Restarts of the engine that were seen.", float64(st.Restarts), labels...)
+	for _, word := range []string{endpoint.IsolationVerified, endpoint.IsolationUnverified, endpoint.IsolationNone} {
+		is := 0.0
+		if st.Probe.Isolation == word {
+			is = 1
+		}
+		e.Gauge("kvasir_endpoint_isolation", "1 for what isolation probes found of the endpoint: verified, unverified or none.", is, append(slices.Clone(labels), "isolation", word)...)
+	}
+	e.Counter("kvasir_endpoint_isolation_probes_total", "Isolation probes sent.", float64(st.Probe.Probes), labels...)
+	e.Counter("kvasir_endpoint_isolation_probe_failures_total", "Isolation probes that came to no result.", float64(st.Probe.Faults), labels...)
 	e.Counter("kvasir_endpoint_check_failures_total", "Health checks that failed.", float64(st.CheckFails), labels...)
 }
 

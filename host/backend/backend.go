@@ -98,6 +98,7 @@ type Config struct {
 	// BlockTokens is the block size that is expected; 0: the engine tells.
 	BlockTokens int
 	Events      Events
+	Probe       Probe // of its cache's isolation
 
 	// Interval is between two looks at health and metrics, jittered by a tenth.
 	// Default 1 s: the age of the load figures that placement sees. Smaller costs
@@ -179,7 +180,7 @@ func (c Config) Validate() error {
 		faults = append(faults, fmt.Errorf("backend: event mode %q is not auto, on or off", c.Events.Mode))
 	}
 	if c.Interval < 0 || c.Rediscover < 0 || c.Timeout < 0 || c.JoinWait < 0 || c.DeadAfter < 0 ||
-		c.FailAfter < 0 || c.RiseAfter < 0 || c.ParkBytes < 0 || c.BlockTokens < 0 || c.Rank < 0 {
+		c.FailAfter < 0 || c.RiseAfter < 0 || c.ParkBytes < 0 || c.BlockTokens < 0 || c.Rank < 0 || c.Probe.Every < 0 {
 		faults = append(faults, errors.New("backend: negative time, count or size"))
 	}
 	return errors.Join(faults...)

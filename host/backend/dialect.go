@@ -124,6 +124,11 @@ func (c *Client) Get(ctx context.Context, path string, limit int64) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
+	return c.do(req, limit)
+}
+
+// do sends a request with the engine's credentials.
+func (c *Client) do(req *http.Request, limit int64) ([]byte, error) {
 	if c.bearer != "" {
 		req.Header.Set("Authorization", "Bearer "+c.bearer)
 	}
@@ -142,7 +147,7 @@ func (c *Client) Get(ctx context.Context, path string, limit int64) ([]byte, err
 	case resp.StatusCode != 200:
 		return nil, statusError(resp.StatusCode)
 	case int64(len(body)) > limit:
-		return nil, fmt.Errorf("backend: answer to %s is longer than %d bytes", path, limit)
+		return nil, fmt.Errorf("backend: answer to %s is longer than %d bytes", req.URL.Path, limit)
 	}
 	return body, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/kvevents"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // source picks the event socket of the watcher's rank: as configured, else as the
@@ -213,7 +214,10 @@ func (w *Watcher) publish(now time.Time) {
 		e.Running, e.Waiting, e.KVUsage = uint32(min(m.Running, 1<<31)), uint32(min(m.Waiting, 1<<31)), float32(m.KVUsage)
 		e.BlockTokens, e.CacheBlocks = uint32(block), cacheBlocks(m, block)
 		e.MaxModelLen = uint32(st.Capabilities.MaxModelLen)
-		e.NoSalt = uint16(st.Capabilities.NoSalt)
+		e.NoSalt, e.Isolation = uint16(st.Capabilities.NoSalt), st.Probe.Isolation
+		if e.Isolation == endpoint.IsolationNone {
+			e.NoSalt |= uint16(llmapi.Prompts)
+		}
 		e.Trust, e.Events = float32(trust), mode
 		e.Models, e.Adapters = models, adapters
 		e.ScrapedAt = st.ScrapedAt

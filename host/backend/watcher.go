@@ -52,6 +52,8 @@ type Watcher struct {
 	sized    uint32    // blocks that assumed was told of
 	nextFind time.Time // next discovery
 	healthy  time.Time // since when, for JoinWait
+	probes   probes
+	wg       sync.WaitGroup // of a probe
 }
 
 // Status is what a watcher has found, for people and metrics.
@@ -66,6 +68,7 @@ type Status struct {
 	Publisher    string // event address in use
 	Ranks        int    // ranks the engine publishes for
 	Trust        TrustStats
+	Probe        ProbeStats
 	Metrics      Metrics
 	ScrapedAt    time.Time
 	Feed         FeedStats
@@ -100,6 +103,7 @@ func NewWatcher(cfg Config, index Index, assumed Assumed, endpoints Endpoints) (
 	w := &Watcher{cfg: cfg, client: client, index: index, assumed: assumed, endpoints: endpoints,
 		trust: newTrust(time.Now()), wake: make(chan struct{}, 1),
 		claim: func(string, string) bool { return true }, release: func(string) {}}
+	w.status.Probe.Isolation = endpoint.IsolationUnverified
 	w.health = health{fail: cfg.FailAfter, rise: cfg.RiseAfter}
 	w.feed = newFeed(&w.cfg, index, w.trust, w.expected, w.poke)
 	return w, nil
@@ -156,6 +160,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.wake:
+			w.probe(ctx, time.Now())
 			w.publish(time.Now())
 		case <-timer.C:
 			w.look(ctx)
@@ -163,6 +168,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 				return ctx.Err()
 			}
 			w.publish(time.Now())
+			w.probe(ctx, time.Now())
 			timer.Reset(w.next())
 		}
 	}
@@ -186,11 +192,13 @@ func (w *Watcher) isReady() bool {
 
 // leave takes the endpoint out of service and drops what it held.
 func (w *Watcher) leave() {
+	w.wg.Wait()
 	w.stop()
 	w.feed.clear()
 	w.clearAssumed()
 	w.endpoints.Update(w.cfg.ID, func(s *endpoint.State) {
 		s.Ready, s.Reason, s.Events, s.Trust = false, "not watched", endpoint.EventsOff, 0
+		s.Isolation = ""
 	})
 	w.note(func(s *Status) { s.Ready, s.Reason, s.Mode = false, "not watched", endpoint.EventsOff })
 }
@@ -333,6 +341,7 @@ func (w *Watcher) restart(why string) {
 	w.note(func(s *Status) { s.Restarts++ })
 	w.nextFind = time.Time{}
 	w.quiet = quiet{}
+	w.unprove()
 	w.clearAssumed()
 	if st := w.streamStats(); st.ResetsRestart > w.seen.ResetsRestart {
 		return

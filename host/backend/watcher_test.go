@@ -28,6 +28,7 @@ type fakeEngine struct {
 	block    int
 	noScrape bool
 	lora     string // adapters that requests run with
+	cache    cache
 }
 
 func newFakeEngine(t *testing.T) *fakeEngine {
@@ -69,6 +70,8 @@ func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, "vllm:lora_requests_info{running_lora_adapters=%q} 1\n", e.lora)
 		}
 		fmt.Fprintf(w, "vllm:cache_config_info{block_size=\"%d\",num_gpu_blocks=\"100\"} 1\n", e.block)
+	case "/v1/completions":
+		e.completions(w, r)
 	default:
 		http.NotFound(w, r)
 	}

@@ -78,7 +78,15 @@ type Pool struct {
 	Credentials Credentials       `yaml:"credentials" doc:"what the engine gets; a client's credentials never leave the router"`
 	Capacity    Capacity          `yaml:"capacity" doc:"bounds of one endpoint"`
 	Timeouts    Timeouts          `yaml:"timeouts" doc:"bounds of one request"`
+	Tenant      string            `yaml:"tenant" doc:"the one tenant whose requests may come here, whatever policy says; its caches then need no salts; default any"`
+	Isolation   IsolationProbe    `yaml:"isolation_probe" doc:"whether the engines are seen to keep caches of different salts apart; the result is the label isolation: verified, unverified or none, and engines of none get no salted requests"`
 	Priority    string            `yaml:"priority" doc:"on or off; default off: the engines are told the priority that policy gives a request; on needs vLLM's --scheduling-policy priority, without which vLLM refuses any"`
+}
+
+// IsolationProbe is when an endpoint's isolation is looked at.
+type IsolationProbe struct {
+	Mode  string   `yaml:"mode" doc:"auto, on or off; default auto: on where there can be several tenants; a probe is three requests of a few blocks and one token, sent while the endpoint is idle"`
+	Every Duration `yaml:"every" doc:"default 1h: an engine's way with salts changes with a restart, which is seen and probed at once"`
 }
 
 // Events says where an engine publishes its cache events.

@@ -66,6 +66,8 @@ func (c *Config) defaults() {
 func (p *Pool) defaults() {
 	or(&p.Dialect, "vllm")
 	or(&p.Priority, "off")
+	or(&p.Isolation.Mode, "auto")
+	or(&p.Isolation.Every, Duration(time.Hour))
 	or(&p.Events.Mode, "auto")
 	or(&p.Events.Port, 5557)
 	or(&p.Capacity.MaxInflight, 256)
@@ -259,8 +261,15 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 				k.add(fmt.Sprintf("%s.events.sources[%d].endpoint", path, j), "%q is not among the pool's endpoints", s.Endpoint)
 			}
 		}
+		k.oneOf(path+".isolation_probe.mode", p.Isolation.Mode, "auto", "on", "off")
+		if every := time.Duration(p.Isolation.Every); every < time.Second {
+			k.add(path+".isolation_probe.every", "want at least 1s, got %v", every)
+		}
 		if _, ok := p.Labels["pool"]; ok {
 			k.add(path+".labels", "label pool is the pool's name and cannot be set")
+		}
+		if _, ok := p.Labels["isolation"]; ok {
+			k.add(path+".labels", "label isolation is what isolation_probe found and cannot be set")
 		}
 		k.file(path+".credentials.bearer_file", p.Credentials.BearerFile)
 	}

@@ -44,6 +44,18 @@ func (m EventMode) String() string {
 // LabelPool is the label every endpoint has: the name of its pool.
 const LabelPool = "pool"
 
+// LabelIsolation is the label that tells whether the endpoint was seen to keep
+// caches of different salts apart. Every endpoint has it, with one of the
+// Isolation words.
+const LabelIsolation = "isolation"
+
+// Values of LabelIsolation.
+const (
+	IsolationVerified   = "verified"   // one salt found its prompt again, another did not
+	IsolationUnverified = "unverified" // not probed, or its cache tells nothing
+	IsolationNone       = "none"       // another salt found it too, or there are no salts
+)
+
 // Info is who an endpoint is. It is immutable once added; Add fills ID and
 // Generation and copies Labels.
 type Info struct {
@@ -90,8 +102,17 @@ type State struct {
 	RTTMS        float32   // shortest of the last health checks, which is a round trip and little else; 0 = unknown
 	EventAt      time.Time // when its last cache event came, zero = none did
 
+	Isolation string // one of the Isolation words, "" = unverified
+
 	ScrapedAt time.Time // when the figures above were read
 }
 
 // serving tells whether an endpoint in this state takes further requests.
 func (s *State) serving() bool { return s.Ready && !s.Sleeping && !s.Draining }
+
+func (s *State) isolation() string {
+	if s.Isolation == "" {
+		return IsolationUnverified
+	}
+	return s.Isolation
+}

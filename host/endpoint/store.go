@@ -76,6 +76,7 @@ func (s *Store) Add(info Info) (ID, error) {
 		labels = make(map[string]string, 1)
 	}
 	labels[LabelPool] = info.Pool
+	delete(labels, LabelIsolation) // it is of the state
 	info.Labels = labels
 	s.slots[free] = slot{info: &info, load: newLoad()}
 	v := s.changedLocked(true)
@@ -115,12 +116,12 @@ func (s *Store) Update(id ID, f func(*State)) bool {
 		return false
 	}
 	sl := &s.slots[id]
-	was, models, adapters := sl.state.serving(), sl.state.Models, sl.state.Adapters
+	was, models, adapters, isolation := sl.state.serving(), sl.state.Models, sl.state.Adapters, sl.state.isolation()
 	f(&sl.state)
 	if is := sl.state.serving(); is != was {
 		sl.load.readiness(is)
 	}
-	moved := !slices.Equal(models, sl.state.Models) || !slices.Equal(adapters, sl.state.Adapters)
+	moved := !slices.Equal(models, sl.state.Models) || !slices.Equal(adapters, sl.state.Adapters) || isolation != sl.state.isolation()
 	v := s.changedLocked(moved)
 	s.mu.Unlock()
 	s.publish(v)
@@ -183,6 +184,7 @@ func (s *Store) buildTopologyLocked() *topology {
 		for k, v := range sl.info.Labels {
 			addTo(t.labels, label{k, v}, id, words)
 		}
+		addTo(t.labels, label{LabelIsolation, sl.state.isolation()}, id, words)
 		for _, m := range sl.state.Models {
 			addTo(t.models, m, id, words)
 		}

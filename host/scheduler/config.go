@@ -50,10 +50,11 @@ type Pool struct {
 	Authorization  string // value of the Authorization header towards the engines, "" = none; never logged
 	MaxInflight    int    // requests an endpoint may have in flight, 0 = no cap
 	Timeouts       Timeouts
-	UsageInjection bool // the dialect takes stream_options.include_usage
-	Priority       bool // the engines put waiting requests in order of their priority
-	NoSalt         bool // the engines ignore cache salts: only public requests may go there, unless Dedicated
-	Dedicated      bool // one tenant's requests are all that ever come here: its cache needs no salt
+	UsageInjection bool   // the dialect takes stream_options.include_usage
+	Priority       bool   // the engines put waiting requests in order of their priority
+	NoSalt         bool   // the engines ignore cache salts: only public requests may go there, unless Dedicated
+	Tenant         string // the one tenant whose requests may come here, "" = any
+	Dedicated      bool   // one tenant's requests are all that ever come here: its cache needs no salt
 }
 
 // Timeouts of one request, each measured separately; 0 = the proxy's default.

@@ -127,6 +127,7 @@ type reason uint8
 
 const (
 	reasonNone reason = iota
+	reasonTenant
 	reasonConstraint
 	reasonSalt
 	reasonState
@@ -142,7 +143,7 @@ const (
 	reasonFilter // d.dropped has the words
 )
 
-var reasonWords = [...]string{"", "policy constraint", "no cache isolation for this operation", "does not keep the response to continue", "model not served", "not ready", "context too long", "breaker open",
+var reasonWords = [...]string{"", "kept for another tenant", "policy constraint", "no cache isolation for this operation", "does not keep the response to continue", "model not served", "not ready", "context too long", "breaker open",
 	"at its cap of requests", "load above the envelope", "one tenant holds most of its work", "slow start", "probe under way", "dropped by a filter"}
 
 // words returns the reason of a candidate for explain.

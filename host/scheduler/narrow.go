@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/policy"
 )
 
 // narrow lists the endpoints of the model's pools and filters by what is known
@@ -16,6 +17,12 @@ func (d *decision) narrow() *DeniedError {
 	if err != nil {
 		return err
 	}
+	tenant := ""
+	if d.r.Principal != nil {
+		tenant = d.r.Principal.Tenant
+	}
+	// On engines that are one tenant's, users and single requests need salts.
+	within := d.alone || d.dec.Scope == policy.ScopeUser
 	salted := d.salt != "" && d.r.API.Op.HasPrompt()
 	kept, nearest := 0, reasonNone
 	for i := range d.model.pools {
@@ -25,7 +32,8 @@ func (d *decision) narrow() *DeniedError {
 		if lora != nil && d.adapter == "" {
 			d.adapter = use.served
 		}
-		apart := salted && (d.alone || !use.Dedicated)
+		apart := salted && (within || !use.Dedicated)
+		others := use.Tenant != "" && use.Tenant != tenant
 		for w, word := range d.snap.Pool(use.Name) {
 			for ; word != 0; word &= word - 1 {
 				id := endpoint.ID(w<<6 | bits.TrailingZeros64(word))
@@ -33,6 +41,8 @@ func (d *decision) narrow() *DeniedError {
 				c.id, c.class, c.col, c.load, c.pool = id, -1, -1, d.snap.Loads[id], uint8(i)
 				c.matched, c.tiers, c.state, c.why = 0, [MaxTiers]uint32{}, candKept, reasonNone
 				switch {
+				case others:
+					c.why = reasonTenant
 				case !allowed.Has(id):
 					c.why = reasonConstraint
 				case apart && (use.NoSalt || d.unsalted(id)):
@@ -71,7 +81,7 @@ func (d *decision) nextCand() *cand {
 
 // clientReason is what a client is told. The reasons are in the order of how
 // near an endpoint came to being eligible; the nearest is told.
-var clientReason = [...]string{"the model has none", "none satisfies the policy's constraints", "none has the cache isolation this tenant needs for this operation", "the one that keeps the response to continue may not", "none serves this model", "none is ready"}
+var clientReason = [...]string{"the model has none", "none is for this tenant", "none satisfies the policy's constraints", "none has the cache isolation this tenant needs for this operation", "the one that keeps the response to continue may not", "none serves this model", "none is ready"}
 
 // filterContext drops the endpoints whose context the request does not fit, as
 // long as it fits somewhere. What fits nowhere goes on: an engine knows better

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
@@ -47,6 +48,21 @@ func TestScope_noneNeedsSalts(t *testing.T) {
 	r.policy.d.Scope, r.policy.d.Salt = policy.ScopeNone, ""
 	_, err := r.sched.Schedule(r.request("x"))
 	refusedWith(t, err, CodeNoEndpoint, retrySoon)
-	r.policy.d.Scope = policy.ScopePublic
+	r.policy.d.Scope, r.policy.d.Salt = policy.ScopeUser, "user's"
+	_, err = r.sched.Schedule(r.request("x"))
+	refusedWith(t, err, CodeNoEndpoint, retrySoon)
+	r.policy.d.Scope, r.policy.d.Salt = policy.ScopePublic, ""
 	end(r.place(r.request("x")))
+}
+
+// TestPool_tenant: a pool that is one tenant's takes nobody else's requests.
+func TestPool_tenant(t *testing.T) {
+	r := newRig(t, 1, func(_ *StateConfig, c *Config) { c.Pools[0].Tenant = "acme" })
+	end(r.place(r.request("x")))
+	r.tenant = &identity.Principal{Tenant: "globex"}
+	_, err := r.sched.Schedule(r.request("x"))
+	refusedWith(t, err, CodeNoEndpoint, retrySoon)
+	if e := r.sched.DryRun(r.request("x")); e.Allow || e.Candidates[0].Reason != "kept for another tenant" {
+		t.Errorf("explain: %+v", e)
+	}
 }

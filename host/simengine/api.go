@@ -77,6 +77,9 @@ func (e *Engine) tokenizeText(p *params) ([]uint32, error) {
 // jobs makes the sequences of a request.
 func (e *Engine) jobs(p *params, prompts [][]uint32, spaced bool) ([]*job, error) {
 	var jobs []*job
+	if e.cfg.IgnoreSalt {
+		p.salt = ""
+	}
 	wake := make(chan struct{}, 1)
 	var h hasher
 	for _, prompt := range prompts {

@@ -47,6 +47,8 @@ type Config struct {
 	MaxModelLen  int // prompt and answer; default 32768, or the cache if that is smaller
 	AnswerTokens int // mean length of answers that no limit ends; default 64
 
+	IgnoreSalt bool // cache_salt is taken and does nothing, as in engines that do not know it
+
 	Topic       string // of events
 	BufferSteps int    // batches kept for replay; default 10000, vLLM's
 	HWM         int    // batches queued per subscriber, then dropped; default 100000, vLLM's
