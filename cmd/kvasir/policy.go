@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kvasir-router/kvasir/host/policy"
-	"github.com/kvasir-router/kvasir/policies"
 )
 
 func policyCommand() *cobra.Command {
@@ -25,42 +21,6 @@ func policyCommand() *cobra.Command {
 	}
 	c.AddCommand(policyInit(), policyCheck(), policyTest(), policyExplain(), policyDiff(), policyStatus(), policyReload())
 	return c
-}
-
-func policyInit() *cobra.Command {
-	return &cobra.Command{
-		Use:   "init DIR",
-		Short: "write the policy that ships with the router to a folder that is not there",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := os.Stat(args[0]); !errors.Is(err, fs.ErrNotExist) {
-				return exit(exitNo, "%s is there already", args[0])
-			}
-			if err := writePolicies(args[0]); err != nil {
-				return exit(exitNo, "%v", err)
-			}
-			cmd.Println(args[0] + ": edit data/tenants, then kvasir policy check " + args[0])
-			return nil
-		},
-	}
-}
-
-// writePolicies writes the policy that ships to dir.
-func writePolicies(dir string) error {
-	return fs.WalkDir(policies.FS, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		to := filepath.Join(dir, filepath.FromSlash(name))
-		if d.IsDir() {
-			return os.MkdirAll(to, 0o755)
-		}
-		b, err := fs.ReadFile(policies.FS, name)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(to, b, 0o644)
-	})
 }
 
 // policyFlags are the settings of a policy that a configuration would have.
