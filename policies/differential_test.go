@@ -62,6 +62,14 @@ func (a *answer) decision(in *policy.Input, classes object) *policy.Decision {
 	return d
 }
 
+func parse(t *testing.T, text json.RawMessage) (out any) {
+	t.Helper()
+	if err := json.Unmarshal(text, &out); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return out
+}
+
 // plain is d without what upstream does not say, in one order.
 func plain(d *policy.Decision) *policy.Decision {
 	out := *d
@@ -113,6 +121,13 @@ func TestUpstreamDecides(t *testing.T) {
 			want := a.decision(ins[i], w.classes)
 			if got, want := plain(got), plain(want); !reflect.DeepEqual(got, want) {
 				t.Errorf("world %d, question %d\nrouter   %+v\nupstream %+v\n%s", n, i, got, want, text)
+			}
+			x := s.Explain(ins[i])
+			if got, want := parse(t, x.Result), parse(t, text); !reflect.DeepEqual(got, want) {
+				t.Errorf("world %d, question %d\nexplain  %s\nupstream %s", n, i, x.Result, text)
+			}
+			if got, want := parse(t, x.Input), asJSON(t, asked[i]["input"]); !reflect.DeepEqual(got, want) {
+				t.Errorf("world %d, question %d: explain asked with %s, want %v", n, i, x.Input, want)
 			}
 			seen[want.Reason]++
 			seen[want.Scope]++

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/policy"
 )
 
 // allowed evaluates a boolean rule for many inputs in upstream OPA.
@@ -58,7 +61,7 @@ func TestAdminMatrix(t *testing.T) {
 		}
 	}
 	verbs := regexp.MustCompile(`^[a-z]+:[a-z]+$`)
-	compare(t, asked, allowed(t, folder(t, files(t)), "data.kvasir.admin.allow", asked), func(in object) bool {
+	want := func(in object) bool {
 		p, verb := in["principal"].(object), in["verb"].(string)
 		held := p["scopes"].([]string)
 		area, _, _ := strings.Cut(verb, ":")
@@ -73,7 +76,25 @@ func TestAdminMatrix(t *testing.T) {
 			return false
 		}
 		return area != "explain" || in["object"].(object)["tenant"] == p["tenant"] || slices.Contains(held, "explain:any")
-	})
+	}
+	compare(t, asked, allowed(t, folder(t, files(t)), "data.kvasir.admin.allow", asked), want)
+	s := mustLoad(t, files(t))
+	for _, q := range asked {
+		in := q["input"].(object)
+		p := in["principal"].(object)
+		if p["id"] == "" {
+			continue // the router knows nobody without a name
+		}
+		about, _ := in["object"].(object)["tenant"].(string)
+		if about == "" && in["object"].(object)["tenant"] != nil {
+			continue // to the router that is nobody's
+		}
+		a, err := s.Admin(&policy.AdminQuestion{Verb: in["verb"].(string), Tenant: about, Principal: &identity.Principal{
+			KeyID: "ada", User: "ada", Tenant: "ops", Scopes: p["scopes"].([]string), Method: p["auth"].(object)["method"].(string)}})
+		if err != nil || a.Allow != want(in) {
+			t.Errorf("%v: the router says %v, %v", in, a, err)
+		}
+	}
 }
 
 // TestBackendMatrix: every address × pool × labels.
@@ -97,7 +118,7 @@ func TestBackendMatrix(t *testing.T) {
 			}
 		}
 	}
-	compare(t, asked, allowed(t, dir, "data.kvasir.backend.allow", asked), func(in object) bool {
+	want := func(in object) bool {
 		b := in["backend"].(object)
 		pool, ok := backends[b["pool"].(string)].(object)
 		u, err := url.Parse(b["url"].(string))
@@ -120,5 +141,25 @@ func TestBackendMatrix(t *testing.T) {
 			}
 		}
 		return known && len(claims) == len(may)
-	})
+	}
+	compare(t, asked, allowed(t, dir, "data.kvasir.backend.allow", asked), want)
+	all := files(t)
+	text, err := json.Marshal(backends)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all["data/backends/backends.json"] = text
+	s := mustLoad(t, all)
+	for _, q := range asked {
+		in := q["input"].(object)
+		b, labels := in["backend"].(object), map[string]string{}
+		for name, value := range b["labels"].(object) {
+			labels[name] = value.(string)
+		}
+		// An address that cannot be parsed is an error, and so no.
+		a, err := s.Backend(&policy.BackendQuestion{URL: b["url"].(string), Pool: b["pool"].(string), Dialect: "vllm", Labels: labels})
+		if (err == nil && a.Allow) != want(in) {
+			t.Errorf("%v: the router says %v, %v", in, a, err)
+		}
+	}
 }
