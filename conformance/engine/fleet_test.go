@@ -91,29 +91,35 @@ type fleet struct {
 	engines      []*vllm
 	router       *harness.Router
 	acme, globex string // keys
+	keys, state  string // paths
 }
 
 func startFleet(t testing.TB) *fleet {
 	t.Helper()
-	f := &fleet{engines: startVLLM(t, 2)}
-	keys := filepath.Join(t.TempDir(), "keys.json")
-	state := t.TempDir()
-	f.acme, f.globex = harness.IssueKey(t, keys, state, "acme"), harness.IssueKey(t, keys, state, "globex")
+	f := &fleet{engines: startVLLM(t, 2), keys: filepath.Join(t.TempDir(), "keys.json"), state: t.TempDir()}
+	f.acme, f.globex = harness.IssueKey(t, f.keys, f.state, "acme"), harness.IssueKey(t, f.keys, f.state, "globex")
+	f.router = f.serve(t, f.engines)
+	return f
+}
+
+// serve starts a router before engines and waits until their events arrive.
+func (f *fleet) serve(t testing.TB, engines []*vllm) *harness.Router {
+	t.Helper()
 	var urls []string
-	for _, e := range f.engines {
+	for _, e := range engines {
 		urls = append(urls, strconv.Quote(e.URL))
 	}
-	f.router = harness.Serve(t, `
+	r := harness.Serve(t, `
 listen: {LISTEN}
 admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
-state_dir: `+state+`
-identity: {api_keys_file: `+keys+`}
+state_dir: `+f.state+`
+identity: {api_keys_file: `+f.keys+`}
 pools: [{name: main, endpoints: [`+strings.Join(urls, ", ")+`]}]
 models: [{name: tiny, pools: [main], tokenizer: {dir: `+filepath.Join(engineDir(t), "tiny-qwen3")+`}}]
 profiles: [{name: default, holdout: 0}]
 `)
-	f.live(t)
-	return f
+	r.EventsLive(t, len(engines), 60*time.Second)
+	return r
 }
 
 // live waits until the events of every engine arrive.

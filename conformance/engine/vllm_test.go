@@ -22,6 +22,7 @@ func TestVLLM(t *testing.T) {
 	t.Run("tokens are the engine's", f.parity)
 	t.Run("predicted is reported", func(t *testing.T) { f.predicted(t, cs) })
 	t.Run("completions", f.completions)
+	t.Run("responses and messages", f.apis)
 	t.Run("restart keeps conversations", func(t *testing.T) { f.restart(t, cs) })
 	t.Run("tenants share nothing", f.tenants)
 	t.Run("leaving aborts", f.abort)
@@ -177,42 +178,48 @@ func (f *fleet) restart(t *testing.T, cs []*chat) {
 	}
 }
 
-// tenants sends one prompt for two tenants: the second finds nothing, on either
-// engine, before and after a restart of the router.
+// tenants sends one prompt for two tenants to one engine, through a router of its
+// own that is killed and started again between them: the second tenant finds
+// nothing there, in any API.
 func (f *fleet) tenants(t *testing.T) {
-	body := map[string]any{"model": "tiny", "max_tokens": 2, "messages": []any{map[string]any{"role": "user", "content": text(rand.New(rand.NewPCG(9, 9)), 300)}}}
-	ask := func(key string) (*harness.Explanation, int) {
-		a, err := harness.Post(f.router.URL+"/v1/chat/completions", key, body)
-		if err != nil || a.Status != 200 {
-			t.Fatalf("%v %+v", err, a)
+	r := f.serve(t, f.engines[:1])
+	ask := func(key string, a *harness.API) (*harness.Explanation, *harness.Reply) {
+		t.Helper()
+		system := a.Name + text(rand.New(rand.NewPCG(9, 9)), 300)
+		res, err := harness.Post(r.URL+a.Path, key, a.Body("tiny", system, []string{"go"}, 2, false))
+		if err != nil || res.Status != 200 {
+			t.Fatalf("%s: %v %+v", a.Name, err, res)
 		}
-		c, err := a.Completion()
+		reply, err := a.Reply(res.Body)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cached, _ := c.Usage.Cached()
-		return harness.Explain(t, f.router.Admin, f.router.Token, a.RequestID), cached
+		return harness.Explain(t, r.Admin, r.Token, res.RequestID), reply
 	}
-	for range 3 {
-		ask(f.acme)
+	for i := range harness.APIs {
+		a := &harness.APIs[i]
+		ask(f.acme, a)
+		if e, reply := ask(f.acme, a); reply.Cached == 0 || e.Predicted != reply.Cached {
+			t.Fatalf("%s: acme's own prompt again: predicted %d, reported %d", a.Name, e.Predicted, reply.Cached)
+		}
 	}
-	if e, cached := ask(f.acme); cached == 0 || e.Predicted != cached {
-		t.Fatalf("acme's own prompt again: predicted %d, reported %d", e.Predicted, cached)
-	}
-	f.router.Restart(t)
-	f.live(t)
-	e, cached := ask(f.acme)
-	if cached == 0 || e.Predicted != cached {
-		t.Fatalf("acme's own prompt after the restart: predicted %d, reported %d", e.Predicted, cached)
-	}
-	e, cached = ask(f.globex)
-	if e.Predicted != 0 || cached != 0 {
-		t.Errorf("globex on acme's prompt: predicted %d, reported %d, want 0 and 0", e.Predicted, cached)
-	}
-	for _, c := range e.Candidates {
-		for tier, n := range c.Matched {
-			if n != 0 {
-				t.Errorf("globex on acme's prompt: %d tokens matched on %s, %s", n, c.Endpoint, tier)
+	r.Restart(t)
+	r.EventsLive(t, 1, 60*time.Second)
+	for i := range harness.APIs {
+		a := &harness.APIs[i]
+		e, reply := ask(f.acme, a)
+		if reply.Cached == 0 || e.Predicted != reply.Cached {
+			t.Fatalf("%s: acme's own prompt after the restart: predicted %d, reported %d", a.Name, e.Predicted, reply.Cached)
+		}
+		e, reply = ask(f.globex, a)
+		if e.Predicted != 0 || reply.Cached != 0 {
+			t.Errorf("%s: globex on acme's prompt: predicted %d, reported %d, want 0 and 0", a.Name, e.Predicted, reply.Cached)
+		}
+		for _, c := range e.Candidates {
+			for tier, n := range c.Matched {
+				if n != 0 {
+					t.Errorf("%s: globex on acme's prompt: %d tokens matched on %s, %s", a.Name, n, c.Endpoint, tier)
+				}
 			}
 		}
 	}

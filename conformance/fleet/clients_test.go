@@ -1,24 +1,66 @@
 package fleet
 
 import (
+	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// TestOpenAIClient uses the demo fleet through the official Python client.
-func TestOpenAIClient(t *testing.T) {
+// script runs a script in the Python that has the official clients.
+func script(t *testing.T, args ...string) {
+	t.Helper()
 	python := filepath.Join(harness.Cache(t), "venv-clients", "bin", "python")
 	if _, err := os.Stat(python); err != nil {
-		t.Fatalf("the official client is not installed: run make deps (%v)", err)
+		t.Fatalf("the official clients are not installed: run make deps (%v)", err)
 	}
-	d := harness.StartDev(t)
-	out, err := exec.Command(python, "scripts/openai_client.py", d.URL, d.Tenants["acme"], d.Model).CombinedOutput()
+	out, err := exec.Command(python, args...).CombinedOutput()
 	if err != nil || strings.TrimSpace(string(out)) != "ok" {
-		t.Fatalf("%v:\n%s", err, out)
+		t.Errorf("%s: %v:\n%s", args[0], err, out)
+	}
+}
+
+// clients are the scripts, each with a client or an API of its own.
+var clients = []string{"scripts/openai_client.py", "scripts/responses_client.py", "scripts/anthropic_client.py"}
+
+// TestClients uses the demo fleet through the official Python clients.
+func TestClients(t *testing.T) {
+	d := harness.StartDev(t)
+	for _, s := range clients {
+		script(t, s, d.URL, d.Tenants["acme"], d.Model)
+	}
+}
+
+// TestClients_full: the fleet takes one request, and has it.
+func TestClients_full(t *testing.T) {
+	es := startEngines(t, 1, "--preset", "instant", "--faults", `{"hang":-1}`)
+	r := harness.Serve(t, `
+listen: {LISTEN}
+admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
+state_dir: "{STATE}"
+identity: {anonymous: {tenant: local}}
+pools: [{name: main, endpoints: ["`+es[0].URL+`"], capacity: {max_inflight: 1}, events: {mode: "off"}}]
+models: [{name: `+es[0].Model+`, pools: [main], tokenizer: {dir: `+demoDir(t)+`}}]
+`)
+	body, err := json.Marshal(chatBody(es[0].Model, "s", "u", true, 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() { left <- harness.Leave(ctx, r.URL+"/v1/chat/completions", "", body) }()
+	harness.Await(t, 10*time.Second, "the engine has the first request", func() bool { return len(harness.SimRequests(t, es[0].URL)) == 1 })
+	for _, s := range clients[1:] {
+		script(t, s, r.URL, "any", es[0].Model, "full")
+	}
+	cancel()
+	if err := <-left; err == nil {
+		t.Error("the first request was answered")
 	}
 }

@@ -14,104 +14,139 @@ func chatBody(model, system, user string, stream bool, maxTokens int) map[string
 		"messages": []any{map[string]any{"role": "system", "content": system}, map[string]any{"role": "user", "content": user}}}
 }
 
-// TestTenants: two tenants, one prompt, the simulated fleet; also after a
-// restart of the router.
+// askIn sends a conversation in an API and returns what the router predicted and the engine
+// told.
+func askIn(t *testing.T, url, admin, token, key, model string, a *harness.API, system string, turns ...string) (*harness.Explanation, *harness.Reply) {
+	t.Helper()
+	res, err := harness.Post(url+a.Path, key, a.Body(model, system, turns, 8, false))
+	if err != nil || res.Status != 200 {
+		t.Fatalf("%s: %v %+v %s", a.Name, err, res, res.Body)
+	}
+	reply, err := a.Reply(res.Body)
+	if err != nil {
+		t.Fatalf("%s: %v", a.Name, err)
+	}
+	return harness.Explain(t, admin, token, res.RequestID), reply
+}
+
+// TestTenants: two tenants, one prompt, the simulated fleet, in every API.
 func TestTenants(t *testing.T) {
 	d := harness.StartDev(t)
-	ask := func(tenant, user string) (*harness.Explanation, int) {
-		t.Helper()
-		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants[tenant], chatBody(d.Model, strings.Repeat("You are a careful engineer. ", 60), user, false, 8))
-		if err != nil || a.Status != 200 {
-			t.Fatalf("%v %+v", err, a)
+	for i := range harness.APIs {
+		a := &harness.APIs[i]
+		system := strings.Repeat("You are a careful engineer of "+a.Name+". ", 60)
+		ask := func(tenant, user string) (*harness.Explanation, int) {
+			t.Helper()
+			e, r := askIn(t, d.URL, d.Admin, d.AdminToken, d.Tenants[tenant], d.Model, a, system, user)
+			return e, r.Cached
 		}
-		c, err := a.Completion()
-		if err != nil {
-			t.Fatal(err)
+		first, cached := ask("acme", "one")
+		if cached != 0 || first.Arm == "holdout" {
+			t.Fatalf("%s: a new prompt: cached %d, arm %s", a.Name, cached, first.Arm)
 		}
-		cached, ok := c.Usage.Cached()
-		if !ok {
-			t.Fatalf("no cached_tokens in %s", a.Body)
+		again, cached := ask("acme", "two")
+		if cached == 0 || again.Chosen != first.Chosen || again.Predicted != cached || again.Reported == nil || *again.Reported != cached {
+			t.Errorf("%s: the same system prompt again: on %s then %s, predicted %d, reported %d", a.Name, first.Chosen, again.Chosen, again.Predicted, cached)
 		}
-		return harness.Explain(t, d.Admin, d.AdminToken, a.RequestID), cached
-	}
-	first, cached := ask("acme", "one")
-	if cached != 0 || first.Arm == "holdout" {
-		t.Fatalf("a new prompt: cached %d, arm %s", cached, first.Arm)
-	}
-	again, cached := ask("acme", "two")
-	if cached == 0 || again.Chosen != first.Chosen || again.Predicted != cached || again.Reported == nil || *again.Reported != cached {
-		t.Errorf("the same system prompt again: on %s then %s, predicted %d, reported %d", first.Chosen, again.Chosen, again.Predicted, cached)
-	}
-	other, cached := ask("globex", "one")
-	if cached != 0 || other.Predicted != 0 {
-		t.Errorf("globex on acme's prompt: predicted %d, reported %d", other.Predicted, cached)
-	}
-	for _, c := range other.Candidates {
-		for tier, n := range c.Matched {
-			if n > 0 {
-				t.Errorf("globex on acme's prompt: %d tokens matched at %s, %s", n, c.Endpoint, tier)
+		other, cached := ask("globex", "one")
+		if cached != 0 || other.Predicted != 0 {
+			t.Errorf("%s: globex on acme's prompt: predicted %d, reported %d", a.Name, other.Predicted, cached)
+		}
+		for _, c := range other.Candidates {
+			for tier, n := range c.Matched {
+				if n > 0 {
+					t.Errorf("%s: globex on acme's prompt: %d tokens matched at %s, %s", a.Name, n, c.Endpoint, tier)
+				}
 			}
 		}
-	}
-	if other.Namespace == first.Namespace || first.Namespace == "" {
-		t.Errorf("namespaces %q and %q", first.Namespace, other.Namespace)
+		if other.Namespace == first.Namespace || first.Namespace == "" {
+			t.Errorf("%s: namespaces %q and %q", a.Name, first.Namespace, other.Namespace)
+		}
 	}
 }
 
-// TestTenants_restart: the router is killed and started again; the tenants keep
-// their namespaces and the index is whole from the engines' replay.
+// TestTenants_restart: the router is killed and started again before one engine;
+// the tenants keep their namespaces, the index is whole from the engine's replay,
+// and one tenant's prompt is new from the other, in every API.
 func TestTenants_restart(t *testing.T) {
-	es := startEngines(t, 2, "--preset", "instant")
+	es := startEngines(t, 1, "--preset", "instant")
 	keys, state := t.TempDir()+"/keys.json", t.TempDir()
 	acme, globex := harness.IssueKey(t, keys, state, "acme"), harness.IssueKey(t, keys, state, "globex")
 	r := serveAs(t, es, state, "{api_keys_file: "+keys+"}", "{name: default, holdout: 0}")
-	ask := func(key string) (*harness.Explanation, int) {
+	ask := func(key string, a *harness.API) (*harness.Explanation, *harness.Reply) {
 		t.Helper()
-		a, err := harness.Post(r.URL+"/v1/chat/completions", key, chatBody(es[0].Model, strings.Repeat("Keep to the facts. ", 80), "go", false, 4))
-		if err != nil || a.Status != 200 {
-			t.Fatalf("%v %+v", err, a)
-		}
-		c, err := a.Completion()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cached, _ := c.Usage.Cached()
-		return harness.Explain(t, r.Admin, r.Token, a.RequestID), cached
+		return askIn(t, r.URL, r.Admin, r.Token, key, es[0].Model, a, strings.Repeat("Keep to the facts of "+a.Name+". ", 80), "go")
 	}
-	first, _ := ask(acme)
+	for i := range harness.APIs {
+		ask(acme, &harness.APIs[i])
+	}
 	r.Restart(t)
-	live(t, r, 2)
-	again, cached := ask(acme)
-	if cached == 0 || again.Predicted != cached || again.Chosen != first.Chosen {
-		t.Errorf("acme after the restart: on %s then %s, predicted %d, reported %d", first.Chosen, again.Chosen, again.Predicted, cached)
-	}
-	other, cached := ask(globex)
-	if cached != 0 || other.Predicted != 0 {
-		t.Errorf("globex on acme's prompt after the restart: predicted %d, reported %d", other.Predicted, cached)
+	live(t, r, 1)
+	for i := range harness.APIs {
+		a := &harness.APIs[i]
+		again, reply := ask(acme, a)
+		if reply.Cached == 0 || again.Predicted != reply.Cached || again.Tokens != reply.Prompt {
+			t.Errorf("%s: acme after the restart: predicted %d of %d, reported %d of %d", a.Name, again.Predicted, again.Tokens, reply.Cached, reply.Prompt)
+		}
+		other, reply := ask(globex, a)
+		if reply.Cached != 0 || other.Predicted != 0 || other.Chosen != again.Chosen {
+			t.Errorf("%s: globex on acme's prompt after the restart: predicted %d, reported %d, on %s", a.Name, other.Predicted, reply.Cached, other.Chosen)
+		}
 	}
 }
 
-// TestEngineDiesMidStream: the client gets an error event, no [DONE], and the
-// prompt is generated once.
-func TestEngineDiesMidStream(t *testing.T) {
-	es := startEngines(t, 2, "--preset", "instant", "--faults", `{"die":-1,"die_after_events":5}`)
+// TestTurns: conversations of every API, turn by turn; what the router predicts is
+// what the engine reports, and it counts the tokens that the engine counts. The
+// APIs share a cache: a conversation that goes on in another one is found.
+func TestTurns(t *testing.T) {
+	es := startEngines(t, 2, "--preset", "instant")
 	r := serve(t, es, "{name: default, holdout: 0}")
-	a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(es[0].Model, "short", "go on", true, 50))
-	if a == nil || a.Status != 200 {
-		t.Fatalf("%v %+v", err, a)
+	var turns []string
+	for i := range harness.APIs {
+		a := &harness.APIs[i]
+		turns = []string{"Hello " + a.Name}
+		for turn := range 5 {
+			e, reply := askIn(t, r.URL, r.Admin, r.Token, "", es[0].Model, a, strings.Repeat("Say it in short sentences. ", 20), turns...)
+			if e.Predicted != reply.Cached || e.Tokens != reply.Prompt || turn > 0 && reply.Cached == 0 {
+				t.Errorf("%s turn %d: predicted %d of %d, reported %d of %d", a.Name, turn, e.Predicted, e.Tokens, reply.Cached, reply.Prompt)
+			}
+			turns = append(turns, reply.Text, "And then?")
+		}
 	}
-	if err == nil {
-		t.Error("the answer ended cleanly")
+	for i := range harness.APIs {
+		if a := &harness.APIs[i]; a.Name != "completions" {
+			e, reply := askIn(t, r.URL, r.Admin, r.Token, "", es[0].Model, a, strings.Repeat("Say it in short sentences. ", 20), turns...)
+			if e.Predicted != reply.Cached || reply.Prompt-reply.Cached > 2*blockTokens+10 {
+				t.Errorf("%s goes on with what messages began: predicted %d, reported %d of %d", a.Name, e.Predicted, reply.Cached, reply.Prompt)
+			}
+		}
 	}
-	if !bytes.Contains(a.Body, []byte(`data: {"error":`)) || bytes.Contains(a.Body, []byte("[DONE]")) {
-		t.Errorf("the client got %q", a.Body)
+}
+
+// TestEngineDiesMidStream: the client gets the error event of its API, no end of
+// the stream, and the prompt is generated once.
+func TestEngineDiesMidStream(t *testing.T) {
+	es := startEngines(t, 2, "--preset", "instant", "--faults", `{"die":-1,"die_after_events":7}`)
+	r := serve(t, es, "{name: default, holdout: 0}")
+	for i := range harness.APIs {
+		x := &harness.APIs[i]
+		a, err := harness.Post(r.URL+x.Path, "", x.Body(es[0].Model, "short", []string{"go on"}, 50, true))
+		if a == nil || a.Status != 200 {
+			t.Fatalf("%s: %v %+v", x.Name, err, a)
+		}
+		if err == nil {
+			t.Errorf("%s: the answer ended cleanly", x.Name)
+		}
+		if !bytes.Contains(a.Body, []byte(x.Breaks)) || bytes.Contains(a.Body, []byte(x.Ends)) {
+			t.Errorf("%s: the client got %q", x.Name, a.Body)
+		}
 	}
 	n := 0
 	for _, e := range es {
 		n += len(harness.SimRequests(t, e.URL))
 	}
-	if n != 1 {
-		t.Errorf("the engines got %d requests, want 1", n)
+	if n != len(harness.APIs) {
+		t.Errorf("the engines got %d requests, want %d", n, len(harness.APIs))
 	}
 }
 

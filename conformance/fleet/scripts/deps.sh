@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The official OpenAI client, in a virtual environment in the cache folder.
+# The official OpenAI and Anthropic clients, in a virtual environment in the cache folder.
 set -euo pipefail
 dir=${KVASIR_CACHE:-$HOME/.cache/kvasir}/venv-clients
-[ ! -e "$dir/.ok-1" ] || exit 0
+[ ! -e "$dir/.ok-2" ] || exit 0
 rm -rf "$dir"
 python3 -m venv "$dir"
-"$dir/bin/python" -m pip install -q --disable-pip-version-check "openai>=2,<3"
-touch "$dir/.ok-1"
+"$dir/bin/python" -m pip install -q --disable-pip-version-check "openai>=2,<3" "anthropic>=2,<3"
+touch "$dir/.ok-2"
