@@ -300,20 +300,8 @@ func TestC_examples(t *testing.T) {
 		t.Log("clang-19 is not installed: examples not built")
 		return
 	}
-	build := func(src string) []byte {
-		t.Helper()
-		out := filepath.Join(t.TempDir(), "plugin.wasm")
-		if text, err := exec.Command("../../sdk/c/build.sh", src, out).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, text)
-		}
-		code, err := os.ReadFile(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return code
-	}
-	check("scorer-c", build("../../examples/scorer-c/scorer.c"))
-	if got := build("../../examples/learned-rate/learned_rate.c"); !bytes.Equal(got, code) {
+	check("scorer-c", buildC(t, "../../examples/scorer-c/scorer.c"))
+	if got := buildC(t, "../../examples/learned-rate/learned_rate.c"); !bytes.Equal(got, code) {
 		t.Error("learned_rate.wasm is not what its source gives")
 	}
 }

@@ -2,7 +2,6 @@ package wasm
 
 import (
 	"encoding/binary"
-	"math"
 	"unsafe"
 
 	"github.com/kvasir-router/kvasir/abi"
@@ -71,13 +70,32 @@ const colsOff = (abi.BatchHeaderSize + abi.ColumnAlign - 1) / abi.ColumnAlign * 
 
 func alignUp(v uint32) uint32 { return (v + abi.ColumnAlign - 1) &^ (abi.ColumnAlign - 1) }
 
+// strides are those the host uses: few, because a guest may be compiled for each
+// of them (sdk/c/kvasir.h), which halves what its loop costs. From 128 on they
+// are a little more than a power of two: columns at distances of 4 KiB would
+// share the same few lines of the processor's cache.
+var strides = [...]uint32{16, 32, 64, 144, 272, 528, 1040, 2064, 4112}
+
+// strideOf returns the least stride for n candidates.
+func strideOf(n uint32) uint32 {
+	for _, s := range strides {
+		if n <= s {
+			return s
+		}
+	}
+	return uint32(abi.Stride(int(n)))
+}
+
 // place lays out a batch: ncols columns of n, nreq request slots, outSize
-// bytes of result, nterms columns of terms.
+// bytes of result, 0 = one column, nterms columns of terms.
 func place(n, ncols, nreq, outSize, nterms uint32) layout {
-	l := layout{stride: uint32(abi.Stride(int(n))), ncols: ncols, nterms: nterms, outSize: outSize, cols: colsOff}
+	l := layout{stride: strideOf(n), ncols: ncols, nterms: nterms, outSize: outSize, cols: colsOff}
+	if outSize == 0 {
+		l.outSize = l.stride * 4
+	}
 	l.req = l.cols + ncols*l.stride*4
 	l.out = l.req + alignUp(nreq*8)
-	l.total = l.out + alignUp(outSize)
+	l.total = l.out + alignUp(l.outSize)
 	if nterms > 0 {
 		l.terms = l.total
 		l.total += nterms * l.stride * 4
@@ -85,31 +103,30 @@ func place(n, ncols, nreq, outSize, nterms uint32) layout {
 	return l
 }
 
-// writeHeader writes the header and clears the gap behind it.
+// header is the header of a batch with the gap behind it, as it lies in guest
+// memory: guest and host are little-endian (New checks).
+type header struct {
+	size, n, stride, flags            uint32
+	promptTokens, reserved, maxTokens uint32
+	priority                          float32
+	nowMS                             float64
+	sessionHash                       uint64
+	ncols, colsOff, outOff, reqOff    uint32
+	seed                              uint64
+	nreq, termsOff, slot, nslots      uint32
+	k, outSize                        uint32
+	_                                 [colsOff - abi.BatchHeaderSize]byte
+}
+
+// writeHeader writes the header to v, whose address is a multiple of 16, and
+// clears the gap behind it.
 func writeHeader(v []byte, b *Batch, l *layout, flags, nreq uint32) {
-	le := binary.LittleEndian
-	h := v[:colsOff:colsOff]
-	clear(h)
-	le.PutUint32(h[abi.BatchSize:], abi.BatchHeaderSize)
-	le.PutUint32(h[abi.BatchN:], uint32(b.N))
-	le.PutUint32(h[abi.BatchStride:], l.stride)
-	le.PutUint32(h[abi.BatchFlags:], flags)
-	le.PutUint32(h[abi.BatchPromptTokens:], b.PromptTokens)
-	le.PutUint32(h[abi.BatchMaxTokens:], b.MaxTokens)
-	le.PutUint32(h[abi.BatchPriority:], math.Float32bits(b.Priority))
-	le.PutUint64(h[abi.BatchNowMs:], math.Float64bits(b.NowMS))
-	le.PutUint64(h[abi.BatchSessionHash:], b.SessionHash)
-	le.PutUint32(h[abi.BatchNCols:], l.ncols)
-	le.PutUint32(h[abi.BatchColsOff:], l.cols)
-	le.PutUint32(h[abi.BatchOutOff:], l.out)
-	le.PutUint32(h[abi.BatchReqOff:], l.req)
-	le.PutUint64(h[abi.BatchSeed:], b.Seed)
-	le.PutUint32(h[abi.BatchNReq:], nreq)
-	le.PutUint32(h[abi.BatchTermsOff:], l.terms)
-	le.PutUint32(h[abi.BatchSlot:], b.Slot)
-	le.PutUint32(h[abi.BatchNSlots:], l.nslots)
-	le.PutUint32(h[abi.BatchK:], l.k)
-	le.PutUint32(h[abi.BatchOutSize:], l.outSize)
+	*(*header)(unsafe.Pointer((*[colsOff]byte)(v))) = header{
+		size: abi.BatchHeaderSize, n: uint32(b.N), stride: l.stride, flags: flags,
+		promptTokens: b.PromptTokens, maxTokens: b.MaxTokens, priority: b.Priority, nowMS: b.NowMS, sessionHash: b.SessionHash,
+		ncols: l.ncols, colsOff: l.cols, outOff: l.out, reqOff: l.req, seed: b.Seed, nreq: nreq, termsOff: l.terms,
+		slot: b.Slot, nslots: l.nslots, k: l.k, outSize: l.outSize,
+	}
 }
 
 // words views 4-byte-aligned guest memory as numbers. Guest memory is
@@ -132,12 +149,35 @@ func floatsOf(u []uint32) []float32 {
 // writeColumns writes the columns of a role, of which the first stands at
 // column first.
 func writeColumns(v []byte, b *Batch, cols []column, l *layout, first uint32) {
-	for k := range cols {
-		at := l.cols + (first+uint32(k))*l.stride*4
-		dst := words(v[at : at+l.stride*4])
-		cols[k].write(dst, b)
-		clear(dst[b.N:])
+	if len(cols) == 0 {
+		return
 	}
+	stride := int(l.stride)
+	all := words(v[l.cols+first*l.stride*4:])
+	for k := range cols {
+		c, dst := &cols[k], all[:stride]
+		all = all[stride:]
+		if src := c.given(b); src != nil {
+			copy(dst, src)
+		} else {
+			c.write(dst, b)
+		}
+		if stride > b.N {
+			clear(dst[b.N:])
+		}
+	}
+}
+
+// given returns the host's column if it is one, [b.N], else nil.
+func (c *column) given(b *Batch) []uint32 {
+	if c.kind != colF32 {
+		return nil
+	}
+	src := b.Columns[c.id]
+	if src == nil {
+		return nil
+	}
+	return bitsOf(src[:b.N])
 }
 
 // write fills dst[:b.N].
@@ -145,8 +185,8 @@ func (c *column) write(dst []uint32, b *Batch) {
 	dst = dst[:b.N]
 	switch c.kind {
 	case colF32:
-		if src := b.Columns[c.id]; src != nil {
-			copy(dst, bitsOf(src))
+		if src := c.given(b); src != nil {
+			copy(dst, src)
 			return
 		}
 	case colEndpoint:
@@ -169,6 +209,18 @@ func (c *column) write(dst []uint32, b *Batch) {
 		return
 	}
 	fill(dst, c.def)
+}
+
+// unwrittenScores is what a row of scores holds before the call.
+var unwrittenScores = func() (row [256]uint32) {
+	fill(row[:], abi.UnwrittenScore)
+	return row
+}()
+
+func fillUnwrittenScores(dst []uint32) {
+	for len(dst) > 0 {
+		dst = dst[copy(dst, unwrittenScores[:]):]
+	}
 }
 
 func fill(dst []uint32, v uint32) {

@@ -1,6 +1,9 @@
 package wasm
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Fuel of one call. A unit is about one instruction: a million take 0.2 to
 // 1 ms in code as C compilers write it, 0.01 ms as Go's does (one loop around
@@ -23,13 +26,14 @@ const (
 type budget struct {
 	fixed, per float64 // measured units: fixed + per*n
 	floor      int64   // sliced form: units of about 1 ms
+
+	units, perUnits int64 // fixed and per, rounded up
 }
 
 // of returns the budget of a call with n candidates.
 func (b *budget) of(n int) int64 {
-	want := b.fixed + b.per*float64(n)
-	most := max(hotUnits, 2*want)
-	return max(int64(min(baseUnits+margin*want, most)), b.floor)
+	want := b.units + b.perUnits*int64(n)
+	return max(min(baseUnits+margin*want, max(hotUnits, 2*want)), b.floor)
 }
 
 // measurement is what calls of one role used, by size of the batch.
@@ -41,7 +45,7 @@ type measurement struct {
 
 // measure sets b from smoke calls of v.
 func (b *budget) measure(m *measurement, v *variant) {
-	b.fixed, b.per, b.floor = 0, 0, 0
+	*b = budget{}
 	rate := 0.0 // units per nanosecond
 	for i, n := range m.n {
 		if n == 0 {
@@ -56,6 +60,7 @@ func (b *budget) measure(m *measurement, v *variant) {
 			rate = max(rate, float64(m.units[i])/float64(m.took[i]))
 		}
 	}
+	b.units, b.perUnits = int64(math.Ceil(b.fixed)), int64(math.Ceil(b.per))
 	if !v.sliced {
 		return
 	}

@@ -228,7 +228,7 @@ func BenchmarkCall_empty(b *testing.B) {
 	}
 	defer p.Close()
 	in, _ := p.pool.get()
-	v, _ := in.view(colsOff)
+	v := in.view(colsOff)
 	clear(v) // n = 0
 	b.ReportAllocs()
 	for b.Loop() {

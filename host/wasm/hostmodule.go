@@ -80,6 +80,22 @@ func (c *Call) Fail(r Reason, detail string) { c.in.violate(r, detail) }
 
 type instanceKey struct{}
 
+// guestContext carries an instance to host functions. Unlike a context with a
+// value it answers the engine, which asks for one of its own with every call,
+// without a walk to the root.
+type guestContext struct {
+	context.Context
+	in *instance
+}
+
+// Value implements context.Context.
+func (c *guestContext) Value(key any) any {
+	if key == (instanceKey{}) {
+		return c.in
+	}
+	return nil
+}
+
 func instanceOf(ctx context.Context) *instance {
 	in, _ := ctx.Value(instanceKey{}).(*instance)
 	return in

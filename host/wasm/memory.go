@@ -21,6 +21,7 @@ type memory struct{ all []byte }
 func withMemory(ctx context.Context, in *instance) context.Context {
 	return experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(func(_, most uint64) experimental.LinearMemory {
 		m := new(memory)
+		in.own = m
 		if most == 0 {
 			return m
 		}

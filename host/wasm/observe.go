@@ -67,10 +67,7 @@ func (in *instance) idle(now time.Time, budget int64) error {
 	if err := in.ensure(abi.IdleHeaderSize, budget); err != nil {
 		return err
 	}
-	v, err := in.view(abi.IdleHeaderSize)
-	if err != nil {
-		return err
-	}
+	v := in.view(abi.IdleHeaderSize)
 	binary.LittleEndian.PutUint32(v[abi.IdleSize:], abi.IdleHeaderSize)
 	binary.LittleEndian.PutUint32(v[abi.IdleFuelHint:], uint32(min(budget, math.MaxUint32)))
 	return in.run(Idle, budget)
@@ -119,10 +116,7 @@ func (p *Plugin) observe(in *instance, s *spec, o *Outcomes) error {
 	if err := in.ensure(l.total, startSliced); err != nil {
 		return err
 	}
-	v, err := in.view(l.total)
-	if err != nil {
-		return err
-	}
+	v := in.view(l.total)
 	writeHeader(v, &Batch{N: o.N, NowMS: o.NowMS, NSlots: m}, &l, 0, 0)
 	for c, id := range s.outs {
 		at := l.cols + uint32(c)*l.stride*4
@@ -133,9 +127,6 @@ func (p *Plugin) observe(in *instance, s *spec, o *Outcomes) error {
 	ids := words(v[l.terms:l.total])
 	clear(ids[copy(ids, o.Endpoints):])
 	if err := in.run(Observe, coldBudget); err != nil {
-		return err
-	}
-	if v, err = in.view(l.total); err != nil {
 		return err
 	}
 	return p.publish(words(v[l.out:l.out+l.outSize]), k, o.Endpoints)

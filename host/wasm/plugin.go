@@ -238,7 +238,7 @@ func (p *Plugin) instantiate(ctx context.Context, v *variant) (*instance, error)
 	in.printed = &p.printed
 	in.nanos = 1 // Go's runtime stops where the clock says 0
 	in.call.in = in
-	in.ctx = context.WithValue(context.WithoutCancel(ctx), instanceKey{}, in)
+	in.ctx = &guestContext{context.WithoutCancel(ctx), in}
 	in.budget = v.start()
 	mod, err := p.rt.rt.InstantiateModule(withMemory(in.ctx, in), v.code, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
@@ -340,10 +340,7 @@ func (p *Plugin) configure(in *instance, v *variant) error {
 	if err := in.ensure(size, v.start()); err != nil {
 		return err
 	}
-	b, err := in.view(size)
-	if err != nil {
-		return err
-	}
+	b := in.view(size)
 	h := words(b[:abi.ConfigureHeaderSize])
 	h[abi.ConfigureSize/4] = abi.ConfigureHeaderSize
 	h[abi.ConfigureFlags/4] = 0

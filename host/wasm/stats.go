@@ -20,7 +20,7 @@ type Stats struct {
 	Sliced                bool    // the hot roles return to Go between slices
 	UnitsPerCandidate     float64 // fuel, as calibrated
 	LastUnits             int64   // fuel of the last timed call
-	CallNanos             float64 // moving mean over timed calls (one in 16)
+	CallNanos             float64 // moving mean over timed calls (one in 64)
 	CallNanosMax          int64   // longest timed call
 	ObserveCalls          uint64
 	Published             int

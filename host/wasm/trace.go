@@ -101,10 +101,7 @@ func (t *Tracer) call(r Role, b *Batch, out *Trace) error {
 // traced runs a role with copies of the batch before and after.
 func (p *Plugin) traced(in *instance, r Role, n int, budget int64) error {
 	tr := in.trace
-	v, err := in.view(tr.l.total)
-	if err != nil {
-		return err
-	}
+	v := in.view(tr.l.total)
 	if tr.poison {
 		for k := range tr.l.ncols {
 			at := tr.l.cols + k*tr.l.stride*4
@@ -112,12 +109,9 @@ func (p *Plugin) traced(in *instance, r Role, n int, budget int64) error {
 		}
 	}
 	tr.before = bytes.Clone(v)
-	err = in.run(r, budget)
+	err := in.run(r, budget)
 	tr.units, tr.budget = in.used(), budget
 	if err != nil {
-		return err
-	}
-	if v, err = in.view(tr.l.total); err != nil {
 		return err
 	}
 	tr.after = bytes.Clone(v)

@@ -43,33 +43,21 @@ KVASIR_CONFIGURE(text, len) {
 	return KVASIR_STATUS_OK;
 }
 
-static void explain(const kvasir_batch *b, float own) {
-	const float *uncached = kvasir_f32(b, 0), *outstanding = kvasir_f32(b, 1);
-	const float *inflight = kvasir_f32(b, 2), *kv = kvasir_f32(b, 3), *speed = kvasir_f32(b, 4);
-	float *t0 = kvasir_term(b, 0), *t1 = kvasir_term(b, 1), *t2 = kvasir_term(b, 2);
-	float *t3 = kvasir_term(b, 3), *t4 = kvasir_term(b, 4);
-	for (uint32_t i = 0; i < b->n; i++) {
-		t0[i] = 0 - outstanding[i];
-		t1[i] = 0 - own * uncached[i];
-		t2[i] = 0 - interference * uncached[i] * inflight[i];
-		t3[i] = 0 - kv_weight * kv[i];
-		t4[i] = speed[i];
-	}
+static float own; /* of this batch */
+
+static int choose(uint32_t objective) {
+	own = own_of[objective < 3 ? objective : 0];
+	return 1;
 }
 
-KVASIR_SCORE(b) {
-	uint32_t objective = fixed < 3 ? fixed : kvasir_req_u32(b, 0);
-	float own = own_of[objective < 3 ? objective : 0];
-	const float *uncached = kvasir_f32(b, 0), *outstanding = kvasir_f32(b, 1);
-	const float *inflight = kvasir_f32(b, 2), *kv = kvasir_f32(b, 3), *speed = kvasir_f32(b, 4);
-	float *restrict out = kvasir_scores(b);
-	/* To the stride: four at a time with nothing left over. */
-	for (uint32_t i = 0, n = (b->n + 15) & ~15u; i < n; i++) {
-		float c = outstanding[i] + own * uncached[i];
-		c = c + interference * uncached[i] * inflight[i];
-		c = c + kv_weight * kv[i];
-		out[i] = -(speed[i] * c);
-	}
-	if (kvasir_explain(b)) explain(b, own);
-	return KVASIR_STATUS_OK;
+KVASIR_SCORE_EACH_IF(b, c, choose(fixed < 3 ? fixed : kvasir_req_u32(b, 0))) {
+	kvasir_num uncached = kvasir_col(c, 0), outstanding = kvasir_col(c, 1);
+	kvasir_num inflight = kvasir_col(c, 2), kv = kvasir_col(c, 3), speed = kvasir_col(c, 4);
+	kvasir_num mine = own * uncached, between = interference * uncached * inflight, active = kv_weight * kv;
+	kvasir_tell(c, 0, 0 - outstanding);
+	kvasir_tell(c, 1, 0 - mine);
+	kvasir_tell(c, 2, 0 - between);
+	kvasir_tell(c, 3, 0 - active);
+	kvasir_tell(c, 4, speed);
+	return -(speed * (outstanding + mine + between + active));
 }
