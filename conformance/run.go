@@ -1,6 +1,34 @@
 // Package conformance holds what every host and every plugin of the ABI must
-// pass. Run is the part for hosts: the hostile guests of conformance/guests
-// with the reaction each must get.
+// pass. Run is the part for hosts: the hostile guests of conformance/guests, each
+// with the reaction it must get.
+//
+// A host in Go implements Host and Guest, some sixty lines over its own loading and
+// calling, and runs
+//
+//	func TestConformance(t *testing.T) { conformance.Run(t, myHost{}) }
+//
+//	func (h myHost) Load(code []byte, grants []string) (conformance.Guest, string) {
+//		p, err := h.engine.Load(code, grants)
+//		if err != nil {
+//			return nil, stepOf(err) // "module", "imports", … as abi/SPEC.md orders them
+//		}
+//		return myGuest{p}, ""
+//	}
+//
+//	func (g myGuest) Call(role string, waiting []float32) (a conformance.Answer) {
+//		scores, err := g.p.Call(role, batchOf(waiting)) // the other columns have any values
+//		a.Scores, a.Abstain = scores, err == errAbstain
+//		if f, ok := err.(*fault); ok {
+//			a.Fault, a.Detail = f.reason, f.text
+//		}
+//		return a
+//	}
+//
+// host/wasm's hostile_test.go is that for the host of this project. One in another
+// language is driven by the same two methods over a pipe or a socket; or it reads
+// guests/guests.json, which holds all that Run knows, and the .wasm files beside it.
+// A host should also write the arguments of abi/vectors byte for byte, and load the
+// plugins of conformance/golden with the answers that are kept with them.
 package conformance
 
 import (
@@ -30,9 +58,12 @@ type Guest interface {
 
 // Answer is what a call came to.
 type Answer struct {
-	Scores  []float32 // [N], of score
-	Fault   string    // reason of the fault, "" = none
-	Detail  string    // of the fault, for people
+	Scores []float32 // [N], of score
+	// Fault is the reason of a fault, "" = the call was heard: "trap", "fuel" (used
+	// up), "stack", "status" (2 or more), "unwritten", "not_finite", "index" (or a drop
+	// reason out of range), "alloc" or "forbidden" (a host call the role may not make).
+	Fault   string
+	Detail  string // of the fault, for people
 	Abstain bool
 }
 

@@ -1,0 +1,83 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/abi"
+	"github.com/kvasir-router/kvasir/conformance/guests"
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/wasm"
+)
+
+// TestAdapter_large_hammer: a guest that has no memory for the largest batch the
+// ABI has, asked by several decisions at once, between small batches. Each large one
+// is answered with the guest's fault, or with why nobody was asked; no small one
+// gets a wrong score; and the plugin answers again once its breaker lets it.
+func TestAdapter_large_hammer(t *testing.T) {
+	code, err := (&guests.Guest{File: "alloc_large"}).Code()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := newTable(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	var background, callers sync.WaitGroup
+	background.Go(func() { _ = table.runtime.Run(ctx) }) // ends with ctx
+	defer background.Wait()
+	defer cancel()
+	c := config.Plugin{Name: "large"}
+	p, err := table.acquire(keyOf(&c, moduleOf(fromFile, code, nil).digest, ""), fromFile, code, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.release([]*plugin{p})
+	small := func(s scorer) error {
+		b := fill(t, 5)
+		if err := s.Score(b); err != nil {
+			return err
+		}
+		for i := range b.Scores {
+			if b.Scores[i] != -b.Waiting[i] {
+				t.Errorf("candidate %d: got %v, want %v", i, b.Scores[i], -b.Waiting[i])
+			}
+		}
+		return nil
+	}
+	// unheard tells whether err says why nobody was asked.
+	unheard := func(err error) bool {
+		return errors.Is(err, wasm.ErrBusy) || strings.HasPrefix(err.Error(), "in quarantine after: ")
+	}
+	for range 4 {
+		callers.Go(func() {
+			s := scorer{newAdapter(p, &config.Config{}, 0, "blend")}
+			large := fill(t, abi.MaxCandidates)
+			for range 50 {
+				err := s.Score(large)
+				if f, ok := errors.AsType[*wasm.Fault](err); err == nil || ok && f.Reason != wasm.ReasonAlloc || !ok && !unheard(err) {
+					t.Errorf("4,096 candidates: got %v", err)
+				}
+				if err := small(s); err != nil && !unheard(err) {
+					t.Errorf("5 candidates: %v", err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if st := p.Stats(); st.Faults[wasm.ReasonAlloc] < 3 {
+		t.Errorf("%d faults, want those that open the breaker: %+v", st.Faults[wasm.ReasonAlloc], st)
+	}
+	s, now := scorer{newAdapter(p, &config.Config{}, 0, "blend")}, time.Now()
+	for range 20 {
+		if small(s) == nil {
+			return
+		}
+		if next := table.runtime.Mend(ctx, now); next.After(now) {
+			now = next
+		}
+	}
+	t.Errorf("it is never asked again: %v", small(s))
+}
