@@ -33,7 +33,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/endpoint":            {},
 	"host/identity":            {ours: "host/internal/atomicfile host/internal/filelock"},
 	"host/identity/jwt":        {ours: "host/identity", theirs: "github.com/go-jose/go-jose/v4"},
-	"host/policy":              {ours: "host/identity host/internal/atomicfile host/internal/spelling", theirs: "github.com/open-policy-agent/opa/v1"},
+	"host/policy":              {ours: "host/identity host/internal/atomicfile host/internal/spelling policies", theirs: "github.com/open-policy-agent/opa/v1"},
 	"host/quota":               {},
 	"host/kvevents":            {theirs: "github.com/cespare/xxhash/v2"},
 	"host/kvevents/fakepub":    {},

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"bytes"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/dependencies"
+
+	"github.com/kvasir-router/kvasir/policies"
 )
 
 // Entry points of a policy.
@@ -23,8 +24,15 @@ const (
 // testSuffix marks the modules that hold the policy's own tests.
 const testSuffix = "_test.rego"
 
-//go:embed input.schema.json
-var inputSchema []byte
+// inputSchema is the contract of the input document, for policies that bring no
+// schema of it.
+var inputSchema = func() []byte {
+	text, err := policies.FS.ReadFile("schemas/input.json")
+	if err != nil {
+		panic("BUG: policy: " + err.Error()) // it is embedded
+	}
+	return text
+}()
 
 // program is compiled Rego without data. It is immutable and shared by all
 // snapshots whose modules are the same.
