@@ -15,7 +15,30 @@ type complaint struct {
 }
 
 // validate returns what s forbids of n, which stands at path.
-func (s *schema) validate(n *jsonNode, path string) (out []complaint) {
+func (s *schema) validate(n *jsonNode, path string) []complaint {
+	steps := maxSchemaSteps
+	return s.within(n, path, schemaWalk{maxSchemaDepth, &steps})
+}
+
+// Bounds of a validation: a schema may refer to itself without descending into
+// the value. 10,000 tenants take half a million steps.
+const (
+	maxSchemaDepth = 4 * maxJSONDepth
+	maxSchemaSteps = 50_000_000
+)
+
+// schemaWalk is what is left of the bounds.
+type schemaWalk struct {
+	depth int
+	steps *int
+}
+
+// within is validate within bounds.
+func (s *schema) within(n *jsonNode, path string, left schemaWalk) (out []complaint) {
+	left.depth--
+	if *left.steps--; left.depth < 0 || *left.steps < 0 {
+		return []complaint{{n.file, n.at, path, "cannot be checked: the schema refers to itself without end", "mend the schema"}}
+	}
 	bad := func(what, mend string) { out = append(out, complaint{n.file, n.at, path, what, mend}) }
 	if s.no {
 		bad("is not allowed here", "delete it")
@@ -30,25 +53,25 @@ func (s *schema) validate(n *jsonNode, path string) (out []complaint) {
 	}
 	switch n.kind {
 	case jsonObject:
-		out = append(out, s.object(n, path)...)
+		out = append(out, s.object(n, path, left)...)
 	case jsonArray:
-		out = append(out, s.array(n, path)...)
+		out = append(out, s.array(n, path, left)...)
 	case jsonString:
 		s.text(n, bad)
 	case jsonNumber:
 		s.number(n, bad)
 	}
 	for _, sub := range s.allOf {
-		out = append(out, sub.validate(n, path)...)
+		out = append(out, sub.within(n, path, left)...)
 	}
-	s.combined(n, path, bad)
+	s.combined(n, path, left, bad)
 	return out
 }
 
-func (s *schema) combined(n *jsonNode, path string, bad func(what, mend string)) {
+func (s *schema) combined(n *jsonNode, path string, left schemaWalk, bad func(what, mend string)) {
 	passes := func(of []*schema) (count int) {
 		for _, sub := range of {
-			if len(sub.validate(n, path)) == 0 {
+			if len(sub.within(n, path, left)) == 0 {
 				count++
 			}
 		}
@@ -65,7 +88,7 @@ func (s *schema) combined(n *jsonNode, path string, bad func(what, mend string))
 	}
 }
 
-func (s *schema) object(n *jsonNode, path string) (out []complaint) {
+func (s *schema) object(n *jsonNode, path string, left schemaWalk) (out []complaint) {
 	bad := func(n *jsonNode, at int, path, what, mend string) {
 		out = append(out, complaint{n.file, at, path, what, mend})
 	}
@@ -77,18 +100,18 @@ func (s *schema) object(n *jsonNode, path string) (out []complaint) {
 	for i, key := range n.keys {
 		at, v := path+"/"+key, n.elems[i]
 		if s.keyNames != nil {
-			for _, c := range s.keyNames.validate(&jsonNode{kind: jsonString, text: key, at: n.keyAt[i]}, at) {
+			for _, c := range s.keyNames.within(&jsonNode{kind: jsonString, text: key, at: n.keyAt[i]}, at, left) {
 				bad(v, c.at, at, "as a key "+c.what, c.mend)
 			}
 		}
 		sub, known := s.properties[key]
 		if known {
-			out = append(out, sub.validate(v, at)...)
+			out = append(out, sub.within(v, at, left)...)
 		}
 		for _, p := range s.patterns {
 			if p.re != nil && p.re.MatchString(key) {
 				known = true
-				out = append(out, p.s.validate(v, at)...)
+				out = append(out, p.s.within(v, at, left)...)
 			}
 		}
 		if known || s.additional == nil {
@@ -98,7 +121,7 @@ func (s *schema) object(n *jsonNode, path string) (out []complaint) {
 			bad(v, n.keyAt[i], at, "is not known", nearest(key, s.names))
 			continue
 		}
-		out = append(out, s.additional.validate(v, at)...)
+		out = append(out, s.additional.within(v, at, left)...)
 	}
 	if len(n.keys) < s.minProperties {
 		bad(n, n.at, path, fmt.Sprintf("has %d members", len(n.keys)), fmt.Sprintf("write at least %d", s.minProperties))
@@ -109,7 +132,7 @@ func (s *schema) object(n *jsonNode, path string) (out []complaint) {
 	return out
 }
 
-func (s *schema) array(n *jsonNode, path string) (out []complaint) {
+func (s *schema) array(n *jsonNode, path string, left schemaWalk) (out []complaint) {
 	bad := func(what, mend string) { out = append(out, complaint{n.file, n.at, path, what, mend}) }
 	if len(n.elems) < s.minItems {
 		bad(fmt.Sprintf("has %d values", len(n.elems)), fmt.Sprintf("write at least %d", s.minItems))
@@ -119,7 +142,7 @@ func (s *schema) array(n *jsonNode, path string) (out []complaint) {
 	}
 	for i, e := range n.elems {
 		if s.items != nil {
-			out = append(out, s.items.validate(e, fmt.Sprintf("%s/%d", path, i))...)
+			out = append(out, s.items.within(e, fmt.Sprintf("%s/%d", path, i), left)...)
 		}
 		if s.unique && slices.ContainsFunc(n.elems[:i], e.equal) {
 			out = append(out, complaint{e.file, e.at, fmt.Sprintf("%s/%d", path, i), "stands twice", "write it once"})
