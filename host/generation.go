@@ -10,6 +10,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity/jwt"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/scheduler"
+	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
 )
 
 // generation is everything that a reload replaces. It is immutable once built.
@@ -26,6 +27,7 @@ type generation struct {
 	scored    []*scoring         // plugins that score, by profile
 	keys      *identity.KeyFile  // nil without a key file
 	tokens    *jwt.Verifier      // nil without issuers
+	logPolicy decisions.Policy   // nil without a policy
 	policy    *policy.Snapshot   // nil without a policy, and while none could be loaded
 	built     time.Time
 }
@@ -45,6 +47,9 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *ge
 		return nil, err
 	}
 	g.policy = rules
+	if g.logPolicy, err = newLogPolicy(rules); err != nil {
+		return nil, err
+	}
 	sc := scheduler.Config{State: h.state, Policy: engine, Generation: number}
 	for i := range cfg.Pools {
 		p, err := poolRules(&cfg.Pools[i], cfg.Identity.Only())

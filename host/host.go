@@ -36,6 +36,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
+	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
@@ -62,6 +63,9 @@ type Host struct {
 	pepper     []byte
 	adminToken string
 	audit      *audit.Log
+
+	decisions    *decisions.Log // nil without one
+	auditRefused atomic.Uint64  // requests refused for lack of it
 
 	store     *endpoint.Store
 	index     *kvindex.Index
@@ -155,6 +159,9 @@ func (h *Host) openState() (err error) {
 		return err
 	}
 	if err := h.openAudit(h.cfg); err != nil {
+		return err
+	}
+	if err := h.openDecisions(&h.cfg.Telemetry.DecisionLog); err != nil {
 		return err
 	}
 	if h.pepper, err = KeyPepper(dir); err != nil {
@@ -349,6 +356,9 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	actor(&background, func() error { return h.policies.watch(back) })
 	actor(&background, func() error { return h.checkPrompts(back) })
 	actor(&background, func() error { return h.keepUses(back) })
+	if h.decisions != nil {
+		actor(&background, func() error { return h.decisions.Run(back) })
+	}
 	actor(&background, func() error { return h.refreshKeys(back) })
 	actor(&background, func() error { return h.awaitReady(back) })
 	actor(&background, func() error { return h.admin.Serve(back, h.adminListener) })

@@ -27,6 +27,7 @@ func (h *Host) collect() {
 	h.registry.Collect(h.collectPlugins)
 	h.registry.Collect(h.collectAudit)
 	h.registry.Collect(h.collectTokens)
+	h.registry.Collect(h.collectDecisions)
 }
 
 func (h *Host) collectEndpoints(e *telemetry.Emitter) {

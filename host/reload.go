@@ -86,6 +86,7 @@ func (h *Host) fixed(c *config.Config) error {
 	same("state_dir", c.StateDir == h.cfg.StateDir)
 	same("plugin_dir", c.PluginDir == h.cfg.PluginDir)
 	same("limits", c.Limits == h.cfg.Limits)
+	same("telemetry.decision_log", sameDecisionLog(&c.Telemetry.DecisionLog, &h.cfg.Telemetry.DecisionLog))
 	same("telemetry.audit_log", c.Telemetry.AuditLog == h.cfg.Telemetry.AuditLog)
 	same("identity.anonymous", c.Identity.Anonymous == h.cfg.Identity.Anonymous)
 	return errors.Join(errs...)

@@ -42,7 +42,12 @@ func (h *Host) Schedule(r *proxy.Request) (proxy.Placement, error) {
 	l := h.rules.Acquire()
 	defer l.Release()
 	req := scheduler.Request{API: r.API, Principal: r.Principal, ID: r.ID, Session: r.Session, Priority: r.Priority, Labels: r.Labels, Received: r.Received}
+	reserved, ok := h.reserveLog()
+	if !ok {
+		return nil, errNoAudit
+	}
 	p, err := l.Value().scheduler.Schedule(&req)
+	h.logDecision(l.Value(), &req, p, err, reserved)
 	r.Limits = proxy.Limits{Requests: proxy.Remaining(req.Quota.Requests), Tokens: proxy.Remaining(req.Quota.Tokens)}
 	if err != nil {
 		return nil, refusal(err)

@@ -251,7 +251,18 @@ type Telemetry struct {
 	LogLevel  string `yaml:"log_level" doc:"debug, info, warn or error; default info"`
 	LogFormat string `yaml:"log_format" doc:"json or text; default text"`
 
-	AuditLog AuditLog `yaml:"audit_log" doc:"who changed what: kvasir audit verify"`
+	AuditLog    AuditLog    `yaml:"audit_log" doc:"who changed what: kvasir audit verify"`
+	DecisionLog DecisionLog `yaml:"decision_log" doc:"what the policy decided, as JSON lines with the field names of OPA's decision logs; never prompts, keys or salts"`
+}
+
+// DecisionLog is the log of what the policy decided.
+type DecisionLog struct {
+	File         string   `yaml:"file" doc:"default none: nothing is logged"`
+	SampleAllow  *float64 `yaml:"sample_allow" doc:"share of allowed requests that are logged where the policy's audit is sample; default 0.01: 1 of 100 shows who asks for what; denied ones are logged always"`
+	Mask         []string `yaml:"mask" doc:"paths that are left out, such as /input/tenant/user; beside those of the policy's data.system.log.mask"`
+	RequireAudit bool     `yaml:"require_audit" doc:"refuse requests with 503 while the log cannot be written, and wait for the disk; default false: serve, and count what was dropped"`
+	MaxSize      Size     `yaml:"max_size" doc:"when the file is put away as FILE.1; default 64MiB"`
+	Keep         int      `yaml:"keep" doc:"files kept beside it; default 8"`
 }
 
 // AuditLog is the log of what operators do.

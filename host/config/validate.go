@@ -39,6 +39,7 @@ func (c *Config) defaults() {
 	or(&c.Limits.Decisions, 64<<20)
 	or(&c.Telemetry.LogLevel, "info")
 	or(&c.Telemetry.LogFormat, "text")
+	c.Telemetry.DecisionLog.defaults()
 	for i := range c.Pools {
 		c.Pools[i].defaults()
 	}
@@ -157,6 +158,7 @@ func (c *Config) validate() []complaint {
 	k.identity(&c.Identity)
 	k.oneOf("telemetry.log_level", c.Telemetry.LogLevel, "debug", "info", "warn", "error")
 	k.oneOf("telemetry.log_format", c.Telemetry.LogFormat, "json", "text")
+	k.decisionLog(&c.Telemetry.DecisionLog)
 	k.hints(&c.ClientHints)
 	k.dir("plugin_dir", c.PluginDir, "the folder that holds NAME.wasm")
 	pools := k.pools(c.Pools)

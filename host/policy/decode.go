@@ -26,9 +26,6 @@ const (
 	reasonAllowed      = "allowed"
 	maxReason          = 64
 	defaultClass       = "standard"
-	auditNone          = "none"
-	auditSample        = "sample"
-	auditFull          = "full"
 	constraintIn       = "in"
 	constraintNotIn    = "not_in"
 	errDecisionPattern = "policy: decision.%s %s"
@@ -133,7 +130,7 @@ func (d *decoder) field(out *verdict, key string, v ast.Value) {
 	case "profile":
 		out.Profile = d.word(key, v)
 	case "audit":
-		out.Audit = d.oneOf(key, v, auditNone, auditSample, auditFull)
+		out.Audit = d.oneOf(key, v, AuditNone, AuditSample, AuditFull)
 	default:
 		d.fail(key, "is not known")
 	}

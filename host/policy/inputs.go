@@ -275,6 +275,7 @@ func (b *docBuilder) labels(in *Input) ast.Object {
 // clone returns a copy of in that holds nothing of the caller's buffers.
 func (in *Input) clone() *Input {
 	c := *in
+	c.Trace = nil
 	for _, s := range []*string{&c.Operation, &c.Model, &c.Adapter, &c.Priority, &c.SizeClass, &c.Region, &c.CapacityState} {
 		*s = strings.Clone(*s)
 	}

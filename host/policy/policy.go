@@ -20,6 +20,8 @@ type Input struct {
 	Region        string // of the router
 	HourUTC       int    // 0…23
 	CapacityState string // of the model's pools: "ok", "scarce", "none"
+
+	Trace *Trace // filled in by Decide; nil = not asked for
 }
 
 // Label is one label of a request: from key metadata, token claims or a header
@@ -49,10 +51,17 @@ type Decision struct {
 	TokensPerMinute   int // per tenant and rate class; 0 = no limit
 	RequestsPerMinute int // per tenant and rate class; 0 = no limit
 
-	Audit    string   // "none", "sample", "full": whether allows are logged; "" = sample
+	Audit    string   // one of the Audit constants: whether allows are logged; "" = sample
 	Rules    []string // ids of the rules that decided, for explain
 	Revision string   // of policy and data
 }
+
+// Words of Decision.Audit.
+const (
+	AuditNone   = "none"   // not
+	AuditSample = "sample" // a share of them, as configured
+	AuditFull   = "full"   // all
+)
 
 // Preference is a soft wish: endpoints whose label has one of Values are worth
 // Weight, in [0, 1], more.

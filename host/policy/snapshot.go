@@ -222,11 +222,15 @@ func (s *Snapshot) decide(in *Input, c *Counters) (*Decision, error) {
 		return s.badInput, nil
 	}
 	e := s.cache.get(key, c)
+	cached := e != nil
 	if e == nil {
 		var err error
 		if e, err = s.miss(key, in, c); err != nil {
 			return nil, err
 		}
+	}
+	if in.Trace != nil {
+		in.Trace.Cached = cached
 	}
 	if !e.perUser {
 		return e.decision, nil
@@ -366,7 +370,7 @@ func (s *Snapshot) demand(v *verdict) {
 }
 
 func (v *verdict) refuse(reason string) {
-	v.Decision = Decision{Status: statusUnavailable, Reason: reason, Rules: v.Rules, Revision: v.Revision, Audit: auditFull}
+	v.Decision = Decision{Status: statusUnavailable, Reason: reason, Rules: v.Rules, Revision: v.Revision, Audit: AuditFull}
 }
 
 // bind makes a decision of what the policy said and who asks. The user of scope

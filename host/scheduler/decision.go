@@ -263,8 +263,9 @@ func (d *decision) decide() *DeniedError {
 		return errModel(shorten(r.API.Model))
 	}
 	d.in = policy.Input{Principal: r.Principal, Operation: r.API.Op.String(), Model: d.model.name, Stream: r.API.Stream,
-		Priority: r.Priority, SizeClass: sizeClass(len(r.API.Body)), Labels: inputLabels(r)}
+		Priority: r.Priority, SizeClass: sizeClass(len(r.API.Body)), Labels: inputLabels(r), Trace: &r.Trace}
 	dec, err := s.cfg.Policy.Decide(&d.in)
+	r.Asked, r.Decision = d.in, dec
 	if err != nil || dec == nil {
 		return errPolicy()
 	}

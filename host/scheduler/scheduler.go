@@ -30,6 +30,12 @@ type Request struct {
 	Labels    []identity.Label // what the client's headers say, sorted by name
 	Received  time.Time
 
+	// Asked, Decision and Trace are set by Schedule to what policy was asked, what
+	// it said (nil = nothing) and how, for logs.
+	Asked    policy.Input
+	Decision *policy.Decision
+	Trace    policy.Trace
+
 	// Quota is set by Schedule to what is left of the tenant's budgets, also
 	// where it refuses; zero where nothing is limited.
 	Quota quota.Usage

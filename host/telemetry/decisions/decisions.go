@@ -1,0 +1,241 @@
+// Package decisions keeps a log of what the policy decided, in a file of JSON
+// lines with the field names of OPA's own decision logs.
+//
+// It is asynchronous: a request leaves an [Entry] in a bounded queue, and one
+// goroutine ([Log.Run]) renders, masks and writes. When the queue is full,
+// entries are dropped and counted; where that must not be, [Log.Reserve] takes a
+// place before the request is decided, and whoever gets none refuses it.
+package decisions
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/policy"
+)
+
+// Config is the configuration of a Log.
+type Config struct {
+	File string
+
+	// SampleAllow is the share of allowed requests that are logged unless policy
+	// says otherwise, in [0, 1]. Denied ones are always.
+	SampleAllow float64
+	// Mask are paths that are left out, such as /input/tenant/user.
+	Mask []string
+	// MaxBytes is when the file is put away as FILE.1; 0 = 64 MiB, some 60,000
+	// decisions.
+	MaxBytes int64
+	// Keep is how many files are kept beside it; 0 = 8.
+	Keep int
+	// Queue is how many entries may wait to be written; 0 = 8192: a second of
+	// denials at a rate that no site has.
+	Queue int
+	// Sync waits for the disk after each batch.
+	Sync bool
+
+	Labels map[string]string // of this router, in every line
+	Log    *slog.Logger      // nil = silent
+}
+
+func (c *Config) withDefaults() {
+	if c.MaxBytes == 0 {
+		c.MaxBytes = 64 << 20
+	}
+	if c.Keep == 0 {
+		c.Keep = 8
+	}
+	if c.Queue == 0 {
+		c.Queue = 8192
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Validate reports all faults of c.
+func (c *Config) Validate() error {
+	var all []error
+	if c.File == "" {
+		all = append(all, errors.New("decisions: no file"))
+	}
+	if !(c.SampleAllow >= 0 && c.SampleAllow <= 1) {
+		all = append(all, fmt.Errorf("decisions: sample_allow %v, want a share from 0 to 1", c.SampleAllow))
+	}
+	if c.MaxBytes < 0 || c.Keep < 0 || c.Queue < 0 {
+		all = append(all, fmt.Errorf("decisions: bounds %d, %d, %d", c.MaxBytes, c.Keep, c.Queue))
+	}
+	if err := CheckMask(c.Mask); err != nil {
+		all = append(all, fmt.Errorf("decisions: mask: %w", err))
+	}
+	return errors.Join(all...)
+}
+
+// Log is a decision log. All methods but Run may be called concurrently, at any
+// time; Run once.
+type Log struct {
+	cfg     Config
+	queue   chan *Entry
+	places  atomic.Int64 // taken, of cap(queue)
+	failing atomic.Bool  // the file could not be written last time
+	written atomic.Uint64
+	dropped atomic.Uint64
+	file    file // of Run
+}
+
+// Open sees that the file can be opened, and makes it, mode 0600, if it is not
+// there. Run must be called for anything to be written.
+func Open(cfg Config) (*Log, error) {
+	cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	l := &Log{cfg: cfg, queue: make(chan *Entry, cfg.Queue), file: file{path: cfg.File, max: cfg.MaxBytes, keep: cfg.Keep, sync: cfg.Sync}}
+	if err := l.file.open(); err != nil {
+		return nil, err
+	}
+	l.file.close() // Run opens it again; who never runs has nothing to close
+	return l, nil
+}
+
+// Wanted reports whether a decision is to be logged. d may be nil: policy said
+// nothing, which always is.
+func (l *Log) Wanted(d *policy.Decision, refused bool) bool {
+	if d == nil || refused || !d.Allow {
+		return true
+	}
+	switch d.Audit {
+	case policy.AuditNone:
+		return false
+	case policy.AuditFull:
+		return true
+	}
+	return l.cfg.SampleAllow > 0 && rand.Float64() < l.cfg.SampleAllow
+}
+
+// Reserve takes a place for one entry: Commit then fills it, or Cancel gives it
+// back. False: there is none, or the file cannot be written.
+func (l *Log) Reserve() bool {
+	if l.failing.Load() {
+		return false
+	}
+	return l.take()
+}
+
+func (l *Log) take() bool {
+	if l.places.Add(1) <= int64(cap(l.queue)) {
+		return true
+	}
+	l.places.Add(-1)
+	return false
+}
+
+// Commit logs e in a place that was reserved.
+func (l *Log) Commit(e *Entry) { l.queue <- e } // there is room: places count it
+
+// Cancel gives a reserved place back.
+func (l *Log) Cancel() { l.places.Add(-1) }
+
+// Record logs e if there is room, else it counts it as dropped.
+func (l *Log) Record(e *Entry) {
+	if !l.take() {
+		l.dropped.Add(1)
+		return
+	}
+	l.Commit(e)
+}
+
+// maxBatch bounds what is rendered before it is written.
+const maxBatch = 256
+
+// retryEvery is how often a file that cannot be written is tried again. Until
+// then entries wait in the queue.
+const retryEvery = time.Second
+
+// Run writes until ctx ends, then what still waits, and closes the file.
+func (l *Log) Run(ctx context.Context) error {
+	defer l.file.close()
+	var b bytes.Buffer
+	for {
+		select {
+		case e := <-l.queue:
+			n := l.render(&b, e)
+			if !l.write(ctx, &b, n) {
+				return ctx.Err()
+			}
+		case <-ctx.Done():
+			for len(l.queue) > 0 {
+				n := l.render(&b, <-l.queue)
+				if !l.write(ctx, &b, n) {
+					break
+				}
+			}
+			return ctx.Err()
+		}
+	}
+}
+
+// render makes lines of e and of what else waits, and returns their number.
+func (l *Log) render(b *bytes.Buffer, e *Entry) (n int) {
+	b.Reset()
+	for {
+		line, err := json.Marshal(l.event(e))
+		if err != nil { // a value of a mask that JSON does not have
+			line, _ = json.Marshal(map[string]any{"timestamp": e.Time, "request_id": e.RequestID, "error": map[string]any{"code": "not_rendered"}})
+		}
+		b.Write(line)
+		b.WriteByte('\n')
+		if n++; n == maxBatch {
+			return n
+		}
+		select {
+		case e = <-l.queue:
+		default:
+			return n
+		}
+	}
+}
+
+// write writes n lines, and tries again until it can. False: ctx ended first,
+// and they are dropped.
+func (l *Log) write(ctx context.Context, b *bytes.Buffer, n int) bool {
+	defer l.places.Add(int64(-n))
+	for {
+		err := l.file.write(b.Bytes())
+		if err == nil {
+			l.written.Add(uint64(n))
+			if l.failing.Swap(false) {
+				l.cfg.Log.Info("the decision log can be written again")
+			}
+			return true
+		}
+		if !l.failing.Swap(true) {
+			l.cfg.Log.Error("the decision log cannot be written", "err", err)
+		}
+		select {
+		case <-time.After(retryEvery):
+		case <-ctx.Done():
+			l.dropped.Add(uint64(n))
+			return false
+		}
+	}
+}
+
+// Stats counts since the start.
+type Stats struct {
+	Written, Dropped uint64
+	Waiting          int
+	Failing          bool
+}
+
+// Stats returns the counts.
+func (l *Log) Stats() Stats {
+	return Stats{Written: l.written.Load(), Dropped: l.dropped.Load(), Waiting: int(l.places.Load()), Failing: l.failing.Load()}
+}

@@ -1,0 +1,150 @@
+package decisions
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/policy"
+)
+
+// Entry is one decision. It is rendered after the request went on, so that what
+// it refers to must not change.
+type Entry struct {
+	Time      time.Time
+	RequestID string
+	Input     *policy.Input    // what policy was asked; nil = it was not
+	Decision  *policy.Decision // what it said; nil = nothing
+	Cached    bool             // it had said so before
+	Policy    Policy           // that decided; nil = none is loaded
+
+	Tenant           string
+	Endpoint, Pool   string // where the request went; "" = it was refused
+	Kind             string // of placement
+	Status           int    // of the refusal, 0 = it went on
+	Code             string // of the refusal
+	EvaluationFailed bool   // policy gave no decision
+}
+
+// Policy is what a decision log asks of the policy that decided.
+type Policy interface {
+	// Document returns the input with the paths that the policy refers to.
+	Document(in *policy.Input) (map[string]any, error)
+	// Mask returns what must not be logged of an event, as data.system.log.mask
+	// has it. No mask is no rules.
+	Mask(event map[string]any) (rules []any, err error)
+}
+
+// path is where the decision stands in the policy, as OPA writes it.
+const path = "kvasir/decision"
+
+// event renders e as OPA's decision log has it, with fields of our own beside.
+func (l *Log) event(e *Entry) map[string]any {
+	m := map[string]any{
+		"decision_id": decisionID(), "timestamp": e.Time.UTC().Format(time.RFC3339Nano), "path": path, "labels": l.cfg.Labels,
+		"request_id": e.RequestID, "tenant": e.Tenant, "cached": e.Cached,
+	}
+	if e.Input != nil {
+		m["input"] = inputOf(e)
+	}
+	if d := e.Decision; d != nil {
+		m["result"], m["rule_ids"] = resultOf(d), append([]string{}, d.Rules...)
+		m["bundles"] = map[string]any{"kvasir": map[string]any{"revision": d.Revision}}
+		if d.Namespace != "" {
+			m["namespace"] = d.Namespace
+		}
+	}
+	if e.EvaluationFailed {
+		m["error"] = map[string]any{"code": "policy_error", "message": "the policy gave no decision"}
+	}
+	if e.Status != 0 {
+		m["refused"] = map[string]any{"status": e.Status, "code": e.Code}
+	} else {
+		m["endpoint"], m["pool"], m["kind"] = e.Endpoint, e.Pool, e.Kind
+	}
+	l.mask(e, m)
+	return m
+}
+
+// inputOf returns the document that policy was asked. Without a policy of its
+// own the tenant and the model are all that the built-in one looks at.
+func inputOf(e *Entry) map[string]any {
+	if e.Policy != nil {
+		if doc, err := e.Policy.Document(e.Input); err == nil {
+			return doc
+		}
+	}
+	return map[string]any{"tenant": map[string]any{"id": e.Tenant}, "request": map[string]any{"model": e.Input.Model}}
+}
+
+// resultOf renders a decision in the shape of data.kvasir.decision. The salt is
+// no part of that.
+func resultOf(d *policy.Decision) map[string]any {
+	m := map[string]any{"allow": d.Allow}
+	set := func(name string, v any, there bool) {
+		if there {
+			m[name] = v
+		}
+	}
+	set("reason", d.Reason, d.Reason != "")
+	set("status", d.Status, d.Status != 0)
+	if !d.Allow {
+		return m
+	}
+	constraints := []any{}
+	for _, c := range d.Constraints {
+		op := "in"
+		if c.NotIn {
+			op = "not_in"
+		}
+		constraints = append(constraints, map[string]any{"label": c.Label, "op": op, "values": list(c.Values)})
+	}
+	var prefer []any
+	for _, p := range d.Prefer {
+		prefer = append(prefer, map[string]any{"label": p.Label, "values": list(p.Values), "weight": p.Weight})
+	}
+	limits := map[string]any{}
+	for name, n := range map[string]int{
+		"max_prompt_tokens": d.MaxPromptTokens, "max_output_tokens": d.MaxOutputTokens, "max_concurrency": d.MaxConcurrency,
+		"tokens_per_minute": d.TokensPerMinute, "requests_per_minute": d.RequestsPerMinute,
+	} {
+		if n > 0 {
+			limits[name] = n
+		}
+	}
+	m["constraints"] = constraints
+	set("model", d.Model, d.Model != "")
+	set("prefer", prefer, len(prefer) > 0)
+	set("cache", map[string]any{"scope": d.Scope}, d.Scope != "")
+	set("affinity", map[string]any{"weight": d.Affinity.Weight, "max_share": d.Affinity.MaxShare, "sticky": d.Affinity.Sticky}, d.Affinity != (policy.Affinity{}))
+	set("priority", d.Priority, d.Priority != 0)
+	set("rate_class", d.RateClass, d.RateClass != "")
+	set("limits", limits, len(limits) > 0)
+	set("profile", d.Profile, d.Profile != "")
+	set("audit", d.Audit, d.Audit != "")
+	return m
+}
+
+// list is a list as a mask can walk it.
+func list(vs []string) []any {
+	out := make([]any, len(vs))
+	for i, v := range vs {
+		out[i] = v
+	}
+	return out
+}
+
+// decisionID returns a random UUID (version 4).
+func decisionID() string {
+	var b [16]byte
+	for i := 0; i < len(b); i += 8 {
+		n := rand.Uint64()
+		for k := range 8 {
+			b[i+k] = byte(n >> (8 * k))
+		}
+	}
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	s := hex.EncodeToString(b[:])
+	return fmt.Sprintf("%s-%s-%s-%s-%s", s[:8], s[8:12], s[12:16], s[16:20], s[20:])
+}
