@@ -148,6 +148,9 @@ func TestParse_faults(t *testing.T) {
 			":7: plugin_signatures.keys.A: want a name of lower-case", ":7: plugin_signatures.keys.A: want a public key", ":8: plugin_signatures.keys.b: is the key of A too"}},
 		"bad plugins": {minimal + "plugins:\n- {name: X, file: /nope, grants: [net]}\n- {name: a, limits: {memory: 1GiB}}\n- {name: a}\n", []string{
 			":6: plugins[0].name: want lower-case", ":6: plugins[0].grants[0]: want one of log", ":7: plugins[1].limits.memory: want at most 64MiB", `:8: plugins[2].name: plugin "a" stands twice`}},
+		"decisions": {minimal + "telemetry: {decision_log: {sample_allow: 2}}\n", []string{":5: telemetry.decision_log.file: missing"}},
+		"bad decisions": {minimal + "telemetry: {decision_log: {file: x, sample_allow: 2, mask: [user], max_size: 1KiB, keep: 5000}}\n", []string{
+			"sample_allow: want a share", `mask: "user": want a path under /input`, "max_size: want at least 1MiB", "keep: want at most 1000"}},
 		"bad issuer": {strings.Replace(minimal, "{anonymous: {tenant: local}}", "{jwt: [{issuer: x, algorithms: [HS256], tenant: a, jwks_url: \"http://x/k\"}]}", 1), []string{
 			":2: identity.jwt[0]: audience is missing", `:2: identity.jwt[0]: algorithm "HS256": want one of RS256`, `:2: identity.jwt[0]: jwks_url "http://x/k": want https`}},
 		"alias clash": {strings.Replace(minimal, "{name: qwen3-8b,", "{name: qwen3-8b, aliases: [qwen3-8b],", 1), []string{`name "qwen3-8b" stands twice`}},

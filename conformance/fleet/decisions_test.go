@@ -1,0 +1,166 @@
+package fleet
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/conformance/harness"
+)
+
+// decision is the part of a logged decision that tests look at.
+type decision struct {
+	ID        string `json:"decision_id"`
+	Path      string
+	RequestID string `json:"request_id"`
+	Tenant    string
+	Cached    bool
+	Endpoint  string
+	Namespace string
+	Rules     []string `json:"rule_ids"`
+	Erased    []string
+	Bundles   map[string]struct{ Revision string }
+	Input     struct{ Tenant, Request map[string]any }
+	Result    struct {
+		Allow  bool
+		Reason string
+	}
+	Refused struct {
+		Status int
+		Code   string
+	}
+}
+
+// decisionLog starts a router with the policy that ships, a mask and a decision
+// log, and returns it with keys of acme, which may ask, and of a stranger.
+func decisionLog(t *testing.T, settings string) (r *harness.Router, engine, log, acme, stranger string) {
+	t.Helper()
+	dir := t.TempDir()
+	policies, keys, state := filepath.Join(dir, "policy"), filepath.Join(dir, "keys.json"), filepath.Join(dir, "state")
+	log = filepath.Join(dir, "logs", "decisions.log")
+	for _, d := range []string{state, filepath.Dir(log)} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(t, "policy", "init", policies, "--example", "log_mask")
+	issue := func(tenant string) string {
+		return ok(t, "key", "issue", "--file", keys, "--state-dir", state, "--tenant", tenant, "--user", "u-personal")
+	}
+	acme, stranger = issue("acme"), issue("stranger")
+	d := harness.StartDev(t, "--engines", "1")
+	r = harness.Serve(t, fmt.Sprintf(`listen: {LISTEN}
+admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
+state_dir: %s
+identity: {api_keys_file: %s}
+policy: {dir: %s}
+pools: [{name: main, endpoints: [%q]}]
+models: [{name: m, pools: [{name: main, served_as: %s}]}]
+telemetry: {decision_log: {file: %s, %s}}
+`, state, keys, policies, d.Engines[0].URL, d.Model, log, settings))
+	return r, d.Engines[0].URL, log, acme, stranger
+}
+
+const askBody = `{"model":"m","max_tokens":2,"messages":[{"role":"user","content":"a prompt that stays out of logs"}]}`
+
+// TestDecisionLog: decisions are logged with the names of OPA, without what
+// must not be there.
+func TestDecisionLog(t *testing.T) {
+	r, engine, log, acme, stranger := decisionLog(t, "sample_allow: 1")
+	var ids []string
+	for i, c := range []struct {
+		key    string
+		status int
+	}{{acme, 200}, {acme, 200}, {stranger, 403}} {
+		a, err := harness.Post(r.URL+"/v1/chat/completions", c.key, askBody)
+		if err != nil || a.Status != c.status {
+			t.Fatalf("%d: %v, got %d %s", i, err, a.Status, a.Body)
+		}
+		ids = append(ids, a.RequestID)
+	}
+	var got []decision
+	harness.Await(t, 10*time.Second, "three decisions logged", func() bool {
+		got = nil
+		b, err := os.ReadFile(log)
+		if err != nil {
+			return false
+		}
+		for _, line := range bytes.Split(bytes.TrimSpace(b), []byte("\n")) {
+			var d decision
+			if json.Unmarshal(line, &d) != nil {
+				return false
+			}
+			got = append(got, d)
+		}
+		return len(got) == 3
+	})
+	for i, d := range got {
+		if d.ID == "" || d.Path != "kvasir/decision" || d.RequestID != ids[i] || d.Bundles["kvasir"].Revision == "" || len(d.Rules) == 0 && i < 2 {
+			t.Errorf("%d: got %+v", i, d)
+		}
+	}
+	if d := got[0]; d.Tenant != "acme" || !d.Result.Allow || d.Endpoint != engine || len(d.Namespace) != 16 || d.Cached || d.Input.Request["model"] != "m" || d.Input.Tenant["id"] != "acme" {
+		t.Errorf("allowed: %+v", d)
+	}
+	if d := got[1]; !d.Cached || d.ID == got[0].ID {
+		t.Errorf("again: %+v", d)
+	}
+	if d := got[2]; d.Tenant != "stranger" || d.Result.Allow || d.Result.Reason == "" || d.Refused.Status != 403 || d.Endpoint != "" {
+		t.Errorf("denied: %+v", d)
+	}
+	b, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"a prompt that stays", "u-personal", acme, stranger} {
+		if strings.Contains(string(b), secret) {
+			t.Errorf("%q is in the log:\n%s", secret, b)
+		}
+	}
+	if _, m := harness.GetBody(r.Admin+"/metrics", r.Token); !strings.Contains(string(m), "kvasir_decision_log_written_total 3") || !strings.Contains(string(m), "kvasir_decision_log_dropped_total 0") {
+		t.Error("the metrics do not tell of three decisions")
+	}
+}
+
+// TestDecisionLog_required: nothing is served that could not be logged, and what
+// was taken before is not lost.
+func TestDecisionLog_required(t *testing.T) {
+	r, _, log, acme, _ := decisionLog(t, "sample_allow: 1, require_audit: true")
+	ask := func() *harness.Answer {
+		a, err := harness.Post(r.URL+"/v1/chat/completions", acme, askBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	served := 0
+	if a := ask(); a.Status != 200 {
+		t.Fatalf("got %d %s", a.Status, a.Body)
+	}
+	served++
+	dir := filepath.Dir(log)
+	if err := os.Rename(dir, dir+"2"); err != nil {
+		t.Fatal(err)
+	}
+	harness.Await(t, 10*time.Second, "requests refused", func() bool {
+		a := ask()
+		if a.Status == 200 {
+			served++
+		}
+		return a.Status == 503 && strings.Contains(string(a.Body), "audit_unavailable")
+	})
+	if err := os.Rename(dir+"2", dir); err != nil {
+		t.Fatal(err)
+	}
+	harness.Await(t, 10*time.Second, "requests served", func() bool { return ask().Status == 200 })
+	served++
+	harness.Await(t, 10*time.Second, "every served request logged", func() bool {
+		b, err := os.ReadFile(log)
+		return err == nil && bytes.Count(b, []byte("\n")) == served
+	})
+}
