@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -19,6 +20,7 @@ import (
 func TestVLLM(t *testing.T) {
 	f := startFleet(t)
 	cs := chats(66, 4)
+	t.Run("isolation is seen", f.isolation)
 	t.Run("tokens are the engine's", f.parity)
 	t.Run("predicted is reported", func(t *testing.T) { f.predicted(t, cs) })
 	t.Run("completions", f.completions)
@@ -27,6 +29,20 @@ func TestVLLM(t *testing.T) {
 	t.Run("tenants share nothing", f.tenants)
 	t.Run("leaving aborts", f.abort)
 	t.Run("errors are clear", f.errors)
+}
+
+// isolation waits until the probe has seen that both engines keep salts apart.
+func (f *fleet) isolation(t *testing.T) {
+	harness.Await(t, 60*time.Second, "isolation of all engines", func() bool {
+		_, b := harness.GetBody(f.router.Admin+"/v1/endpoints", f.router.Token)
+		return bytes.Count(b, []byte(`"isolation":"verified"`)) == len(f.engines)
+	})
+	_, b := harness.GetBody(f.router.Admin+"/metrics", f.router.Token)
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, "kvasir_endpoint_isolation_probe") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
 }
 
 // turn sends the next turn of a conversation and returns its explanation.
