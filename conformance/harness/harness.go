@@ -517,8 +517,14 @@ func IssueKey(t testing.TB, file, stateDir, tenant string) string {
 // EventsLive waits at most d until the cache events of n endpoints arrive.
 func (r *Router) EventsLive(t testing.TB, n int, d time.Duration) {
 	t.Helper()
+	var b []byte
+	defer func() {
+		if t.Failed() {
+			t.Logf("the endpoints are %s", b)
+		}
+	}()
 	Await(t, d, "events of all engines live", func() bool {
-		_, b := GetBody(r.Admin+"/v1/endpoints", r.Token)
+		_, b = GetBody(r.Admin+"/v1/endpoints", r.Token)
 		return bytes.Count(b, []byte(`"events":"live"`)) == n
 	})
 }

@@ -13,7 +13,6 @@ type Usage struct {
 	HasCached        bool // false: not reported, which is not the same as 0
 
 	Span          Span // the usage object in the answer
-	CachedDigits  Span // the number of cached tokens in the answer, if HasCached
 	ChoicesEmpty  bool // "choices":[] — with Span this marks the usage event of a stream
 	ChoicesAbsent bool
 }
@@ -94,7 +93,7 @@ func (u *Usage) details(answer []byte, details Span) {
 func (u *Usage) cached(answer []byte, v Span) bool {
 	n, ok := parseInt(answer[v.Start:v.End])
 	if ok {
-		u.CachedTokens, u.HasCached, u.Counts, u.CachedDigits = n, true, true, v
+		u.CachedTokens, u.HasCached, u.Counts = n, true, true
 	}
 	return ok
 }
@@ -108,19 +107,6 @@ func (u *Usage) Merge(earlier *Usage) {
 		if !u.HasCached {
 			u.CachedTokens, u.HasCached = earlier.CachedTokens, earlier.HasCached
 		}
-	}
-}
-
-// MaskCached overwrites the digits of cached_tokens in answer by a 0 and spaces:
-// the length stays, the meaning is "none".
-func (u *Usage) MaskCached(answer []byte) {
-	if !u.HasCached {
-		return
-	}
-	digits := answer[u.CachedDigits.Start:u.CachedDigits.End]
-	digits[0] = '0'
-	for i := range digits[1:] {
-		digits[1+i] = ' '
 	}
 }
 
