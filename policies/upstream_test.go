@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
 // opaVersion is the upstream release that scripts/deps.sh builds.
@@ -15,19 +17,7 @@ const opaVersion = "v1.22.4"
 // opaPath returns upstream's opa command and ends the test when it is not there.
 func opaPath(t testing.TB) string {
 	t.Helper()
-	cache := os.Getenv("KVASIR_CACHE")
-	if cache == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cache = filepath.Join(home, ".cache", "kvasir")
-	}
-	path := filepath.Join(cache, "opa", opaVersion, "opa")
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: run make deps", err)
-	}
-	return path
+	return harness.Need(t, "opa", opaVersion, "opa")
 }
 
 // opa runs upstream's command in the folder dir and returns what it printed. A

@@ -60,6 +60,16 @@ func Cache(t testing.TB) string {
 	return filepath.Join(home, ".cache", "kvasir")
 }
 
+// Need returns a path in Cache and ends the test when it is not there.
+func Need(t testing.TB, path ...string) string {
+	t.Helper()
+	p := filepath.Join(append([]string{Cache(t)}, path...)...)
+	if _, err := os.Stat(p); err != nil {
+		t.Fatalf("%v: run make deps", err)
+	}
+	return p
+}
+
 // TinyGo returns the TinyGo that plugins/scripts/tinygo.sh makes; ok is false,
 // and a log line says so, where that did not run.
 func TinyGo(t testing.TB) (path string, ok bool) {

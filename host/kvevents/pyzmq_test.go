@@ -8,10 +8,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
 // oracle is scripts/publisher.py: libzmq, msgspec and msgpack.
@@ -26,19 +27,7 @@ type oracle struct {
 
 func newOracle(t *testing.T, seed int) *oracle {
 	t.Helper()
-	cache := os.Getenv("KVASIR_CACHE")
-	if cache == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cache = filepath.Join(home, ".cache", "kvasir")
-	}
-	python := filepath.Join(cache, "venv-kvevents", "bin", "python")
-	if _, err := os.Stat(python); err != nil {
-		t.Fatalf("%v: run make deps", err)
-	}
-	cmd := exec.Command(python, "scripts/publisher.py", fmt.Sprint(seed))
+	cmd := exec.Command(harness.Need(t, "venv-kvevents", "bin", "python"), "scripts/publisher.py", fmt.Sprint(seed))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -3,12 +3,12 @@ package simengine
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	"github.com/kvasir-router/kvasir/conformance/harness"
 	"github.com/kvasir-router/kvasir/host/tokenizer/demo"
 )
 
@@ -158,16 +158,8 @@ func TestDemo_answers(t *testing.T) {
 // TestFamilies: with real tokenizers, too, an answer has as a text the tokens it
 // was made of, after any prompt.
 func TestFamilies(t *testing.T) {
-	cache := os.Getenv("KVASIR_CACHE")
-	if cache == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cache = filepath.Join(home, ".cache", "kvasir")
-	}
 	for _, family := range []string{"qwen3", "llama3_1"} {
-		m, err := LoadModel(os.DirFS(filepath.Join(cache, "tokenizers", family)))
+		m, err := LoadModel(os.DirFS(harness.Need(t, "tokenizers", family)))
 		if err != nil {
 			t.Fatalf("run make deps (%v)", err)
 		}

@@ -6,23 +6,16 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
 // python returns the interpreter that scripts/deps.sh prepares.
 func python(t *testing.T) string {
 	t.Helper()
-	cache := os.Getenv("KVASIR_CACHE")
-	if cache == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cache = filepath.Join(home, ".cache", "kvasir")
-	}
-	p := filepath.Join(cache, "venv-zmq", "bin", "python")
+	p := harness.Need(t, "venv-zmq", "bin", "python")
 	if out, err := exec.Command(p, "-c", "import zmq, msgspec, msgpack").CombinedOutput(); err != nil {
 		t.Fatalf("run make deps (%v %s)", err, out)
 	}

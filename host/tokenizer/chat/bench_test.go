@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvasir-router/kvasir/conformance/harness"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 	"github.com/kvasir-router/kvasir/host/tokenizer/bpe"
@@ -58,7 +59,7 @@ func growing(seed uint64) (before, after []byte) {
 // cachedModel is a real tokenizer with its template, if make deps has had it.
 func cachedModel(tb testing.TB, name string, set func(*chat.Config)) *chat.Model {
 	tb.Helper()
-	dir := filepath.Join(cacheDir(tb), "tokenizers", name)
+	dir := filepath.Join(harness.Cache(tb), "tokenizers", name)
 	if _, err := os.Stat(dir); err != nil {
 		tb.Fatalf("no tokenizer %s, run make deps: %v", name, err)
 	}
@@ -75,17 +76,6 @@ func cachedModel(tb testing.TB, name string, set func(*chat.Config)) *chat.Model
 		tb.Fatal(err)
 	}
 	return m
-}
-
-func cacheDir(tb testing.TB) string {
-	if dir := os.Getenv("KVASIR_CACHE"); dir != "" {
-		return dir
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return filepath.Join(home, ".cache", "kvasir")
 }
 
 // BenchmarkBlocks takes a conversation of 100k tokens in 82 messages from body

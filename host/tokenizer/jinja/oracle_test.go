@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
 // at is the time that the references were rendered for.
@@ -37,22 +39,10 @@ func renderConversation(t *Template, s source, conversation []byte) (string, err
 	return string(out.Append(nil)), nil
 }
 
-func cacheDir(t testing.TB) string {
-	dir := os.Getenv("KVASIR_CACHE")
-	if dir == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Join(home, ".cache", "kvasir")
-	}
-	return filepath.Join(dir, "chat")
-}
-
 // TestRender_python compares renders of real templates with those of Python
 // Jinja2 3.1.6, byte for byte, and that the same conversations are refused.
 func TestRender_python(t *testing.T) {
-	dir := cacheDir(t)
+	dir := filepath.Join(harness.Cache(t), "chat")
 	raw, err := os.ReadFile(filepath.Join(dir, "templates.json"))
 	if err != nil {
 		t.Fatalf("no references, run make deps: %v", err)

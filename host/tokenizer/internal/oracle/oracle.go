@@ -13,43 +13,22 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"github.com/kvasir-router/kvasir/conformance/harness"
 )
-
-// cache is the folder that `make deps` fills.
-func cache(t testing.TB) string {
-	t.Helper()
-	if dir := os.Getenv("KVASIR_CACHE"); dir != "" {
-		return dir
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(home, ".cache", "kvasir")
-}
-
-// need returns a path in the cache and ends the test when it is not there.
-func need(t testing.TB, path ...string) string {
-	t.Helper()
-	p := filepath.Join(append([]string{cache(t)}, path...)...)
-	if _, err := os.Stat(p); err != nil {
-		t.Fatalf("%v: run make deps", err)
-	}
-	return p
-}
 
 // Dir returns the folder of a real tokenizer: qwen3, llama3_1, gptoss, gpt4o
 // or gpt2.
 func Dir(t testing.TB, name string) string {
 	t.Helper()
-	return filepath.Dir(need(t, "tokenizers", name, "tokenizer.json"))
+	return filepath.Dir(harness.Need(t, "tokenizers", name, "tokenizer.json"))
 }
 
 // Python returns the interpreter that has Hugging Face tokenizers.
 func Python(t testing.TB) string {
 	t.Helper()
-	need(t, "venv-tokenizers", "stamp")
-	return need(t, "venv-tokenizers", "bin", "python")
+	harness.Need(t, "venv-tokenizers", "stamp")
+	return harness.Need(t, "venv-tokenizers", "bin", "python")
 }
 
 // Script returns the path of a script of this folder's scripts.
@@ -64,7 +43,7 @@ func IDs(t testing.TB, tokenizerJSON string, docs [][]byte) [][]uint32 {
 	t.Helper()
 	python := Python(t)
 	list := marshal(docs)
-	out := filepath.Join(cache(t), "oracle", key(t, tokenizerJSON, list)+".ids")
+	out := filepath.Join(harness.Cache(t), "oracle", key(t, tokenizerJSON, list)+".ids")
 	raw, err := os.ReadFile(out)
 	if err != nil {
 		if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
@@ -88,7 +67,7 @@ func IDs(t testing.TB, tokenizerJSON string, docs [][]byte) [][]uint32 {
 func key(t testing.TB, tokenizerJSON string, list []byte) string {
 	t.Helper()
 	h := sha256.New()
-	for _, path := range []string{tokenizerJSON, Script("oracle.py"), need(t, "venv-tokenizers", "stamp")} {
+	for _, path := range []string{tokenizerJSON, Script("oracle.py"), harness.Need(t, "venv-tokenizers", "stamp")} {
 		f, err := os.Open(path)
 		if err != nil {
 			t.Fatal(err)

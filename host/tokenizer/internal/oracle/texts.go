@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
 // goRoot is where the Go installation that runs the test has its files.
@@ -77,8 +79,8 @@ func Code(t testing.TB, n int) []byte {
 // texts of Django, file by file.
 func Languages(t testing.TB, n int) []byte {
 	t.Helper()
-	need(t, "texts", "stamp")
-	files, err := filepath.Glob(filepath.Join(cache(t), "texts", "*.po"))
+	harness.Need(t, "texts", "stamp")
+	files, err := filepath.Glob(filepath.Join(harness.Cache(t), "texts", "*.po"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no texts (%v): run make deps", err)
 	}
