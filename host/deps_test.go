@@ -25,6 +25,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"abi":                      {},
 	"abi/gen":                  {},
 	"host/internal/snapshot":   {},
+	"host/internal/timing":     {},
 	"host/internal/atomicfile": {},
 	"host/internal/filelock":   {},
 	"host/internal/spelling":   {},
@@ -57,8 +58,8 @@ var mayImport = map[string]struct{ ours, theirs string }{
 
 	"host/kvindex":             {},
 	"host/backend":             {ours: "host/blockhash host/endpoint host/kvevents host/kvindex host/llmapi", theirs: "github.com/cespare/xxhash/v2"},
-	"host/scheduler":           {ours: "host/blockhash host/endpoint host/identity host/llmapi host/policy host/quota host/tokenizer"},
-	"host/proxy":               {ours: "host/identity host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
+	"host/scheduler":           {ours: "host/blockhash host/endpoint host/identity host/internal/timing host/llmapi host/policy host/quota host/tokenizer"},
+	"host/proxy":               {ours: "host/identity host/internal/timing host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
 	"host/telemetry":           {theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
 	"host/telemetry/audit":     {ours: "host/internal/atomicfile host/internal/filelock"},
 	"host/telemetry/decisions": {ours: "host/policy"},
@@ -68,7 +69,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/simengine": {ours: "host/tokenizer/bpe host/tokenizer/jinja"},
 	"host/replay":    {},
 
-	"host": {ours: "abi plugins host/hostmod host/plugstore host/wasm host/admin host/backend host/config host/endpoint host/identity host/identity/jwt host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi" +
+	"host": {ours: "abi plugins host/hostmod host/plugstore host/wasm host/admin host/backend host/config host/endpoint host/identity host/identity/jwt host/internal/atomicfile host/internal/snapshot host/internal/timing host/kvindex host/llmapi" +
 		" host/policy host/proxy host/scheduler host/telemetry host/telemetry/audit host/telemetry/decisions host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
 	"cmd/kvasir": {ours: "abi conformance/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/plugsign host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},

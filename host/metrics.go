@@ -5,6 +5,9 @@ import (
 	"slices"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/internal/timing"
+	"github.com/kvasir-router/kvasir/host/proxy"
+	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry"
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
@@ -25,6 +28,7 @@ func (h *Host) collect() {
 	h.registry.Collect(h.collectPolicy)
 	h.registry.Collect(h.collectPrompts)
 	h.registry.Collect(h.collectPlugins)
+	h.registry.Collect(h.collectStages)
 	h.registry.Collect(h.collectAudit)
 	h.registry.Collect(h.collectTokens)
 	h.registry.Collect(h.collectDecisions)
@@ -128,8 +132,24 @@ func (h *Host) collectScheduler(e *telemetry.Emitter) {
 	e.Counter("kvasir_scheduler_retries_total", "Placements that went on to another endpoint.", float64(st.Retries))
 	e.Counter("kvasir_prompt_agreed_total", "Prompts whose token count the engine confirmed.", float64(st.PromptAgreed))
 	e.Counter("kvasir_prompt_differed_total", "Prompts whose token count the engine contradicted.", float64(st.PromptDiffered))
-	for stage, n := range st.StageNanos {
-		e.Counter("kvasir_decision_seconds_total", "Time spent deciding, by stage.", float64(n)/1e9, "stage", stage)
+}
+
+// collectStages tells how long the stages of a request take in the router.
+func (h *Host) collectStages(e *telemetry.Emitter) {
+	bounds := timing.Bounds()
+	emit := func(stage string, c *timing.Counts) {
+		e.Histogram("kvasir_stage_seconds", "Time of one stage of a request: read and scan of its body, schedule, connect to an engine, response_head: from sending to the head of the engine's answer. policy, prompt, lookup and place are the parts of schedule.",
+			c.Count, float64(c.SumNanos)/1e9, bounds, c.Buckets[:], "stage", stage)
+	}
+	if h.proxy != nil {
+		st := h.proxy.Stats()
+		for i := range st.Stages {
+			emit(proxy.Stage(i).String(), &st.Stages[i])
+		}
+	}
+	st := h.state.Stats()
+	for i, name := range scheduler.StageNames {
+		emit(name, &st.Stages[i])
 	}
 }
 

@@ -348,6 +348,27 @@ func TestStart_fileMissing(t *testing.T) {
 	}
 }
 
+// TestStages: the time of every stage of the requests that went through is in one
+// metric, whoever measures it.
+func TestStages(t *testing.T) {
+	h, _ := startHost(t, t.TempDir(), "")
+	for i := range 3 {
+		placeOne(t, h, fmt.Sprint(i))
+	}
+	w := httptest.NewRecorder()
+	h.registry.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	text := w.Body.String()
+	demands(t, "metrics", text[strings.Index(text, "# HELP kvasir_stage_seconds"):], `kvasir_stage_seconds_count{stage="policy"} 3`, `kvasir_stage_seconds_count{stage="place"} 3`,
+		`kvasir_stage_seconds_count{stage="prompt"} 0`, `kvasir_stage_seconds_count{stage="lookup"} 0`, `kvasir_stage_seconds_bucket{stage="place",le="1.048576"} 3`,
+		`kvasir_stage_seconds_bucket{stage="place",le="+Inf"} 3`, `stage="read"`, `stage="scan"`, `stage="schedule"`, `stage="connect"`, `stage="response_head"`)
+	if strings.Contains(text, `kvasir_stage_seconds_sum{stage="place"} 0`+"\n") {
+		t.Error("placing took no time")
+	}
+	if n := strings.Count(text, "kvasir_stage_seconds_count"); n != 9 {
+		t.Errorf("%d stages, want 9", n)
+	}
+}
+
 // TestStart_time: the default plugin, compiled once for a state directory, costs a
 // start next to nothing.
 func TestStart_time(t *testing.T) {

@@ -116,7 +116,7 @@ func (s *stream) try(ctx *fasthttp.RequestCtx, fresh bool) string {
 	if !c.reused {
 		sent = time.Now()
 	}
-	s.p.count.stages[StageConnect].add(sent.Sub(begin))
+	s.p.count.stages[StageConnect].Add(sent.Sub(begin))
 	c.by = earlier(sent.Add(s.timeouts.FirstByte), s.totalBy)
 	c.arm()
 	if s.stopped() { // after setting: see stop
@@ -131,7 +131,7 @@ func (s *stream) try(ctx *fasthttp.RequestCtx, fresh bool) string {
 		err = s.readHead(ctx, c)
 	}
 	if err == nil {
-		s.p.count.stages[StageFirstHead].add(time.Since(sent))
+		s.p.count.stages[StageFirstHead].Add(time.Since(sent))
 		return ""
 	}
 	return s.whatFailed(err, c, sent)

@@ -250,7 +250,7 @@ func (p *Proxy) admit(ctx *fasthttp.RequestCtx, s *stream) error {
 func (p *Proxy) receive(ctx *fasthttp.RequestCtx, s *stream, op llmapi.Operation) bool {
 	err := s.readBody(ctx)
 	now := time.Now()
-	p.count.stages[StageRead].add(now.Sub(s.req.Received))
+	p.count.stages[StageRead].Add(now.Sub(s.req.Received))
 	if err != nil {
 		p.brokenBody(ctx, err)
 		return false
@@ -265,7 +265,7 @@ func (p *Proxy) receive(ctx *fasthttp.RequestCtx, s *stream, op llmapi.Operation
 		return false
 	}
 	s.now = time.Now()
-	p.count.stages[StageScan].add(s.now.Sub(now))
+	p.count.stages[StageScan].Add(s.now.Sub(now))
 	return true
 }
 
@@ -291,7 +291,7 @@ func (p *Proxy) place(ctx *fasthttp.RequestCtx, s *stream) bool {
 	from := s.now
 	pl, err := p.router.Schedule(&s.req)
 	s.now = time.Now()
-	p.count.stages[StageSchedule].add(s.now.Sub(from))
+	p.count.stages[StageSchedule].Add(s.now.Sub(from))
 	switch {
 	case err == nil && pl != nil:
 		s.pl = pl

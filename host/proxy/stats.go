@@ -1,9 +1,9 @@
 package proxy
 
 import (
-	"math/bits"
 	"sync/atomic"
-	"time"
+
+	"github.com/kvasir-router/kvasir/host/internal/timing"
 )
 
 // Stage is a part of the way of a request whose time is measured.
@@ -22,17 +22,6 @@ var stageNames = [NumStages]string{"read", "scan", "schedule", "connect", "respo
 
 // String returns the stage's name in metrics.
 func (s Stage) String() string { return stageNames[s] }
-
-// HistogramBuckets is the number of buckets of a Histogram: bucket i counts
-// durations below 2^i µs, the last one all others.
-const HistogramBuckets = 32
-
-// Histogram is a distribution of durations.
-type Histogram struct {
-	Count    uint64
-	SumNanos uint64
-	Buckets  [HistogramBuckets]uint64 // not cumulative
-}
 
 // Stats are counters since the proxy was made.
 type Stats struct {
@@ -55,27 +44,7 @@ type Stats struct {
 	Stale        uint64 // pooled connections found dead before use
 	IdleConns    int    // to engines
 
-	Stages [NumStages]Histogram
-}
-
-type histogram struct {
-	count, sum atomic.Uint64
-	buckets    [HistogramBuckets]atomic.Uint64
-}
-
-func (h *histogram) add(d time.Duration) {
-	n := uint64(max(d, 0))
-	h.count.Add(1)
-	h.sum.Add(n)
-	h.buckets[min(bits.Len64(n/1000), HistogramBuckets-1)].Add(1)
-}
-
-func (h *histogram) load() (out Histogram) {
-	out.Count, out.SumNanos = h.count.Load(), h.sum.Load()
-	for i := range h.buckets {
-		out.Buckets[i] = h.buckets[i].Load()
-	}
-	return out
+	Stages [NumStages]timing.Counts
 }
 
 type counters struct {
@@ -87,7 +56,7 @@ type counters struct {
 	dials, reuses, stale            atomic.Uint64
 
 	refused, failed, retries wordMap
-	stages                   [NumStages]histogram
+	stages                   [NumStages]timing.Histogram
 }
 
 // Stats returns the counters. Safe for concurrent use.
@@ -105,7 +74,7 @@ func (p *Proxy) Stats() Stats {
 		st.Connections = len(l.conns())
 	}
 	for i := range c.stages {
-		st.Stages[i] = c.stages[i].load()
+		st.Stages[i] = c.stages[i].Load()
 	}
 	return st
 }

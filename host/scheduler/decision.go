@@ -35,12 +35,12 @@ const (
 	stagePolicy = iota
 	stagePrompt
 	stageLookup
-	stageSchedule
+	stagePlace
 	stages
 )
 
 // StageNames are the names of the stages in Stats and explain.
-var StageNames = [stages]string{"policy", "prompt", "lookup", "schedule"}
+var StageNames = [stages]string{"policy", "prompt", "lookup", "place"}
 
 // decision is one decision under way and its scratch memory, reused from
 // request to request.

@@ -171,7 +171,7 @@ func (s *Scheduler) Schedule(r *Request) (*Placement, error) {
 	p := d.placement
 	d.placement = nil
 	p.start()
-	d.lap(stageSchedule)
+	d.lap(stagePlace)
 	s.st.stats.decided(d)
 	p.trace = s.st.trace.add(d)
 	d.tell()
@@ -185,7 +185,7 @@ func (s *Scheduler) DryRun(r *Request) *Explanation {
 	defer s.st.putDecision(d)
 	d.begin(s, r, false)
 	err := d.run()
-	d.lap(stageSchedule)
+	d.lap(stagePlace)
 	return s.explainDecision(d, err)
 }
 

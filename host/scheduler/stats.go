@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/internal/timing"
 )
 
 // Stats counts what was decided and what came of it, since the State was made.
@@ -27,7 +29,7 @@ type Stats struct {
 	PromptAgreed   uint64 // prompt token counts equal to the report
 	PromptDiffered uint64
 
-	StageNanos map[string]uint64 // time spent by stage
+	Stages [stages]timing.Counts // by StageNames
 }
 
 // PredictionExact returns the share of predictions that were equal to the
@@ -39,7 +41,7 @@ var codes = [...]string{CodeModelNotFound, CodeDenied, CodePolicyError, CodeNoEn
 type counters struct {
 	decisions [kinds]atomic.Uint64
 	refusals  [len(codes)]atomic.Uint64
-	stage     [stages]atomic.Uint64
+	stage     [stages]timing.Histogram
 
 	retries, faults, passed                  atomic.Uint64
 	prompt, predicted, best                  atomic.Uint64
@@ -53,7 +55,7 @@ type counters struct {
 // Stats returns the counts.
 func (s *State) Stats() Stats {
 	c := &s.stats
-	st := Stats{Decisions: map[string]uint64{}, Refused: map[string]uint64{}, StageNanos: map[string]uint64{},
+	st := Stats{Decisions: map[string]uint64{}, Refused: map[string]uint64{},
 		Retries: c.retries.Load(), Faults: c.faults.Load(), Passed: c.passed.Load(),
 		PromptTokens: c.prompt.Load(), PredictedTokens: c.predicted.Load(), BestTokens: c.best.Load(),
 		Finished: c.done.Load(), Reported: c.reported.Load(), ReportedTokens: c.reportedTokens.Load(), ExpectedTokens: c.expected.Load(),
@@ -64,8 +66,8 @@ func (s *State) Stats() Stats {
 	for i, code := range codes {
 		st.Refused[code] = c.refusals[i].Load()
 	}
-	for i, name := range StageNames {
-		st.StageNanos[name] = c.stage[i].Load()
+	for i := range c.stage {
+		st.Stages[i] = c.stage[i].Load()
 	}
 	return st
 }
@@ -81,7 +83,9 @@ func (c *counters) refused(err *DeniedError) {
 func (c *counters) decided(d *decision) {
 	c.decisions[d.kind].Add(1)
 	for i, t := range d.took {
-		c.stage[i].Add(uint64(max(0, t)))
+		if t > 0 { // 0: this request had no such stage
+			c.stage[i].Add(t)
+		}
 	}
 	if d.builtin && !d.holdout {
 		c.faults.Add(1)

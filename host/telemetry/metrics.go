@@ -2,19 +2,6 @@ package telemetry
 
 import "time"
 
-// Names of the stages of a request, label stage of kvasir_stage_seconds.
-const (
-	StageRead     = "read"     // body
-	StageIdentify = "identify" // credential → principal
-	StageScan     = "scan"
-	StageDecide   = "decide" // policy
-	StageTokenize = "tokenize"
-	StageLookup   = "lookup" // hashes and index
-	StageSchedule = "schedule"
-	StageConnect  = "connect"
-	StageSend     = "send"
-)
-
 // Kinds of placement, label route of the latency histograms and label kind of
 // kvasir_placements_total.
 const (
@@ -27,9 +14,8 @@ const (
 // Metrics are the metrics of the request path that are counted as they happen.
 // All methods may be called concurrently and allocate nothing.
 type Metrics struct {
-	stages, ttft, e2e *HistogramSet
-	itl               *Histogram
-	stage             map[string]*Histogram // of the Stage constants; never written after New
+	ttft, e2e *HistogramSet
+	itl       *Histogram
 
 	placements, requests, failures     *CounterSet
 	predictedCached, predictedUncached *Counter
@@ -42,17 +28,12 @@ type Metrics struct {
 // NewMetrics registers the metrics of the request path in r.
 func NewMetrics(r *Registry) *Metrics {
 	m := &Metrics{
-		stages:     r.NewHistogramSet("kvasir_stage_seconds", "Time spent in one stage of the router for one request.", "stage"),
 		ttft:       r.NewHistogramSet("kvasir_ttft_seconds", "Time from the request's arrival to the first byte of its answer, by kind of placement.", "route"),
 		e2e:        r.NewHistogramSet("kvasir_e2e_seconds", "Time from the request's arrival to the end of its answer, by kind of placement.", "route"),
 		itl:        r.NewHistogramSet("kvasir_itl_seconds", "Mean time between two tokens of an answer.", "").With(""),
 		placements: r.NewCounterSet("kvasir_placements_total", "Placements by kind: warm, spill, cold, fallback.", "kind"),
 		requests:   r.NewCounterSet("kvasir_requests_total", "Requests by the status of their answer (000: the client left before it).", "status"),
 		failures:   r.NewCounterSet("kvasir_failures_total", "Requests that did not end well, by cause.", "cause"),
-		stage:      map[string]*Histogram{},
-	}
-	for _, s := range []string{StageRead, StageIdentify, StageScan, StageDecide, StageTokenize, StageLookup, StageSchedule, StageConnect, StageSend} {
-		m.stage[s] = m.stages.With(s)
 	}
 	predicted := r.NewCounterSet("kvasir_prompt_tokens_predicted_total", "Prompt tokens of placed requests, by what the index said of the chosen endpoint.", "cache")
 	reported := r.NewCounterSet("kvasir_prompt_tokens_reported_total", "Prompt tokens of answered requests, by what the engine reported.", "cache")
@@ -64,16 +45,6 @@ func NewMetrics(r *Registry) *Metrics {
 	off := r.NewCounterSet("kvasir_prediction_error_tokens_total", "Tokens by which predictions missed the report.", "side")
 	m.predictedOver, m.predictedUnder = off.With("over"), off.With("under")
 	return m
-}
-
-// Stage counts the time of one stage, named by a Stage constant; other names
-// are told apart up to a bound.
-func (m *Metrics) Stage(stage string, d time.Duration) {
-	if h := m.stage[stage]; h != nil {
-		h.Observe(d)
-		return
-	}
-	m.stages.With(stage).Observe(d)
 }
 
 // Placed counts one placement of a kind with its prediction: tokens of the

@@ -129,8 +129,6 @@ func TestHistogram_extremes(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	r := New()
 	m := NewMetrics(r)
-	m.Stage(StageScan, time.Millisecond)
-	m.Stage("novel", 2*time.Second)
 	m.Placed(RouteWarm, 100, 64)
 	m.Placed(RouteCold, 0, 0)
 	m.Placed(RouteSpill, 10, 99)
@@ -146,8 +144,7 @@ func TestMetrics(t *testing.T) {
 	m.Ended(&Result{Cause: "client_gone"})
 	text := scrape(t, r)
 	expect(t, text,
-		`kvasir_stage_seconds_count{stage="scan"} 1`, `kvasir_stage_seconds_count{stage="novel"} 1`, `kvasir_stage_seconds_bucket{stage="scan",le="0.001953125"} 1`,
-		`kvasir_stage_seconds_bucket{stage="scan",le="0.0009765625"} 0`,
+		`kvasir_e2e_seconds_bucket{route="warm",le="0.5"} 4`, `kvasir_e2e_seconds_bucket{route="warm",le="0.25"} 0`,
 		`kvasir_ttft_seconds_count{route="warm"} 4`, `kvasir_itl_seconds_count 4`, `kvasir_itl_seconds_sum 0.08`, `kvasir_e2e_seconds_sum{route="warm"} 1.2`,
 		`kvasir_placements_total{kind="warm"} 1`, `kvasir_placements_total{kind="cold"} 1`, `kvasir_placements_total{kind="spill"} 1`,
 		`kvasir_prompt_tokens_predicted_total{cache="cached"} 74`, `kvasir_prompt_tokens_predicted_total{cache="uncached"} 36`,
@@ -184,7 +181,7 @@ func TestRegistry_functions(t *testing.T) {
 
 func TestRegistry_forms(t *testing.T) {
 	r := New()
-	NewMetrics(r).Stage(StageScan, time.Second)
+	NewMetrics(r).Ended(&Result{Route: RouteWarm, Status: 200, TTFT: time.Second})
 	for accept, want := range map[string]string{
 		"": "text/plain", "application/openmetrics-text; version=1.0.0": "application/openmetrics-text",
 		"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited": "application/vnd.google.protobuf",
@@ -193,7 +190,7 @@ func TestRegistry_forms(t *testing.T) {
 		q.Header.Set("Accept", accept)
 		w := httptest.NewRecorder()
 		r.Handler().ServeHTTP(w, q)
-		if got := w.Header().Get("Content-Type"); w.Code != 200 || !strings.HasPrefix(got, want) || !bytes.Contains(w.Body.Bytes(), []byte("kvasir_stage_seconds")) {
+		if got := w.Header().Get("Content-Type"); w.Code != 200 || !strings.HasPrefix(got, want) || !bytes.Contains(w.Body.Bytes(), []byte("kvasir_ttft_seconds")) {
 			t.Errorf("%s: got %d %s", accept, w.Code, got)
 		}
 	}
@@ -216,7 +213,6 @@ func TestMetrics_allocs(t *testing.T) {
 	m := NewMetrics(New())
 	r := Result{Route: RouteWarm, Status: 200, TTFT: 1, E2E: 3, HasUsage: true, HasCached: true, PromptTokens: 9, OutTokens: 3, HasPrediction: true, PredictedCached: 2}
 	f := func() {
-		m.Stage(StageScan, 12345)
 		m.Placed(RouteWarm, 100, 10)
 		m.Ended(&r)
 	}
@@ -235,7 +231,7 @@ func TestMetrics_hammer(t *testing.T) {
 	for w := range workers {
 		wg.Go(func() {
 			for i := range each {
-				m.Stage(fmt.Sprint("s", i%20), time.Duration(i*w)*time.Microsecond)
+				m.Ended(&Result{Route: fmt.Sprint("s", i%20), TTFT: time.Duration(i*w+1) * time.Microsecond})
 				m.Placed(RouteCold, 10, 1)
 				if i%100 == 0 {
 					scrape(t, r)
@@ -246,7 +242,7 @@ func TestMetrics_hammer(t *testing.T) {
 	wg.Wait()
 	n := uint64(0)
 	for i := range 20 {
-		n += m.stages.With(fmt.Sprint("s", i)).Count()
+		n += m.ttft.With(fmt.Sprint("s", i)).Count()
 	}
 	if n != workers*each || m.predictedCached.Value() != workers*each {
 		t.Errorf("got %d and %d, want %d", n, m.predictedCached.Value(), workers*each)

@@ -1,0 +1,54 @@
+// Package timing counts how long things take, in a few atomic additions.
+package timing
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// Buckets is the number of buckets of a Histogram: bucket i counts durations
+// below 2^i µs, the last one all others, from 18 minutes on.
+const Buckets = 32
+
+// Histogram counts durations. The zero Histogram is empty. All methods may be
+// called concurrently.
+type Histogram struct {
+	count, sum atomic.Uint64
+	buckets    [Buckets]atomic.Uint64
+}
+
+// Add counts one duration; what is below 0 counts as 0.
+func (h *Histogram) Add(d time.Duration) {
+	n := uint64(max(d, 0))
+	h.count.Add(1)
+	h.sum.Add(n)
+	h.buckets[min(bits.Len64(n/1000), Buckets-1)].Add(1)
+}
+
+// Counts is a Histogram at one moment.
+type Counts struct {
+	Count    uint64
+	SumNanos uint64
+	Buckets  [Buckets]uint64 // not cumulative
+}
+
+// Load returns the counts. Durations that are added meanwhile may be in some of
+// its numbers and not in others.
+func (h *Histogram) Load() (c Counts) {
+	c.Count, c.SumNanos = h.count.Load(), h.sum.Load()
+	for i := range h.buckets {
+		c.Buckets[i] = h.buckets[i].Load()
+	}
+	return c
+}
+
+// Bounds returns the upper bounds of the buckets in seconds, all but the last
+// one's, which has none.
+func Bounds() []float64 {
+	b := make([]float64, Buckets-1)
+	for i := range b {
+		b[i] = float64(uint64(1)<<i) / 1e6
+	}
+	return b
+}
