@@ -112,6 +112,7 @@ model_allowed if may_use(input.request.model)
 # labels: {id: rewrite_not_allowed}
 denials contains "model_not_allowed" if {
 	tenant_known
+	model != input.request.model
 	not rewrite_allowed
 }
 

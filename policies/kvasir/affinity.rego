@@ -51,9 +51,9 @@ default sticky := false
 
 sticky := class.affinity.sticky
 
+default prefer := []
+
 # METADATA
 # title: Endpoints the tenant likes better, among those it may use
 # labels: {id: tenant_prefer}
-default prefer := []
-
 prefer := tenant.prefer
