@@ -17,16 +17,22 @@ default allow := false
 # labels: {id: admin_allow}
 allow if {
 	input.version == "1"
-	identified
-	granted
 	count(refusals) == 0
 }
 
-# An administrator has a name that a credential proved.
+# METADATA
+# title: An administrator has a name that a credential proved
+# labels: {id: admin_unidentified}
+refusals contains "unidentified" if not identified
+
 identified if {
 	input.principal.id != ""
 	input.principal.auth.method in {"admin_token", "api_key", "jwt", "mtls"}
 }
+
+# METADATA
+# labels: {id: admin_scope_missing}
+refusals contains "scope_missing" if not granted
 
 verb_format := `^[a-z]+:[a-z]+$`
 

@@ -51,6 +51,11 @@ test_explain_any if {
 	}
 }
 
+test_refusals_are_told if {
+	refusals := data.kvasir.admin.refusals with input as ask(["policy:read"], "key:issue", {}) with data.site as {"admin_denials": {"outside_role"}}
+	refusals == {"scope_missing", "outside_role"}
+}
+
 test_site_denies if {
 	not allowed_with({"author_activates"})
 	allowed_with(set())
