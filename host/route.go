@@ -21,7 +21,7 @@ func (h *Host) Authenticate(c *identity.Credentials) (*identity.Principal, error
 	case errors.Is(err, identity.ErrTooManyFailures):
 		return nil, &proxy.Refusal{Status: http.StatusTooManyRequests, Code: "too_many_failures", Message: "too many requests with unknown API keys from this address", RetryAfter: time.Minute}
 	case errors.Is(err, identity.ErrNoCredentials):
-		return nil, &proxy.Refusal{Status: http.StatusUnauthorized, Code: "missing_api_key", Message: "no API key: send Authorization: Bearer KEY"}
+		return nil, &proxy.Refusal{Status: http.StatusUnauthorized, Code: "missing_api_key", Message: "no API key: send Authorization: Bearer KEY, or x-api-key: KEY"}
 	}
 	if e, ok := errors.AsType[*jwt.Error](err); ok {
 		return nil, &proxy.Refusal{Status: http.StatusUnauthorized, Code: "invalid_token", Message: "the token is not accepted: " + e.Reason}

@@ -114,7 +114,7 @@ func TestAPIs_firstToken(t *testing.T) {
 			t.Errorf("%q: the first token came before it was computed", first)
 		}
 		close(compute)
-		readUntil(t, br, first[len("event: response.") : len("event: response.")+10])
+		readUntil(t, br, first[len("event: response."):len("event: response.")+10])
 		if o := r.outcome(t); o.Err != "" || o.TTFT <= 0 || r.firsts.Load() != 1 {
 			t.Errorf("%q: %+v, %d first tokens", first, o, r.firsts.Load())
 		}
@@ -270,4 +270,28 @@ func TestLastSequence(t *testing.T) {
 			t.Errorf("%q: got %d, want %d", in, got, want)
 		}
 	}
+}
+
+// FuzzStreamEnds: wherever a stream of Anthropic's API is cut into pieces, its end
+// is seen at the same byte; a number of an event is one that stands there.
+func FuzzStreamEnds(f *testing.F) {
+	f.Add(messagesEvents+messagesEnd, uint64(1))
+	f.Add("data: {\"type\": \"message_stop\"}\r\n\r\n", uint64(2))
+	f.Add(responsesEvents, uint64(3))
+	f.Fuzz(func(t *testing.T, body string, seed uint64) {
+		var whole, cut streamTail
+		if body == "" {
+			return
+		}
+		whole.add([]byte(body))
+		for _, p := range randomSplit(body, seed) {
+			cut.add(p)
+		}
+		if whole.endsMessage() != cut.endsMessage() || whole.ended() != cut.ended() {
+			t.Fatalf("%q: %v and %v, cut %v and %v", body, whole.endsMessage(), whole.ended(), cut.endsMessage(), cut.ended())
+		}
+		if n := lastSequence([]byte(body), -1); n >= 0 && !strings.Contains(body, fmt.Sprint(n)) {
+			t.Fatalf("%q: number %d", body, n)
+		}
+	})
 }

@@ -104,6 +104,18 @@ func streamAnswer(n int) string {
 	return b.String() + chunked(vllmUsage) + chunked(doneEvent) + "0\r\n\r\n"
 }
 
+// apiAnswer is a stream of an API, an event in each chunk.
+func apiAnswer(a *api) string {
+	var b strings.Builder
+	b.WriteString(sseHead + "Transfer-Encoding: chunked\r\n\r\n")
+	for e := range strings.SplitAfterSeq(a.events+a.end, "\n\n") {
+		if e != "" {
+			b.WriteString(chunked(e))
+		}
+	}
+	return b.String() + "0\r\n\r\n"
+}
+
 func TestAllocs(t *testing.T) {
 	if raceEnabled {
 		return // the race detector allocates
@@ -115,8 +127,16 @@ func TestAllocs(t *testing.T) {
 		{"plain", plainAnswer, plainBody, "}}", 2},
 		{"stream", streamAnswer(50), streamBody, "0\r\n\r\n", 3},
 		{"large", plainAnswer, `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("x", 400_000) + `"}]}`, "}}", 3},
+		{"responses", apiAnswer(&streamAPIs[0]), streamAPIs[0].body, "0\r\n\r\n", 4}, // its id
+		{"messages", apiAnswer(&streamAPIs[1]), streamAPIs[1].body, "0\r\n\r\n", 3},
 	} {
-		f := exchanger(t, startQuiet(t, tc.answer, "}"), post(tc.body, "Authorization: Bearer x\r\nUser-Agent: test\r\nAccept: */*\r\n"), []byte(tc.end))
+		path := "/v1/chat/completions"
+		for _, a := range streamAPIs {
+			if a.body == tc.body {
+				path = a.path
+			}
+		}
+		f := exchanger(t, startQuiet(t, tc.answer, "}"), strings.Replace(post(tc.body, "Authorization: Bearer x\r\nUser-Agent: test\r\nAccept: */*\r\n"), "/v1/chat/completions", path, 1), []byte(tc.end))
 		for range 20 {
 			f()
 		}

@@ -236,7 +236,7 @@ func TestUsage_asked(t *testing.T) {
 }
 
 func FuzzUsageScanner(f *testing.F) {
-	for _, b := range usageBodies {
+	for _, b := range append([]string{messagesEvents + messagesEnd, responsesEvents + responsesEnd}, usageBodies...) {
 		f.Add(b, uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, body string, seed uint64) {

@@ -3,8 +3,12 @@ package simengine
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
+	"os"
 	"testing"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 )
 
 // FuzzReadMessage: foreign bytes never panic and never make much memory.
@@ -42,6 +46,34 @@ func FuzzReadRequest(f *testing.F) {
 			}
 			if r.bad == nil && (r.method == "" || r.path == "") || len(r.body) > 1000 {
 				t.Fatalf("%+v", r)
+			}
+		}
+	})
+}
+
+// FuzzConversions: a body of another API is a chat or refused.
+func FuzzConversions(f *testing.F) {
+	raw, err := os.ReadFile("../tokenizer/chat/testdata/vllm_apis.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	var bodies []struct{ In json.RawMessage }
+	if err := json.Unmarshal(raw, &bodies); err != nil {
+		f.Fatal(err)
+	}
+	for i, b := range bodies {
+		f.Add([]byte(b.In), i%2 == 0, i%3 == 0)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, parts, first bool) {
+		v, err := jinja.DecodeJSON(b, nil)
+		if err != nil || v.Dict() == nil {
+			return
+		}
+		for _, api := range []string{"messages", "responses"} {
+			if out, err := convert(v.Dict(), api, parts, first, true); err == nil {
+				if _, ok := member(out.Dict(), "messages").Items(); !ok {
+					t.Fatalf("%s: no messages", api)
+				}
 			}
 		}
 	})
