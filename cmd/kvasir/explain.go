@@ -205,9 +205,9 @@ func printExplanation(w io.Writer, b []byte) error {
 	for _, c := range e.Candidates {
 		for _, plugin := range slices.Sorted(maps.Keys(c.Scores)) {
 			s := c.Scores[plugin]
-			fmt.Fprintf(w, "%s by %s: score %.6g", c.Endpoint, plugin, s.Score)
+			fmt.Fprintf(w, "%s by %s: score %.6g", c.Endpoint, plugin, s.Score+0) // no -0
 			for _, n := range slices.Sorted(maps.Keys(s.Terms)) {
-				fmt.Fprintf(w, ", %s %.6g", n, s.Terms[n])
+				fmt.Fprintf(w, ", %s %.6g", n, s.Terms[n]+0)
 			}
 			fmt.Fprintln(w)
 		}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/kvasir-router/kvasir/conformance/guests"
+	"github.com/kvasir-router/kvasir/conformance/harness"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/plugins"
 )
@@ -104,6 +105,13 @@ func TestPlugin_go(t *testing.T) {
 	}
 	if formatted, err := format.Source(src); err != nil || !bytes.Equal(formatted, src) {
 		t.Errorf("main.go is not as gofmt writes it: %v", err)
+	}
+	if tiny, ok := harness.TinyGo(t); ok {
+		t.Setenv("PATH", filepath.Dir(tiny)+string(os.PathListSeparator)+os.Getenv("PATH"))
+		if out := mustRun(t, "plugin", "build", dir); !strings.Contains(out, "by tinygo") {
+			t.Errorf("TinyGo is there and not used: %s", out)
+		}
+		mustRun(t, "plugin", "check", filepath.Join(dir, "my-scorer.wasm"), "--calls", "200")
 	}
 	mustRun(t, "plugin", "build", dir, "--with", "go")
 	out := mustRun(t, "plugin", "check", filepath.Join(dir, "my-scorer.wasm"), "--calls", "200", "--output", "json")

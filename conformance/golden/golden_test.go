@@ -219,7 +219,7 @@ func (g *golden) decide(p *wasm.Plugin, got map[string]string, when string) {
 		note(wasm.Pick, func(b *wasm.Batch) ([]uint32, error) {
 			o := &wasm.Order{K: 3, Scores: make([]float32, b.N), Mask: make([]uint32, b.N), Count: make([]uint32, 1), Index: make([]uint32, 3)}
 			for i := range b.N {
-				o.Scores[i], o.Mask[i] = float32(i%4), uint32(i % 2)
+				o.Scores[i], o.Mask[i] = float32(i%4), uint32(i%2)
 			}
 			err := p.Pick(b, o)
 			return append(o.Count, o.Index...), err
