@@ -5,7 +5,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -200,6 +203,8 @@ type reloader struct{ h *Host }
 
 // Reload implements admin.Reloader.
 func (r reloader) Reload(context.Context) (any, error) {
+	l := r.h.rules.Acquire()
+	defer l.Release()
 	g, err := r.h.Reload()
 	if err != nil {
 		if !errors.Is(err, ErrPolicy) {
@@ -207,5 +212,51 @@ func (r reloader) Reload(context.Context) (any, error) {
 		}
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
-	return map[string]any{"generation": g.number, "config_sha256": g.cfg.Digest, "models": len(g.cfg.Models), "pools": len(g.cfg.Pools)}, nil
+	return map[string]any{"generation": g.number, "config_sha256": g.cfg.Digest, "models": len(g.cfg.Models), "pools": len(g.cfg.Pools), "changed": changes(l.Value(), g)}, nil
+}
+
+// changes says what of g is not as in prev, a line each.
+func changes(prev, g *generation) []string {
+	out := append([]string{}, config.Diff(prev.cfg, g.cfg)...)
+	if !reflect.DeepEqual(prev.keys, g.keys) {
+		out = append(out, "API keys: changed")
+	}
+	if was, now := prev.revision(), g.revision(); was != now {
+		out = append(out, fmt.Sprintf("policy: revision %.12s → %.12s", was, now))
+	}
+	was, now := prev.modules(), g.modules()
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		switch {
+		case was[name] == "":
+			out = append(out, fmt.Sprintf("plugin %s: %.12s in force", name, now[name]))
+		case was[name] != now[name]:
+			out = append(out, fmt.Sprintf("plugin %s: %.12s → %.12s", name, was[name], now[name]))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		if now[name] == "" {
+			out = append(out, fmt.Sprintf("plugin %s: %.12s no longer used", name, was[name]))
+		}
+	}
+	for k := range g.aside {
+		out = append(out, fmt.Sprintf("plugin %s: the %s module does not load, another stands in", k.name, k.source))
+	}
+	return out
+}
+
+// revision returns that of the policy in force, "none" without one.
+func (g *generation) revision() string {
+	if g.policy == nil {
+		return "none"
+	}
+	return g.policy.Revision()
+}
+
+// modules returns the digests of the plugins in use, by name.
+func (g *generation) modules() map[string]string {
+	out := map[string]string{}
+	for _, p := range g.plugins {
+		out[p.key.name] = p.key.digest
+	}
+	return out
 }

@@ -348,6 +348,49 @@ func TestStart_fileMissing(t *testing.T) {
 	}
 }
 
+// TestReload_changes: the admin API says what a reload changed: keys of the
+// configuration, and modules of plugins.
+func TestReload_changes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mine.wasm")
+	module := func(name string) string {
+		t.Helper()
+		code, err := os.ReadFile("../conformance/fleet/testdata/plugins/" + name + ".wasm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		save(t, file, string(code))
+		return moduleOf("", code, nil).digest[:12]
+	}
+	first := module("first")
+	h, _ := startHost(t, t.TempDir(), fmt.Sprintf("plugins: [{name: mine, file: %q}]\nprofiles: [{name: d, holdout: 0, scorers: [{plugin: mine}]}]\n", file))
+	reload := func() string {
+		t.Helper()
+		v, err := reloader{h}.Reload(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	demands(t, "answer", reload(), `"changed":[]`, `"generation":2`)
+	last := module("last")
+	demands(t, "answer", reload(), `"changed":["plugin mine: `+first+` → `+last+`"]`)
+	s, err := os.ReadFile(h.cfg.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	save(t, h.cfg.File, strings.Replace(string(s), "holdout: 0, scorers: [{plugin: mine}]", "holdout: 0.5", 1))
+	demands(t, "answer", reload(), "profiles[d].holdout: 0 → 0.5", "profiles[d].scorers[mine]: removed", "profiles[d].scorers[leastwork]: added",
+		"plugin leastwork: "+shippedDigest(t, "leastwork")[:12]+" in force", "plugin mine: "+last+" no longer used")
+	save(t, h.cfg.File, string(s)+"nonsense: 1\n")
+	if _, err := (reloader{h}).Reload(t.Context()); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "nonsense: unknown key") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestStages: the time of every stage of the requests that went through is in one
 // metric, whoever measures it.
 func TestStages(t *testing.T) {
