@@ -46,21 +46,34 @@ func (p *policies) watch(ctx context.Context) error {
 			return ctx.Err()
 		case <-t.C:
 		}
-		begun := time.Now()
-		p.look(&w)
-		pause = max(policyEvery, 50*time.Since(begun))
+		pause = max(policyEvery, 50*p.look(&w))
 		t.Reset(min(pause, 10*policyEvery))
 	}
 }
 
-// look tries what stands in the directories if it is new and does not change.
-func (p *policies) look(w *policyWatch) {
+// look tries what stands in the directories if it is new and does not change. It
+// returns what looking took, without the trying: that is paid once an edit, and a
+// second edit must not wait for it.
+func (p *policies) look(w *policyWatch) (took time.Duration) {
+	begun := time.Now()
+	if p.changed(w) {
+		took = time.Since(begun)
+		g, err := p.reload("file changed", false) // which logs and counts its error
+		p.h.notePolicy(g, err, "file changed")
+		return took
+	}
+	return time.Since(begun)
+}
+
+// changed reports whether something new stands in the directories that does not
+// change.
+func (p *policies) changed(w *policyWatch) bool {
 	l := p.h.rules.Acquire()
 	c := l.Value().cfg.Policy
 	current := l.Value().policy
 	l.Release()
 	if c.Dir == "" {
-		return
+		return false
 	}
 	if dirs := fmt.Sprintf("%q %q", c.Dir, c.DataDir); dirs != w.dirs {
 		*w = policyWatch{dirs: dirs}
@@ -70,21 +83,20 @@ func (p *policies) look(w *policyWatch) {
 	}
 	stats, fresh := statFiles(time.Now(), c.Dir, c.DataDir)
 	if stats == w.last.stats && !fresh && !w.pending {
-		return
+		return false
 	}
 	now := policyLook{stats, contents(policy.ReadDir(c.Dir, c.DataDir))}
 	steady := now.text == w.last.text
 	w.last, w.pending = now, false
 	if now.text == w.tried {
-		return
+		return false
 	}
 	if !steady {
 		w.pending = true
-		return
+		return false
 	}
 	w.tried = now.text
-	g, err := p.reload("file changed", false) // which logs and counts its error
-	p.h.notePolicy(g, err, "file changed")
+	return true
 }
 
 // notePolicy records what came of a policy that nobody in particular asked for.
