@@ -74,6 +74,7 @@ type Host struct {
 	state     *scheduler.State
 	identity  *identity.Store
 	fleet     *fleet
+	detector  *detector
 
 	plugins       *pluginTable
 	pluginStore   *plugstore.Store
@@ -210,6 +211,7 @@ func (h *Host) openStores() error {
 	h.registry = telemetry.New()
 	h.metrics = telemetry.NewMetrics(h.registry)
 	h.fleet = newFleet(h)
+	h.detector = newDetector(h.log)
 	h.state = scheduler.NewState(scheduler.StateConfig{
 		Store: h.store, Observer: h, TraceBytes: int(l.Decisions),
 		Locality: scheduler.Locality{
@@ -459,6 +461,8 @@ func (h *Host) Observe(o *scheduler.Observation) {
 	})
 	h.metrics.Placed(kind, o.PromptTokens, o.PredictedCached)
 	h.fleet.observe(o)
+	snap := h.store.Load()
+	h.detector.observe(o, snap.Current(o.Endpoint, o.Generation) && snap.Events[o.Endpoint] == endpoint.EventsLive)
 	h.offPath.offer(o)
 }
 

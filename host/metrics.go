@@ -26,6 +26,7 @@ func (h *Host) collect() {
 	h.registry.Collect(h.collectProxy)
 	h.registry.Collect(h.collectScheduler)
 	h.registry.Collect(h.collectPolicy)
+	h.registry.Collect(h.collectIsolation)
 	h.registry.Collect(h.collectPrompts)
 	h.registry.Collect(h.collectPlugins)
 	h.registry.Collect(h.collectStages)

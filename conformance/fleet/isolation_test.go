@@ -90,8 +90,16 @@ func TestIsolationProbe(t *testing.T) {
 		return err == nil && a.Status == 503 && strings.Contains(string(a.Body), "no_eligible_endpoint")
 	})
 	status, b := harness.GetBody(r.Admin+"/metrics", r.Token)
-	want := fmt.Sprintf(`kvasir_endpoint_isolation{endpoint=%q,isolation="none",pool="main"} 1`, bad.URL)
-	if status != 200 || !strings.Contains(string(b), want) {
-		t.Errorf("metrics (%d) lack %s", status, want)
+	for _, want := range []string{
+		fmt.Sprintf(`kvasir_endpoint_isolation{endpoint=%q,isolation="none",pool="main"} 1`, bad.URL),
+		`kvasir_unsalted_requests_total{reason="public"} 0`, `kvasir_unsalted_requests_total{reason="fault"} 0`,
+		`kvasir_unexplained_cached_tokens_total 0`, fmt.Sprintf(`kvasir_endpoint_tenant_share{endpoint=%q,pool="main"} 0.5`, good.URL),
+	} {
+		if status != 200 || !strings.Contains(string(b), want) {
+			t.Errorf("metrics (%d) lack %s", status, want)
+		}
+	}
+	if strings.Contains(string(b), "acme") {
+		t.Error("the metrics name a tenant")
 	}
 }

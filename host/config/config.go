@@ -251,6 +251,8 @@ type Telemetry struct {
 	LogLevel  string `yaml:"log_level" doc:"debug, info, warn or error; default info"`
 	LogFormat string `yaml:"log_format" doc:"json or text; default text"`
 
+	TenantLabels bool `yaml:"tenant_labels" doc:"true: counts of requests and tokens by tenant among the metrics, for the first 4,096 tenants; default false: who reads metrics need not know who the tenants are, and each is six more series"`
+
 	AuditLog    AuditLog    `yaml:"audit_log" doc:"who changed what: kvasir audit verify"`
 	DecisionLog DecisionLog `yaml:"decision_log" doc:"what the policy decided, as JSON lines with the field names of OPA's decision logs; never prompts, keys or salts"`
 }

@@ -65,3 +65,21 @@ func (l *Load) TenantWork(tenant string, now time.Time) (own, all float32) {
 	l.recent.fade(now)
 	return float32(float64(l.tenants[tenant]) + l.recent.own[tenant]), float32(float64(l.outstanding.Load()) + l.recent.all)
 }
+
+// Concentration returns, of the work of about the last minutes, the greatest
+// share that one tenant has and the sum of the squares of all shares, both in
+// [0, 1], 0 without work. Tenants that are not told apart have no share.
+func (l *Load) Concentration(now time.Time) (most, hhi float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.recent.fade(now)
+	if l.recent.all <= 0 {
+		return 0, 0
+	}
+	for _, v := range l.recent.own {
+		share := min(1, v/l.recent.all)
+		most = max(most, share)
+		hhi += share * share
+	}
+	return most, min(1, hhi)
+}

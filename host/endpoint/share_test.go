@@ -39,6 +39,26 @@ func TestLoad_tenantWork(t *testing.T) {
 	check("nobody", 0, 20*maxShares)
 }
 
+func TestLoad_concentration(t *testing.T) {
+	now := time.Now()
+	l := newLoad()
+	check := func(wantMost, wantHHI float64) {
+		t.Helper()
+		if most, hhi := l.Concentration(now); most != wantMost || hhi != wantHHI {
+			t.Errorf("got %v, %v, want %v, %v", most, hhi, wantMost, wantHHI)
+		}
+	}
+	check(0, 0)
+	l.Worked("a", 500, now)
+	check(1, 1)
+	l.Worked("b", 500, now)
+	check(0.5, 0.5)
+	l.Worked("c", 1000, now)
+	check(0.5, 0.375)
+	now = now.Add(24 * time.Hour)
+	check(0, 0)
+}
+
 func TestLoad_tenantWork_hammer(t *testing.T) {
 	l, now := newLoad(), time.Now()
 	var wg sync.WaitGroup

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/quota"
 )
 
@@ -86,7 +87,8 @@ type Placement struct {
 
 	target   Target
 	streamed bool
-	priority int // of policy; higher = sooner
+	priority int  // of policy; higher = sooner
+	public   bool // policy's cache scope is public
 	exact    bool
 	first    bool
 	op       llmapi.Operation
@@ -144,7 +146,7 @@ func (st *State) getPlacement() *Placement {
 // rewrite sets what is the same for every target of the placement.
 func (p *Placement) rewrite(d *decision) {
 	p.target.Rewrite = llmapi.Rewrite{Salt: d.salt, MaxTokens: d.dec.MaxOutputTokens, UnknownFields: d.s.cfg.UnknownFields}
-	p.streamed, p.priority = d.r.API.Stream, d.dec.Priority
+	p.streamed, p.priority, p.public = d.r.API.Stream, d.dec.Priority, d.dec.Scope == policy.ScopePublic
 }
 
 // take charges choice i and aims at it.
@@ -165,11 +167,25 @@ func (p *Placement) take(i int, now time.Time) {
 		rw.Model = c.pool.served
 	}
 	rw.SetSalt = rw.Salt != "" && !c.pool.NoSalt && llmapi.SaltField(p.op, rw.Dialect) != ""
+	if !rw.SetSalt && p.op.HasPrompt() {
+		p.st.stats.unsalted[p.whyUnsalted(c.pool)].Add(1)
+	}
 	rw.Priority = 0
 	if c.pool.Priority {
 		rw.Priority = p.priority
 	}
 	rw.ForceUsage = p.streamed && c.pool.UsageInjection
+}
+
+// whyUnsalted says why a request to pool goes without a salt.
+func (p *Placement) whyUnsalted(pool *poolUse) int {
+	switch {
+	case p.target.Rewrite.Salt == "" && p.public:
+		return unsaltedPublic
+	case p.target.Rewrite.Salt != "" && pool.Dedicated:
+		return unsaltedDedicated
+	}
+	return unsaltedFault
 }
 
 // start makes the placement's chain visible to its siblings.

@@ -162,6 +162,9 @@ func (s *Scheduler) Schedule(r *Request) (*Placement, error) {
 	d := s.st.getDecision()
 	defer s.st.putDecision(d)
 	d.begin(s, r, true)
+	if _, named := r.API.Value("cache_salt"); named {
+		s.st.stats.clientSalts.Add(1)
+	}
 	if err := d.run(); err != nil {
 		d.unadmit(err)
 		s.st.stats.refused(err)

@@ -184,6 +184,9 @@ func (s *State) Refresh() {
 	}
 }
 
+// Quota tells what the budgets count.
+func (s *State) Quota() quota.Stats { return s.quota.Stats() }
+
 // hashID hashes a request id, keyed.
 func (s *State) hashID(id string) uint64 {
 	h := s.cfg.Seed

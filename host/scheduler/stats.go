@@ -30,7 +30,20 @@ type Stats struct {
 	PromptDiffered uint64
 
 	Stages [stages]timing.Counts // by StageNames
+
+	Unsalted    map[string]uint64 // requests with a prompt sent without a salt, by why: public, dedicated, fault
+	ClientSalts uint64            // requests in which the client named a salt
 }
+
+// Why a request went without a salt.
+const (
+	unsaltedPublic    = iota // policy's scope is public
+	unsaltedDedicated        // the engines know no salts and are one tenant's
+	unsaltedFault            // neither: a fault of ours
+	unsaltedReasons
+)
+
+var unsaltedNames = [unsaltedReasons]string{"public", "dedicated", "fault"}
 
 // PredictionExact returns the share of predictions that were equal to the
 // report, NaN before the first report.
@@ -42,6 +55,9 @@ type counters struct {
 	decisions [kinds]atomic.Uint64
 	refusals  [len(codes)]atomic.Uint64
 	stage     [stages]timing.Histogram
+	unsalted  [unsaltedReasons]atomic.Uint64
+
+	clientSalts atomic.Uint64
 
 	retries, faults, passed                  atomic.Uint64
 	prompt, predicted, best                  atomic.Uint64
@@ -65,6 +81,10 @@ func (s *State) Stats() Stats {
 	}
 	for i, code := range codes {
 		st.Refused[code] = c.refusals[i].Load()
+	}
+	st.Unsalted, st.ClientSalts = map[string]uint64{}, c.clientSalts.Load()
+	for i, name := range unsaltedNames {
+		st.Unsalted[name] = c.unsalted[i].Load()
 	}
 	for i := range c.stage {
 		st.Stages[i] = c.stage[i].Load()

@@ -1,0 +1,164 @@
+package host
+
+import (
+	"log/slog"
+	"sync"
+
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+	"github.com/kvasir-router/kvasir/host/telemetry"
+)
+
+// detector watches the outcomes of requests for signs that one tenant reads
+// another's cache or tries to: cached tokens that nobody predicted, answers of
+// one token in numbers, a tenant whose prompts suddenly miss. All methods may be
+// called concurrently.
+type detector struct {
+	log *slog.Logger
+
+	mu      sync.Mutex // guards the fields below
+	tenants map[string]*tenantSeen
+	other   tenantSeen // of tenants beyond maxDetected
+	spikes  uint64
+	foreign uint64 // tokens reported as cached where none were predicted
+}
+
+// maxDetected bounds the tenants that are told apart.
+const maxDetected = 4096
+
+// A tenant's misses spike when the share of uncached tokens of about its last
+// twenty requests is spikeRise above that of its last five hundred: its prompts
+// changed, its cache was lost, or somebody tries prompts of which he knows the
+// beginning only.
+const (
+	spikeFast  = 1.0 / 20
+	spikeSlow  = 1.0 / 500
+	spikeRise  = 0.4
+	spikeAfter = 100 // requests before which nothing is usual
+)
+
+// unexplainedTokens is from where on cached tokens that were not predicted are
+// counted: a block of the largest usual size.
+const unexplainedTokens = 128
+
+// tenantSeen is what was seen of one tenant.
+type tenantSeen struct {
+	requests, single          uint64 // single: of them, answers of at most one token
+	prompt, cached, predicted uint64 // tokens
+	fast, slow                float64
+	measured                  int
+	spiked                    bool
+}
+
+func newDetector(log *slog.Logger) *detector {
+	return &detector{log: log, tenants: map[string]*tenantSeen{}}
+}
+
+// observe takes one outcome. live says that the endpoint's cache is known from
+// its events, so that nothing in it should come as a surprise.
+func (d *detector) observe(o *scheduler.Observation, live bool) {
+	if o.Outcome.Status != 200 || !o.Outcome.HasUsage {
+		return
+	}
+	d.mu.Lock()
+	t := d.tenants[o.Tenant]
+	if t == nil {
+		if t = &d.other; len(d.tenants) < maxDetected {
+			t = new(tenantSeen)
+			d.tenants[o.Tenant] = t
+		}
+	}
+	t.requests++
+	if o.Outcome.OutputTokens <= 1 {
+		t.single++
+	}
+	spike := false
+	if o.Outcome.HasCached && o.Outcome.PromptTokens > 0 {
+		t.prompt += uint64(o.Outcome.PromptTokens)
+		t.cached += uint64(max(0, o.Outcome.CachedTokens))
+		t.predicted += uint64(max(0, o.PredictedCached))
+		if live && o.PromptTokens > 0 && o.PredictedCached == 0 && o.Outcome.CachedTokens >= unexplainedTokens {
+			d.foreign += uint64(o.Outcome.CachedTokens)
+		}
+		if spike = t != &d.other && t.missed(1-float64(o.Outcome.CachedTokens)/float64(o.Outcome.PromptTokens)); spike {
+			d.spikes++
+		}
+	}
+	d.mu.Unlock()
+	if spike {
+		d.log.Warn("a tenant's prompts miss the cache far more than usual", "tenant", o.Tenant)
+	}
+}
+
+// missed takes the share of a prompt that was not cached and reports whether a
+// spike begins.
+func (t *tenantSeen) missed(share float64) bool {
+	if t.measured++; t.measured == 1 {
+		t.fast, t.slow = share, share
+	}
+	t.fast += spikeFast * (share - t.fast)
+	t.slow += spikeSlow * (share - t.slow)
+	rise := t.fast - t.slow
+	switch {
+	case t.measured < spikeAfter:
+	case !t.spiked && rise > spikeRise:
+		t.spiked = true
+		return true
+	case t.spiked && rise < spikeRise/2:
+		t.spiked = false
+	}
+	return false
+}
+
+// collect tells the sums, and those of each tenant if it may.
+func (d *detector) collect(e *telemetry.Emitter, tenants bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := d.other
+	for _, t := range d.tenants {
+		all.single += t.single
+	}
+	e.Counter("kvasir_single_token_answers_total", "Answers of at most one token: what probing a cache looks like.", float64(all.single))
+	e.Counter("kvasir_tenant_miss_spikes_total", "Times a tenant's prompts missed the cache far more than usual; the log tells whose.", float64(d.spikes))
+	e.Counter("kvasir_unexplained_cached_tokens_total", "Tokens that engines with events reported as cached where none were predicted: another namespace's, if salts do not hold.", float64(d.foreign))
+	if !tenants {
+		return
+	}
+	for name, t := range d.tenants {
+		e.Counter("kvasir_tenant_requests_total", "Requests answered, by tenant.", float64(t.requests), "tenant", name)
+		e.Counter("kvasir_tenant_single_token_answers_total", "Answers of at most one token, by tenant.", float64(t.single), "tenant", name)
+		e.Counter("kvasir_tenant_prompt_tokens_total", "Prompt tokens of answers that told cached tokens, by tenant.", float64(t.prompt), "tenant", name)
+		e.Counter("kvasir_tenant_cached_tokens_total", "Of these, reported as cached, by tenant.", float64(t.cached), "tenant", name)
+	}
+}
+
+// collectIsolation tells what bears on the isolation of tenants.
+func (h *Host) collectIsolation(e *telemetry.Emitter) {
+	st := h.state.Stats()
+	const unsalted = "Requests sent without a cache salt, by reason: public (policy says so), dedicated (the engine is one tenant's). Any other is a fault."
+	for why, n := range st.Unsalted {
+		e.Counter("kvasir_unsalted_requests_total", unsalted, float64(n), "reason", why)
+	}
+	e.Counter("kvasir_client_salts_total", "Requests in which the client named a cache salt; it was not passed on.", float64(st.ClientSalts))
+	q := h.state.Quota()
+	e.Gauge("kvasir_quota_budgets", "Budgets of tenants and rate classes in use.", float64(q.Accounts))
+	e.Counter("kvasir_quota_shared_total", "Requests counted in a common budget because there were too many.", float64(q.Shared))
+	for what, n := range q.Refused {
+		e.Counter("kvasir_quota_refused_total", "Requests over a limit of their tenant, by what is limited.", float64(n), "limit", what)
+	}
+	l := h.rules.Acquire()
+	tenants := l.Value().cfg.Telemetry.TenantLabels
+	l.Release()
+	h.detector.collect(e, tenants)
+	snap, now := h.store.Load(), h.now()
+	for i := range snap.N {
+		info := snap.Info(endpoint.ID(i))
+		if info == nil {
+			continue
+		}
+		most, hhi := snap.Loads[i].Concentration(now)
+		labels := []string{"endpoint", info.URL, "pool", info.Pool}
+		e.Gauge("kvasir_endpoint_tenant_share", "Greatest share of the endpoint's work of the last minutes that one tenant has, 0 to 1.", most, labels...)
+		e.Gauge("kvasir_endpoint_tenant_hhi", "Concentration of the endpoint's work of the last minutes: sum of the squares of the tenants' shares (Herfindahl-Hirschman).", hhi, labels...)
+	}
+}
