@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"reflect"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/config"
@@ -30,8 +29,6 @@ func (h *Host) openDecisions(c *config.DecisionLog) (err error) {
 	})
 	return err
 }
-
-func sameDecisionLog(a, b *config.DecisionLog) bool { return reflect.DeepEqual(a, b) }
 
 // logPolicy is what the decision log asks of a policy. It is immutable.
 type logPolicy struct {

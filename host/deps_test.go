@@ -64,7 +64,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/telemetry/audit":     {ours: "host/internal/atomicfile host/internal/filelock"},
 	"host/telemetry/decisions": {ours: "host/policy"},
 	"host/admin":               {ours: "host/identity host/telemetry/audit"},
-	"host/config":              {ours: "host/identity/jwt host/internal/spelling host/plugsign host/telemetry/decisions plugins", theirs: "github.com/goccy/go-yaml"},
+	"host/config":              {ours: "host/identity host/identity/jwt host/internal/spelling host/plugsign host/telemetry/decisions plugins", theirs: "github.com/goccy/go-yaml"},
 
 	"host/simengine": {ours: "host/tokenizer/bpe host/tokenizer/jinja"},
 	"host/replay":    {},

@@ -247,6 +247,9 @@ func (h *Host) openServers() (err error) {
 		MaxBodyBytes: int64(c.Listen.MaxBody), MaxConcurrent: c.Limits.Concurrent, MaxBytesInFlight: int64(c.Limits.BytesInFlight),
 		Hints: clientHints(&c.ClientHints),
 	}
+	if pc.Proxies, err = c.Identity.Proxies(); err != nil {
+		return fmt.Errorf("host: identity: %w", err)
+	}
 	if pc.TLS, err = serverTLS(&c.Listen.TLS); err != nil {
 		return err
 	}

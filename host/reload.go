@@ -89,8 +89,9 @@ func (h *Host) fixed(c *config.Config) error {
 	same("state_dir", c.StateDir == h.cfg.StateDir)
 	same("plugin_dir", c.PluginDir == h.cfg.PluginDir)
 	same("limits", c.Limits == h.cfg.Limits)
-	same("telemetry.decision_log", sameDecisionLog(&c.Telemetry.DecisionLog, &h.cfg.Telemetry.DecisionLog))
+	same("telemetry.decision_log", reflect.DeepEqual(c.Telemetry.DecisionLog, h.cfg.Telemetry.DecisionLog))
 	same("telemetry.audit_log", c.Telemetry.AuditLog == h.cfg.Telemetry.AuditLog)
+	same("identity.trusted_proxies", reflect.DeepEqual(c.Identity.TrustedProxies, h.cfg.Identity.TrustedProxies))
 	same("identity.anonymous", c.Identity.Anonymous == h.cfg.Identity.Anonymous)
 	return errors.Join(errs...)
 }
@@ -107,6 +108,13 @@ func (h *Host) adopt(g *generation) (err error) {
 		if err := h.identity.Replace(g.keys); err != nil {
 			return err
 		}
+	}
+	certs, err := g.cfg.Identity.Certificates()
+	if err != nil {
+		return fmt.Errorf("identity: %w", err)
+	}
+	if err := h.identity.SetCertificates(certs); err != nil {
+		return err
 	}
 	h.setTokens(g.tokens)
 	if err := h.fleet.sync(g); err != nil {

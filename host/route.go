@@ -23,6 +23,9 @@ func (h *Host) Authenticate(c *identity.Credentials) (*identity.Principal, error
 	case errors.Is(err, identity.ErrNoCredentials):
 		return nil, &proxy.Refusal{Status: http.StatusUnauthorized, Code: "missing_api_key", Message: "no API key: send Authorization: Bearer KEY, or x-api-key: KEY"}
 	}
+	if errors.Is(err, identity.ErrDisagree) {
+		return nil, &proxy.Refusal{Status: http.StatusForbidden, Code: "tenant_mismatch", Message: "the credential and the proxy name different tenants"}
+	}
 	if e, ok := errors.AsType[*jwt.Error](err); ok {
 		return nil, &proxy.Refusal{Status: http.StatusUnauthorized, Code: "invalid_token", Message: "the token is not accepted: " + e.Reason}
 	}

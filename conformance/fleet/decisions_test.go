@@ -68,6 +68,26 @@ telemetry: {decision_log: {file: %s, %s}}
 
 const askBody = `{"model":"m","max_tokens":2,"messages":[{"role":"user","content":"a prompt that stays out of logs"}]}`
 
+// logged returns the decisions in a log.
+func logged(t *testing.T, log string) (out []decision) {
+	t.Helper()
+	b, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range bytes.SplitAfter(b, []byte("\n")) {
+		var d decision
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // under way
+		}
+		if err := json.Unmarshal(line, &d); err != nil {
+			t.Fatalf("%v: %q", err, line)
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
 // TestDecisionLog: decisions are logged with the names of OPA, without what
 // must not be there.
 func TestDecisionLog(t *testing.T) {
@@ -85,18 +105,7 @@ func TestDecisionLog(t *testing.T) {
 	}
 	var got []decision
 	harness.Await(t, 10*time.Second, "three decisions logged", func() bool {
-		got = nil
-		b, err := os.ReadFile(log)
-		if err != nil {
-			return false
-		}
-		for _, line := range bytes.Split(bytes.TrimSpace(b), []byte("\n")) {
-			var d decision
-			if json.Unmarshal(line, &d) != nil {
-				return false
-			}
-			got = append(got, d)
-		}
+		got = logged(t, log)
 		return len(got) == 3
 	})
 	for i, d := range got {

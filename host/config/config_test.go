@@ -148,6 +148,10 @@ func TestParse_faults(t *testing.T) {
 			":7: plugin_signatures.keys.A: want a name of lower-case", ":7: plugin_signatures.keys.A: want a public key", ":8: plugin_signatures.keys.b: is the key of A too"}},
 		"bad plugins": {minimal + "plugins:\n- {name: X, file: /nope, grants: [net]}\n- {name: a, limits: {memory: 1GiB}}\n- {name: a}\n", []string{
 			":6: plugins[0].name: want lower-case", ":6: plugins[0].grants[0]: want one of log", ":7: plugins[1].limits.memory: want at most 64MiB", `:8: plugins[2].name: plugin "a" stands twice`}},
+		"peers": {strings.Replace(minimal, "{anonymous: {tenant: local}}", "{anonymous: {tenant: local}, mtls: [{san: a.example, tenant: t}], trusted_proxies: [{networks: [10.0.0.0/8], sans: [p], tenant_header: x-tenant-id}]}", 1), []string{
+			":2: identity.mtls: needs listen.tls.client_ca_file", ":2: identity.trusted_proxies[0].sans: needs listen.tls.client_ca_file"}},
+		"bad peers": {strings.Replace(minimal, "{anonymous: {tenant: local}}", "{anonymous: {tenant: local}, mtls: [{san: \"*.example\", tenant: t}], trusted_proxies: [{networks: [everywhere]}]}", 1), []string{
+			`mtls[0].san: "*.example": want a name`, `trusted_proxies[0].networks: "everywhere": want a network`}},
 		"decisions": {minimal + "telemetry: {decision_log: {sample_allow: 2}}\n", []string{":5: telemetry.decision_log.file: missing"}},
 		"bad decisions": {minimal + "telemetry: {decision_log: {file: x, sample_allow: 2, mask: [user], max_size: 1KiB, keep: 5000}}\n", []string{
 			"sample_allow: want a share", `mask: "user": want a path under /input`, "max_size: want at least 1MiB", "keep: want at most 1000"}},

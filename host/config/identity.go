@@ -2,9 +2,12 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/identity/jwt"
 )
 
@@ -13,6 +16,28 @@ type Identity struct {
 	APIKeysFile string    `yaml:"api_keys_file" doc:"written by kvasir key"`
 	JWT         []JWT     `yaml:"jwt" doc:"issuers whose tokens are believed"`
 	Anonymous   Anonymous `yaml:"anonymous" doc:"the tenant of requests without credentials; absent = they are refused"`
+
+	MTLS           []Certificate  `yaml:"mtls" doc:"principals of client certificates; needs listen.tls.client_ca_file"`
+	TrustedProxies []TrustedProxy `yaml:"trusted_proxies" doc:"proxies that are believed what they say of their clients: X-Forwarded-For, and who asks; headers of others are stripped unread"`
+}
+
+// Certificate is the principal of a client certificate.
+type Certificate struct {
+	SAN    string            `yaml:"san" doc:"a subject alternative name: spiffe://…, a DNS name or an address; wildcards are none"`
+	Tenant string            `yaml:"tenant" doc:"whom it stands for"`
+	User   string            `yaml:"user" doc:"user within the tenant"`
+	Groups []string          `yaml:"groups" doc:"for policy"`
+	Scopes []string          `yaml:"scopes" doc:"for policy; the admin listener takes no certificates"`
+	Labels map[string]string `yaml:"labels" doc:"for policy"`
+}
+
+// TrustedProxy is a proxy before the router.
+type TrustedProxy struct {
+	Networks     []string `yaml:"networks" doc:"where it connects from, such as 10.0.0.0/24"`
+	SANs         []string `yaml:"sans" doc:"names its certificate may have; needed where listen.tls.client_ca_file is set, and for tenant_header"`
+	TenantHeader string   `yaml:"tenant_header" doc:"header in which it names the tenant, such as x-tenant-id or x-forwarded-tenant; the proxy must replace what clients send in it"`
+	UserHeader   string   `yaml:"user_header" doc:"header with the user, such as x-forwarded-user"`
+	GroupsHeader string   `yaml:"groups_header" doc:"header with the groups, separated by commas, such as x-forwarded-groups"`
 }
 
 // Anonymous is the tenant of requests without credentials.
@@ -54,13 +79,80 @@ func (j *JWT) Config() jwt.Config {
 }
 
 // Only reports whether nobody but the anonymous tenant can ask.
-func (c *Identity) Only() bool { return c.APIKeysFile == "" && len(c.JWT) == 0 }
+func (c *Identity) Only() bool {
+	says := func(p TrustedProxy) bool { return p.TenantHeader != "" }
+	return c.APIKeysFile == "" && len(c.JWT) == 0 && len(c.MTLS) == 0 && !slices.ContainsFunc(c.TrustedProxies, says)
+}
 
-func (k *checker) identity(c *Identity) {
+// Certificates is mtls as package identity takes it. The error names the entry.
+func (c *Identity) Certificates() (identity.Certificates, error) {
+	out := identity.Certificates{}
+	for i, m := range c.MTLS {
+		san, err := identity.ParseSAN(m.SAN)
+		if err != nil {
+			return nil, fmt.Errorf("mtls[%d].san: %w", i, err)
+		}
+		if _, twice := out[san]; twice {
+			return nil, fmt.Errorf("mtls[%d].san: %s stands twice", i, san)
+		}
+		g := identity.Grant{Tenant: m.Tenant, User: m.User, Groups: m.Groups, Scopes: m.Scopes, Labels: m.Labels}
+		if _, err := g.Principal(identity.MethodMTLS, san); err != nil {
+			return nil, fmt.Errorf("mtls[%d]: %w", i, err)
+		}
+		out[san] = g
+	}
+	return out, nil
+}
+
+// Proxies is trusted_proxies as package identity takes it. The error names the
+// entry.
+func (c *Identity) Proxies() (out identity.Proxies, err error) {
+	for i, p := range c.TrustedProxies {
+		t := identity.TrustedProxy{Tenant: strings.ToLower(p.TenantHeader), User: strings.ToLower(p.UserHeader), Groups: strings.ToLower(p.GroupsHeader)}
+		for _, n := range p.Networks {
+			net, err := netip.ParsePrefix(n)
+			if err != nil {
+				return nil, fmt.Errorf("trusted_proxies[%d].networks: %q: want a network such as 10.0.0.0/24", i, n)
+			}
+			t.Networks = append(t.Networks, net.Masked())
+		}
+		for _, name := range p.SANs {
+			san, err := identity.ParseSAN(name)
+			if err != nil {
+				return nil, fmt.Errorf("trusted_proxies[%d].sans: %w", i, err)
+			}
+			t.SANs = append(t.SANs, san)
+		}
+		if err := t.Validate(); err != nil {
+			return nil, fmt.Errorf("trusted_proxies[%d]: %w", i, err)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func (k *checker) identity(c *Identity, clientCA string) {
 	if c.Only() && c.Anonymous.Tenant == "" {
 		k.add("identity", "nobody could ask: set api_keys_file (see kvasir key issue) or anonymous: {tenant: local}")
 	}
 	k.file("identity.api_keys_file", c.APIKeysFile)
+	if _, err := c.Certificates(); err != nil {
+		k.add("identity", "%v", err)
+	}
+	if _, err := c.Proxies(); err != nil {
+		k.add("identity", "%v", err)
+	}
+	if clientCA == "" && len(c.MTLS) > 0 {
+		k.add("identity.mtls", "needs listen.tls.client_ca_file: nobody checks certificates without it")
+	}
+	for i, p := range c.TrustedProxies {
+		if clientCA == "" && len(p.SANs) > 0 {
+			k.add(fmt.Sprintf("identity.trusted_proxies[%d].sans", i), "needs listen.tls.client_ca_file: nobody checks certificates without it")
+		}
+		if clientCA != "" && len(p.SANs) == 0 {
+			k.add(fmt.Sprintf("identity.trusted_proxies[%d].sans", i), "missing: clients show certificates here, so name the proxy's")
+		}
+	}
 	seen := map[string]bool{}
 	for i := range c.JWT {
 		j, path := &c.JWT[i], fmt.Sprintf("identity.jwt[%d]", i)

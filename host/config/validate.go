@@ -155,7 +155,7 @@ func (c *Config) validate() []complaint {
 	if c.Admin.Metrics != "" {
 		k.address("admin.metrics", c.Admin.Metrics)
 	}
-	k.identity(&c.Identity)
+	k.identity(&c.Identity, c.Listen.TLS.ClientCAFile)
 	k.oneOf("telemetry.log_level", c.Telemetry.LogLevel, "debug", "info", "warn", "error")
 	k.oneOf("telemetry.log_format", c.Telemetry.LogFormat, "json", "text")
 	k.decisionLog(&c.Telemetry.DecisionLog)

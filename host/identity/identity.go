@@ -8,6 +8,7 @@
 package identity
 
 import (
+	"crypto/x509"
 	"errors"
 	"net/netip"
 	"strings"
@@ -23,6 +24,9 @@ var (
 	// ErrTooManyFailures: as ErrUnknownKey, and the address has failed more often
 	// than allowed; to be answered with 429 and not to be logged one by one.
 	ErrTooManyFailures = errors.New("identity: too many failures")
+	// ErrDisagree: the credential and the trusted proxy name two tenants; to be
+	// answered with 403.
+	ErrDisagree = errors.New("identity: credential and proxy name different tenants")
 )
 
 // Principal is who asks, from a verified credential only. It is immutable and
@@ -34,7 +38,7 @@ type Principal struct {
 	Scopes []string
 	Labels []Label // sorted by name, one of each
 	Method string  // one of the Method constants
-	Issuer string  // of a JWT, or who issued the API key; "" = not known
+	Issuer string  // of a JWT, who issued the API key, a name of the certificate or proxy; "" = not known
 	KeyID  string  // public id of the API key, never the key
 }
 
@@ -42,6 +46,8 @@ type Principal struct {
 const (
 	MethodAPIKey    = "api_key"
 	MethodJWT       = "jwt"
+	MethodMTLS      = "mtls"
+	MethodProxy     = "proxy" // a trusted proxy says so
 	MethodAnonymous = "anonymous"
 	MethodRoot      = "admin_token" // whoever holds the admin token, on the admin listener only
 )
@@ -77,7 +83,11 @@ func (p *Principal) Name() string {
 type Credentials struct {
 	Authorization []byte     // value of the Authorization header
 	APIKey        []byte     // value of x-api-key (Anthropic clients)
-	Remote        netip.Addr // the peer's address; the zero Addr shares one failure budget
+	Remote        netip.Addr // the client's address; the zero Addr shares one failure budget
+
+	Certificate *x509.Certificate // of the peer, verified; nil = none
+	Proxy       *TrustedProxy     // the peer, if it is one; then Remote is who it forwards for
+	Asserted    Asserted          // what Proxy says of who asks
 }
 
 // key returns the key the credentials hold, nil if none: a bearer token, else

@@ -53,6 +53,7 @@ type Store struct {
 
 	keys   atomic.Pointer[keySet]
 	tokens atomic.Pointer[Tokens]
+	certs  atomic.Pointer[map[string]*Principal] // by SAN
 
 	mu   sync.Mutex // serialises Replace
 	uses counters
@@ -169,20 +170,51 @@ func newEntry(r *Record, lastUse *atomic.Int64) *entry {
 	return e
 }
 
-// Authenticate returns who c stands for on the clients' listener. The error is
-// ErrNoCredentials or ErrTooManyFailures, or wraps ErrUnknownKey. A valid key is accepted
-// whatever its address did before, so that no one can lock out a neighbour; keys
-// are too long to be guessed. While there are neither keys nor issuers of
-// tokens, anonymous (if allowed) covers requests with any credential, because
-// the clients' SDKs insist on sending one. It allocates nothing.
+// Authenticate returns who c stands for on the clients' listener: the holder of
+// a key or token, else who a trusted proxy says asks, else whose certificate it
+// is, else the anonymous tenant if it is allowed. The error is ErrNoCredentials,
+// ErrTooManyFailures or ErrDisagree, or wraps ErrUnknownKey.
+//
+// A valid credential is accepted whatever its address did before, so that no one
+// can lock out a neighbour; keys are too long to be guessed. While there are
+// neither keys nor issuers of tokens, anonymous covers requests with any
+// credential, because the clients' SDKs insist on sending one. It allocates
+// nothing for keys and for tokens that were seen before.
 func (s *Store) Authenticate(c *Credentials) (*Principal, error) {
 	key, given := c.key()
 	set := s.keys.Load()
-	if s.anonymous != nil && (!given || len(set.records) == 0 && s.tokens.Load() == nil) {
+	asserted := c.Proxy != nil && len(c.Asserted.Tenant) > 0
+	if s.anonymous != nil && len(set.records) == 0 && s.tokens.Load() == nil {
+		given = false
+	}
+	switch {
+	case given:
+		p, err := s.verify(set, c.Remote, key, given, false)
+		if err == nil && asserted && p.Tenant != string(c.Asserted.Tenant) {
+			s.uses.unknown.Add(1)
+			return nil, ErrDisagree
+		}
+		return p, err
+	case asserted:
+		p, err := c.Asserted.principal(c.Proxy.Name())
+		if err != nil {
+			s.uses.unknown.Add(1)
+			return nil, ErrUnknownKey
+		}
+		s.uses.ok.Add(1)
+		return p, nil
+	case c.Proxy == nil:
+		if p := s.certificate(c.Certificate); p != nil {
+			s.uses.ok.Add(1)
+			return p, nil
+		}
+	}
+	if s.anonymous != nil {
 		s.uses.anonymous.Add(1)
 		return s.anonymous, nil
 	}
-	return s.verify(set, c.Remote, key, given, false)
+	s.uses.missing.Add(1)
+	return nil, ErrNoCredentials
 }
 
 // Verify is Authenticate without the anonymous tenant: for the admin listener,

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/identity"
 )
 
 // Config sets up a Proxy. A zero field means its default.
@@ -57,8 +59,12 @@ type Config struct {
 	// AllowHalfClose serves clients that end their sending direction after the
 	// request. Their leaving is then seen at the next write only.
 	AllowHalfClose bool
-	// TLS, if set, is spoken with clients.
+	// TLS, if set, is spoken with clients. With ClientCAs their certificates are
+	// shown to the router.
 	TLS *tls.Config
+	// Proxies are the proxies whose headers count: X-Forwarded-For, and those that
+	// name who asks, which must be Dropped ones. Default none.
+	Proxies identity.Proxies
 }
 
 func (c Config) withDefaults() Config {
@@ -118,6 +124,16 @@ func (c Config) Validate() error {
 	check(c.MaxConnections >= 0, "max_connections", c.MaxConnections)
 	check(c.MaxIdlePerEndpoint >= 0, "max_idle_per_endpoint", c.MaxIdlePerEndpoint)
 	check(c.MaxAttempts >= 0, "max_attempts", c.MaxAttempts)
+	for _, p := range c.Proxies {
+		for _, h := range []string{p.Tenant, p.User, p.Groups} {
+			if h != "" && (kindOf([]byte(h), &hintTable{}) != kindDrop || strings.ToLower(h) != h) {
+				errs = append(errs, fmt.Errorf("proxy: proxies: header %q would reach engines when a client sends it: want one that begins with x-forwarded- or x-tenant-", h))
+			}
+		}
+		if err := p.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("proxy: proxies: %w", err))
+		}
+	}
 	for _, d := range []struct {
 		name string
 		v    time.Duration

@@ -127,13 +127,15 @@ func (p *Proxy) head(ctx *fasthttp.RequestCtx, s *stream) (op llmapi.Operation, 
 	if e == nil {
 		e = s.hints()
 	}
+	if e == nil {
+		e = s.peer()
+	}
 	if e != nil {
 		ctx.Response.Header.SetConnectionClose()
 		p.refuse(ctx, e, errCrash)
 		return 0, true
 	}
 	s.cred.Authorization, s.cred.APIKey = f.one[kindAuthorization], f.one[kindAPIKey]
-	s.cred.Remote = remote(s.cc)
 	principal, err := p.router.Authenticate(&s.cred)
 	if err != nil {
 		p.refuse(ctx, err, errUnauthorized)

@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+)
+
+// peer fills in who is at the other end of the connection. Header fields count
+// if that is a trusted proxy only; those of others are not even read.
+func (s *stream) peer() *llmapi.Error {
+	c := &s.cred
+	c.Remote, c.Certificate, c.Proxy, c.Asserted = remote(s.cc), nil, nil, identity.Asserted{}
+	if t := s.p.cfg.TLS; t != nil && t.ClientCAs != nil {
+		c.Certificate = certificate(s.cc)
+	}
+	proxies := s.p.cfg.Proxies
+	if len(proxies) == 0 {
+		return nil
+	}
+	if c.Proxy = proxies.Match(c.Remote, c.Certificate); c.Proxy == nil {
+		return nil
+	}
+	var forwarded [16][]byte
+	chain := forwarded[:0]
+	for i := range s.fields.all {
+		v := &s.fields.all[i]
+		if v.kind != kindDrop {
+			continue
+		}
+		var at *[]byte
+		switch {
+		case named(v, "x-forwarded-for"):
+			if len(chain) == len(forwarded) {
+				return badHead("too_many_headers", "More than 16 X-Forwarded-For header fields.")
+			}
+			chain = append(chain, v.value)
+			continue
+		case named(v, c.Proxy.Tenant):
+			at = &c.Asserted.Tenant
+		case named(v, c.Proxy.User):
+			at = &c.Asserted.User
+		case named(v, c.Proxy.Groups):
+			at = &c.Asserted.Groups
+		default:
+			continue
+		}
+		if *at != nil { // which one the proxy wrote is not known
+			return badHead("duplicate_header", "A header field that names who asks occurs twice.")
+		}
+		*at = v.value[:len(v.value):len(v.value)]
+	}
+	c.Remote = proxies.Client(c.Remote, chain)
+	return nil
+}
+
+func named(v *field, name string) bool {
+	return name != "" && len(v.name) == len(name) && bytes.EqualFold(v.name, []byte(name))
+}
+
+// certificate returns the client's certificate, nil if it has none. The
+// handshake has verified it against the authority of the configuration.
+func certificate(c net.Conn) *x509.Certificate {
+	t, ok := c.(interface{ ConnectionState() tls.ConnectionState })
+	if !ok {
+		return nil
+	}
+	st := t.ConnectionState()
+	if len(st.VerifiedChains) == 0 || len(st.PeerCertificates) == 0 {
+		return nil
+	}
+	return st.PeerCertificates[0]
+}
