@@ -188,3 +188,46 @@ func (f *fleet) streams(t *testing.T, a *harness.API, body map[string]any, whole
 		t.Errorf("count_tokens: %s, want %d", res.Body, whole.Prompt)
 	}
 }
+
+// continues goes on with answers that the engines keep: each at its engine, for the
+// tenant that got it and nobody else.
+func (f *fleet) continues(t *testing.T) {
+	const path = "/v1/responses"
+	ask := func(key, previous, input string) (*harness.Answer, string) {
+		t.Helper()
+		body := map[string]any{"model": "tiny", "input": input, "max_output_tokens": 4, "temperature": 0}
+		if previous != "" {
+			body["previous_response_id"] = previous
+		}
+		a, err := harness.Post(f.router.URL+path, key, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r struct{ ID string }
+		if err := json.Unmarshal(a.Body, &r); err != nil {
+			t.Fatalf("%v: %s", err, a.Body)
+		}
+		return a, r.ID
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	used := map[string]bool{}
+	for range 8 {
+		a, id := ask(f.acme, "", text(r, 80))
+		first := harness.Explain(t, f.router.Admin, f.router.Token, a.RequestID)
+		used[first.Chosen] = true
+		for range 2 {
+			if a, _ := ask(f.globex, id, "and?"); a.Status != 404 || !strings.Contains(string(a.Body), "response_not_found") {
+				t.Fatalf("globex goes on with acme's answer: %d %s", a.Status, a.Body)
+			}
+			if a, id = ask(f.acme, id, "and?"); a.Status != 200 {
+				t.Fatalf("acme's own: %d %s", a.Status, a.Body)
+			}
+			if e := harness.Explain(t, f.router.Admin, f.router.Token, a.RequestID); e.Chosen != first.Chosen {
+				t.Errorf("an answer of %s is continued on %s", first.Chosen, e.Chosen)
+			}
+		}
+	}
+	if len(used) != len(f.engines) {
+		t.Errorf("only %v were used", used)
+	}
+}

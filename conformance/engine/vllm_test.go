@@ -25,6 +25,7 @@ func TestVLLM(t *testing.T) {
 	t.Run("predicted is reported", func(t *testing.T) { f.predicted(t, cs) })
 	t.Run("completions", f.completions)
 	t.Run("responses and messages", f.apis)
+	t.Run("responses continue", f.continues)
 	t.Run("restart keeps conversations", func(t *testing.T) { f.restart(t, cs) })
 	t.Run("tenants share nothing", f.tenants)
 	t.Run("leaving aborts", f.abort)
@@ -198,7 +199,13 @@ func (f *fleet) restart(t *testing.T, cs []*chat) {
 // own that is killed and started again between them: the second tenant finds
 // nothing there, in any API.
 func (f *fleet) tenants(t *testing.T) {
+	f.router.Kill() // vLLM's publisher connects to its one subscriber, which listens
 	r := f.serve(t, f.engines[:1])
+	defer func() {
+		r.Kill()
+		f.router.Restart(t)
+		f.live(t)
+	}()
 	ask := func(key string, a *harness.API) (*harness.Explanation, *harness.Reply) {
 		t.Helper()
 		system := a.Name + text(rand.New(rand.NewPCG(9, 9)), 300)

@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"bytes"
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +125,62 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// clientRequests counts what the engines got, without the router's own isolation
+// probes, which are completions of token ids.
+func clientRequests(t *testing.T, es []*engine) (n int) {
+	t.Helper()
+	for _, e := range es {
+		for _, q := range harness.SimRequests(t, e.URL) {
+			if !bytes.HasPrefix(bytes.ToLower(q.Head), []byte("post /v1/completions")) || bytes.Contains(q.Body, []byte("go on")) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// TestPreviousResponse: what continues a response goes to the engine that gave it,
+// which may know it, whole or streamed; from another tenant it goes nowhere.
+func TestPreviousResponse(t *testing.T) {
+	es := startEngines(t, 3, "--preset", "instant")
+	keys, state := t.TempDir()+"/keys.json", t.TempDir()
+	acme, globex := harness.IssueKey(t, keys, state, "acme"), harness.IssueKey(t, keys, state, "globex")
+	r := serveAs(t, es, state, "{api_keys_file: "+keys+"}", "{name: default, holdout: 0}")
+	api := &harness.APIs[2]
+	id := regexp.MustCompile(`"id":"(resp_[^"]+)"`)
+	used := map[string]bool{}
+	for i := range 12 {
+		a, err := harness.Post(r.URL+api.Path, acme, api.Body(es[0].Model, "", []string{fmt.Sprint(i, strings.Repeat(" a word", 200))}, 4, i%2 == 0))
+		if err != nil || a.Status != 200 {
+			t.Fatalf("%v %+v", err, a)
+		}
+		first := harness.Explain(t, r.Admin, r.Token, a.RequestID)
+		used[first.Chosen] = true
+		m := id.FindSubmatch(a.Body)
+		if m == nil {
+			t.Fatalf("no id in %.300s", a.Body)
+		}
+		body := api.Body(es[0].Model, "", []string{"go on"}, 4, false)
+		body["previous_response_id"] = string(m[1])
+		if a, err := harness.Post(r.URL+api.Path, globex, body); err != nil || a.Status != 404 || !bytes.Contains(a.Body, []byte(`"code":"response_not_found"`)) {
+			t.Errorf("globex: %v %+v", err, a)
+		}
+		a, err = harness.Post(r.URL+api.Path, acme, body)
+		if err != nil || a.Status != 404 || !bytes.Contains(a.Body, []byte("not found.")) { // the engine's word: it stores none
+			t.Errorf("acme: %v %d %s", err, a.Status, a.Body)
+		}
+		if e := harness.Explain(t, r.Admin, r.Token, a.RequestID); e.Chosen != first.Chosen {
+			t.Errorf("a response of %s is continued on %s", first.Chosen, e.Chosen)
+		}
+	}
+	if len(used) < 2 {
+		t.Errorf("only %v were used", used)
+	}
+	if n := clientRequests(t, es); n != 24 {
+		t.Errorf("the engines got %d requests, want 24", n)
+	}
+}
+
 // TestEngineDiesMidStream: the client gets the error event of its API, no end of
 // the stream, and the prompt is generated once.
 func TestEngineDiesMidStream(t *testing.T) {
@@ -141,11 +199,7 @@ func TestEngineDiesMidStream(t *testing.T) {
 			t.Errorf("%s: the client got %q", x.Name, a.Body)
 		}
 	}
-	n := 0
-	for _, e := range es {
-		n += len(harness.SimRequests(t, e.URL))
-	}
-	if n != len(harness.APIs) {
+	if n := clientRequests(t, es); n != len(harness.APIs) {
 		t.Errorf("the engines got %d requests, want %d", n, len(harness.APIs))
 	}
 }
