@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/policies"
@@ -19,6 +20,10 @@ import (
 
 // key is K_epoch of the tests.
 var key = bytes.Repeat([]byte{7}, policy.KeyBytes)
+
+// budget of one evaluation: the default counts on a machine that is not busy with
+// other tests.
+const budget = 3 * time.Second
 
 // files returns a policy folder with examples laid over.
 func files(t testing.TB, examples ...string) map[string][]byte {
@@ -61,7 +66,7 @@ func load(files map[string][]byte) (*policy.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return policy.Load(src, policy.Config{Key: key, AllowPublicScope: true}, nil)
+	return policy.Load(src, policy.Config{Key: key, AllowPublicScope: true, Budget: budget}, nil)
 }
 
 func mustLoad(t testing.TB, files map[string][]byte) *policy.Snapshot {

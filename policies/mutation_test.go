@@ -142,7 +142,7 @@ func widenings(t *testing.T, rules map[string][]byte, seed uint64) (found map[st
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := policy.Load(f, policy.Config{Key: key, AllowPublicScope: true}, original)
+		s, err := policy.Load(f, policy.Config{Key: key, AllowPublicScope: true, Budget: budget}, original)
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}

@@ -19,6 +19,7 @@ var entryPoints = []string{decisionPath, "data.kvasir.admin.allow", "data.kvasir
 // whose rules anything refers to, such as package stie. Tests do not count as
 // readers.
 func (p *program) checkUnread(f *faults) {
+	p.checkSite(f)
 	read := p.reachable()
 	var hooks []string // what the policy reads of the site
 	p.eachModule(func(m *ast.Module) bool {
