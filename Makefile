@@ -51,8 +51,8 @@ bench: ## prints the machine, ratios and peers
 bench-wasm: ## a plugin beside native Go, at 8 to 4,096 candidates
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./plugins ./host/wasm
 
-bench-policy: ## what policy costs a request: constraints over 512 endpoints
-	$(GO) test -run '^$$' -bench Constraints -benchtime 1s ./host/scheduler
+bench-policy: ## what policy costs a request: constraints over 512 endpoints, limits
+	$(GO) test -run '^$$' -bench 'Constraints|Quota' -benchtime 1s ./host/scheduler ./host/quota
 
 lint:
 	@bash .ci/lint.sh

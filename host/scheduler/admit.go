@@ -66,12 +66,20 @@ func (d *decision) reserve() *DeniedError {
 	if !d.charge || d.dec.TokensPerMinute <= 0 || !d.r.API.Op.HasPrompt() {
 		return nil
 	}
+	prompt, output := d.tokens, d.expectedOutput()
+	if !d.exact { // nobody is refused for good on a guess: images are long in bytes, not in tokens
+		prompt, output = 0, output+min(prompt, maxGuess)
+	}
 	var why quota.Refusal
-	if d.r.Quota, why = d.grant.Reserve(d.tokens, d.expectedOutput()); why.What == "" {
+	if d.r.Quota, why = d.grant.Reserve(prompt, output); why.What == "" {
 		return nil
 	}
 	return errQuota(&why)
 }
+
+// maxGuess bounds what is reserved for a prompt whose tokens are not known
+// before the engine has counted them.
+const maxGuess = 8192
 
 // firstOutput is taken for the length of an answer before any answer of the
 // model was seen, where the client sets no limit: a few paragraphs.

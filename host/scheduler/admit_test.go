@@ -124,3 +124,27 @@ func TestQuota_tokens(t *testing.T) {
 		})
 	}
 }
+
+// TestQuota_unknownPrompt: a prompt whose tokens are not known is reserved for
+// by a bounded guess, not refused for good, and settled by what the engine tells.
+func TestQuota_unknownPrompt(t *testing.T) {
+	r := newRig(t, 1, func(sc *StateConfig, c *Config) {
+		now := time.Unix(1_700_000_000, 0)
+		sc.Now = func() time.Time { return now }
+		c.Models[0].Prompter = wordPrompter{inexact: true}
+	})
+	r.policy.d.TokensPerMinute = 10_000
+	q := r.request(words(1, 1_000_000)) // an image, say
+	q.API.MaxTokens = 100
+	p := r.place(q)
+	if q.Quota.Tokens.Left != 10_000-maxGuess-100 {
+		t.Errorf("%d tokens left, want %d", q.Quota.Tokens.Left, 10_000-maxGuess-100)
+	}
+	p.Done(Outcome{Status: 200, HasUsage: true, PromptTokens: 1500, OutputTokens: 20})
+	q = r.request("x")
+	q.API.MaxTokens = 100
+	end(r.place(q))
+	if got, want := q.Quota.Tokens.Left, 10_000-1520-101; got < want-2 || got > want+2 {
+		t.Errorf("%d tokens left after settling, want about %d", got, want)
+	}
+}
