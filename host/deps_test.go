@@ -69,6 +69,9 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/simengine": {ours: "host/tokenizer/bpe host/tokenizer/jinja"},
 	"host/replay":    {},
 
+	"host/autoscale":      {},
+	"host/replay/virtual": {ours: "host/autoscale host/replay"},
+
 	"host": {ours: "abi plugins host/hostmod host/plugstore host/wasm host/admin host/backend host/config host/endpoint host/identity host/identity/jwt host/internal/atomicfile host/internal/snapshot host/internal/timing host/kvindex host/llmapi" +
 		" host/policy host/proxy host/scheduler host/telemetry host/telemetry/audit host/telemetry/decisions host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 

@@ -17,6 +17,7 @@ import (
 // Request is one request of a conversation.
 type Request struct {
 	Blocks []uint64 // names of the prompt's whole blocks; equal name = equal block at that place
+	Tokens int      // of the prompt, with the last part block; 0 = the blocks' tokens
 	Output int      // tokens that were generated
 	Think  float64  // seconds between the answer before and this request
 }
@@ -25,13 +26,15 @@ type Request struct {
 // one before.
 type Conversation struct {
 	Name     string
+	Start    float64 // seconds from the beginning of the load to the first request
 	Requests []Request
 }
 
 // Filter says which conversations of a recording are taken, in file order.
 type Filter struct {
 	MinRequests, MaxRequests int // per conversation
-	MaxBlocks                int // of any prompt
+	MaxBlocks                int // of any prompt; a conversation with a longer one is left out
+	CutBlocks                int // of any prompt; a conversation ends before a longer one
 	Conversations            int // taken at most
 }
 
@@ -55,26 +58,30 @@ type wekaLine struct {
 	Runs         [][2]int64 `json:"h"`
 }
 
-// wekaBlock is the block size of the WEKA trace in tokens.
-const wekaBlock = 64
+// WEKABlock is the block size of the WEKA trace in tokens.
+const WEKABlock = 64
 
 // OpenWEKA reads a WEKA agentic trace (JSON lines, gzip when the name ends in
 // .gz).
 func OpenWEKA(path string, f Filter) ([]Conversation, error) {
+	return open(path, func(r io.Reader) ([]Conversation, error) { return ReadWEKA(r, f) })
+}
+
+// open gives read a trace file, unpacked when its name ends in .gz.
+func open(path string, read func(io.Reader) ([]Conversation, error)) ([]Conversation, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
 	defer file.Close()
-	var r io.Reader = file
-	if strings.HasSuffix(path, ".gz") {
-		z, err := gzip.NewReader(file)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %v", ErrFormat, path, err)
-		}
-		r = z
+	if !strings.HasSuffix(path, ".gz") {
+		return read(file)
 	}
-	return ReadWEKA(r, f)
+	z, err := gzip.NewReader(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %v", ErrFormat, path, err)
+	}
+	return read(z)
 }
 
 // ReadWEKA reads a WEKA agentic trace. Conversations of equal tool and system
@@ -85,13 +92,14 @@ func ReadWEKA(r io.Reader, f Filter) ([]Conversation, error) {
 		cur  Conversation
 		head wekaLine
 		big  bool
+		cut  bool // the rest of the conversation is left out
 	)
 	flush := func() {
 		n := len(cur.Requests)
 		if n > 0 && !big && n >= f.MinRequests && (f.MaxRequests == 0 || n <= f.MaxRequests) {
 			out = append(out, cur)
 		}
-		cur, big = Conversation{}, false
+		cur, big, cut = Conversation{}, false, false
 	}
 	s := bufio.NewScanner(r)
 	s.Buffer(make([]byte, 1<<20), maxLine)
@@ -107,12 +115,18 @@ func ReadWEKA(r io.Reader, f Filter) ([]Conversation, error) {
 			}
 			cur.Name, head = w.Conversation, w
 		}
-		blocks, err := wekaBlocks(&w, &head, f.MaxBlocks)
+		if cut {
+			continue
+		}
+		blocks, err := wekaBlocks(&w, &head, max(f.MaxBlocks, f.CutBlocks))
 		if err != nil {
 			return nil, fmt.Errorf("%w: line %d: %v", ErrFormat, line, err)
 		}
+		if cut = blocks == nil && f.CutBlocks > 0; cut {
+			continue
+		}
 		big = big || blocks == nil
-		cur.Requests = append(cur.Requests, Request{Blocks: blocks, Output: w.Out, Think: w.Think})
+		cur.Requests = append(cur.Requests, Request{Blocks: blocks, Tokens: w.In, Output: w.Out, Think: w.Think})
 	}
 	if err := s.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrFormat, err)
@@ -127,7 +141,7 @@ func ReadWEKA(r io.Reader, f Filter) ([]Conversation, error) {
 // wekaBlocks names the blocks of one request; nil when there are more than
 // most (0: no limit).
 func wekaBlocks(w, head *wekaLine, most int) ([]uint64, error) {
-	shared := uint64((head.Tool + head.Sys) / wekaBlock)
+	shared := uint64((head.Tool + head.Sys) / WEKABlock)
 	own := hashName(w.Conversation)
 	common := hashName(fmt.Sprintf("shared %d %d", head.Tool, head.Sys))
 	blocks := []uint64{}

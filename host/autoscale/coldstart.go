@@ -1,0 +1,28 @@
+package autoscale
+
+import (
+	"slices"
+	"time"
+)
+
+// coldStarts remembers the last times from order to readiness.
+type coldStarts struct {
+	last [16]time.Duration
+	n    int
+}
+
+func (c *coldStarts) add(d time.Duration) {
+	c.last[c.n%len(c.last)] = d
+	c.n++
+}
+
+// quantile is the q-quantile of what is remembered, 0 if nothing is.
+func (c *coldStarts) quantile(q float64) time.Duration {
+	n := min(c.n, len(c.last))
+	if n == 0 {
+		return 0
+	}
+	s := slices.Clone(c.last[:n])
+	slices.Sort(s)
+	return s[min(n-1, int(q*float64(n)))]
+}

@@ -1,0 +1,145 @@
+package autoscale
+
+import (
+	"slices"
+	"time"
+)
+
+// member is one pool of a group and what the controller knows of it.
+type member struct {
+	Pool
+	orders orders
+	drains map[string]*draining
+	seen   map[string]time.Time // ids that were ready once
+	first  map[string]time.Time // ids that have not been ready: since when known
+
+	nodes   []Node // of this tick
+	ready   int    // serve or will again soon, and do not drain
+	loading int    // have never been ready
+	failing int
+
+	told   bool   // the driver has told its machines
+	need   *Order // to be told to the driver, nil = nothing
+	called bool   // the driver is being called
+	dirty  bool   // the size changed since the last need
+	tries  int    // failures in a row
+	retry  time.Time
+	seq    uint64
+	result chan result // 1: of the call that runs
+	errs   int
+	err    string // of the last call, "" = it went well
+}
+
+// draining is an endpoint that is to go.
+type draining struct {
+	since    time.Time
+	deadline time.Time
+	stage    Drain
+	final    bool // a notice: not to be brought back
+	removing bool // its removal was ordered
+}
+
+func newMember(p *Pool) *member {
+	m := &member{Pool: *p, drains: map[string]*draining{}, seen: map[string]time.Time{}, first: map[string]time.Time{}, result: make(chan result, 1)}
+	m.Config = m.Config.withDefaults()
+	m.told = p.Driver == nil
+	return m
+}
+
+// look takes in what the fleet says of the pool.
+func (m *member) look(nodes []Node, now time.Time) {
+	m.nodes = nodes
+	came := 0
+	for i := range nodes {
+		n := &nodes[i]
+		_, was := m.seen[n.ID]
+		if n.Ready && !was {
+			m.seen[n.ID] = now
+			delete(m.first, n.ID)
+			came++
+		}
+		if !n.Ready && !was {
+			if _, ok := m.first[n.ID]; !ok {
+				m.first[n.ID] = now
+			}
+			n.Failing = n.Failing || now.Sub(m.first[n.ID]) > m.loadingTime()
+		}
+	}
+	m.orders.came(came, now)
+	m.forget()
+	m.count()
+}
+
+// count sorts the endpoints that do not drain. One that was ready and stumbles
+// counts as ready until the fleet calls it failing.
+func (m *member) count() {
+	m.ready, m.loading, m.failing = 0, 0, 0
+	for i := range m.nodes {
+		n := &m.nodes[i]
+		_, was := m.seen[n.ID]
+		switch {
+		case m.drains[n.ID] != nil:
+		case n.Failing:
+			m.failing++
+		case was:
+			m.ready++
+		default:
+			m.loading++
+		}
+	}
+}
+
+// loadingTime is how long an endpoint may load before it counts as failing.
+func (m *member) loadingTime() time.Duration {
+	return max(2*m.cold(), time.Minute)
+}
+
+func (m *member) cold() time.Duration {
+	if c := m.orders.cold.quantile(0.9); c > 0 {
+		return c
+	}
+	return m.ColdStart
+}
+
+// forget drops what is kept of endpoints that are gone.
+func (m *member) forget() {
+	has := func(id string) bool {
+		return slices.ContainsFunc(m.nodes, func(n Node) bool { return n.ID == id })
+	}
+	for id := range m.seen {
+		if !has(id) {
+			delete(m.seen, id)
+		}
+	}
+	for id := range m.first {
+		if !has(id) {
+			delete(m.first, id)
+		}
+	}
+	for id, d := range m.drains {
+		if !has(id) && !d.removing {
+			delete(m.drains, id)
+		}
+	}
+}
+
+// adoptLoading takes endpoints that were loading when the controller began for
+// ordered ones.
+func (m *member) adoptLoading(now time.Time) { m.orders.add(m.loading, now, m.ColdStart) }
+
+// waiting is the number of machines that were ordered and do not serve.
+func (m *member) waiting() int { return max(len(m.orders.wait), m.loading) }
+
+// size is what the pool has or will have without any further order.
+func (m *member) size() int { return m.ready + m.waiting() }
+
+// total is the number of machines that exist or are ordered.
+func (m *member) total() int { return m.ready + m.failing + m.waiting() + len(m.drains) }
+
+func (m *member) ids() []string {
+	out := make([]string, 0, len(m.nodes))
+	for i := range m.nodes {
+		out = append(out, m.nodes[i].ID)
+	}
+	return out
+}

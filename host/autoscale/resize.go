@@ -1,0 +1,119 @@
+package autoscale
+
+import (
+	"slices"
+	"time"
+)
+
+// resize makes the group want endpoints, as far as pools and drivers allow.
+func (c *Controller) resize(want int, reason string, now time.Time) {
+	size := 0
+	for _, m := range c.pools {
+		if !m.told {
+			return // what the driver has is not known
+		}
+		size += m.size()
+	}
+	if c.pools[0].DryRun {
+		if want == c.dry {
+			return // said before
+		}
+		c.dry = want
+	}
+	switch {
+	case want > size:
+		c.grow(want-size, reason, now)
+	case want < size:
+		c.shrink(size-want, reason, now)
+	}
+}
+
+// grow brings draining endpoints back, then orders machines, by preference.
+func (c *Controller) grow(n int, reason string, now time.Time) {
+	for _, m := range c.pools {
+		for _, id := range m.returnable() {
+			if n == 0 {
+				return
+			}
+			c.undrain(m, id, now)
+			n--
+		}
+	}
+	for _, m := range c.pools {
+		if m.Driver == nil || m.orders.blocked(now) {
+			continue
+		}
+		k := min(n, m.Max-m.total(), c.share(m)-m.size())
+		if k <= 0 {
+			continue
+		}
+		c.act(m, Action{Time: now, Verb: VerbOrder, N: k, Reason: reason})
+		if m.DryRun {
+			return
+		}
+		m.orders.add(k, now, m.ColdStart)
+		m.dirty = true
+		n -= k
+	}
+}
+
+// share is how many endpoints an override lets the pool have.
+func (c *Controller) share(m *member) int {
+	if o := c.stand.o; o != nil && !c.group.Shadow {
+		if n, ok := o.Pools[m.Name]; ok {
+			return n
+		}
+	}
+	return MaxSize
+}
+
+// shrink gives up what was ordered and has not come, then drains endpoints; the
+// least preferred pools first.
+func (c *Controller) shrink(n int, reason string, now time.Time) {
+	for _, m := range slices.Backward(c.pools) {
+		spare := min(n, m.size()-m.Min)
+		if spare <= 0 {
+			continue
+		}
+		k := 0
+		if len(m.orders.wait) > m.loading && !m.DryRun {
+			k = m.orders.cancel(min(spare, len(m.orders.wait)-m.loading))
+		}
+		if k > 0 {
+			m.dirty = true
+			c.act(m, Action{Time: now, Verb: VerbCancel, N: k, Reason: reason})
+		}
+		n -= k
+		for _, id := range c.choose(m, spare-k) {
+			c.beginDrain(m, id, NoSessions, now, now.Add(m.DrainTimeout), reason)
+			n--
+		}
+	}
+}
+
+// choose names the k endpoints of a pool that go first.
+func (c *Controller) choose(m *member, k int) []string {
+	var can []Node
+	for i := range m.nodes {
+		n := m.nodes[i]
+		if m.drains[n.ID] != nil || n.Failing {
+			continue
+		}
+		n.Price, n.Spot = max(n.Price, m.Price), n.Spot || m.Spot
+		can = append(can, n)
+	}
+	can = victims(can)
+	if o := c.stand.o; o != nil && !c.group.Shadow {
+		slices.SortStableFunc(can, func(a, b Node) int {
+			return -compareBool(slices.Contains(o.Victims, a.ID), slices.Contains(o.Victims, b.ID))
+		})
+	}
+	var out []string
+	for i := range can {
+		if len(out) == k {
+			break
+		}
+		out = append(out, can[i].ID)
+	}
+	return out
+}

@@ -1,0 +1,161 @@
+package autoscale
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// result is what a call of a driver came to.
+type result struct {
+	order  *Order // nil = List
+	answer *Answer
+	err    error
+}
+
+// Waits between tries of one order, and after how many failures the need is
+// given up so that another pool can take it.
+const (
+	leastRetry = time.Second
+	mostRetry  = time.Minute
+	giveUp     = 5
+)
+
+// send tells the drivers what changed.
+func (c *Controller) send(ctx context.Context, now time.Time) {
+	for _, m := range c.pools {
+		if m.Driver == nil || m.called || now.Before(m.retry) {
+			continue
+		}
+		switch {
+		case !m.told:
+			c.call(ctx, m, nil, now)
+		case m.DryRun:
+		default:
+			m.plan(c.group.Fence, now)
+			if m.need != nil {
+				c.call(ctx, m, m.need, now)
+			}
+		}
+	}
+}
+
+// plan makes an order of what changed. An order that was not taken is replaced
+// only by one of another size: orders are absolute, so that nothing is lost.
+func (m *member) plan(fence uint64, now time.Time) {
+	remove := m.drained(now)
+	if m.need != nil && len(remove) <= len(m.need.Remove) && m.need.Desired == m.total()-len(m.need.Remove) {
+		return
+	}
+	if !m.dirty && len(remove) == 0 {
+		return
+	}
+	m.seq++
+	m.need = &Order{
+		Key: fmt.Sprintf("%s-%d-%d", m.Name, fence, m.seq), Pool: m.Name, Fence: fence,
+		Desired: m.total() - len(remove), Remove: remove, Current: m.ids(),
+	}
+	m.dirty = false
+}
+
+// call calls the driver, in a goroutine of its own unless the group is inline.
+func (c *Controller) call(ctx context.Context, m *member, o *Order, now time.Time) {
+	m.called = true
+	run := func() {
+		ctx, cancel := context.WithTimeout(ctx, m.DriverTimeout)
+		defer cancel()
+		r := result{order: o}
+		if o == nil {
+			r.answer, r.err = m.Driver.List(ctx, m.Name)
+		} else {
+			r.answer, r.err = m.Driver.Apply(ctx, o)
+		}
+		m.result <- r
+	}
+	if c.group.Inline {
+		run()
+		c.settleOne(m, <-m.result, now)
+		return
+	}
+	c.calls.Go(run)
+}
+
+// settle takes the results of calls that have ended.
+func (c *Controller) settle(now time.Time) {
+	for _, m := range c.pools {
+		select {
+		case r := <-m.result:
+			c.settleOne(m, r, now)
+		default:
+		}
+	}
+}
+
+func (c *Controller) settleOne(m *member, r result, now time.Time) {
+	m.called = false
+	if r.err != nil {
+		c.failed(m, r.order, r.err, now)
+		return
+	}
+	m.tries, m.retry, m.err = 0, time.Time{}, ""
+	if r.answer != nil && r.answer.Machines != nil {
+		c.adopt(m, r, now)
+	}
+	if r.order == nil {
+		m.told = true
+		m.look(c.group.Fleet.Nodes(m.Name), now)
+		m.adoptLoading(now)
+		return
+	}
+	if m.need == r.order {
+		m.need = nil
+	}
+	for _, id := range r.order.Remove {
+		c.group.Fleet.Remove(m.Name, id)
+		delete(m.drains, id)
+		delete(m.seen, id)
+		m.nodes = slices.DeleteFunc(m.nodes, func(n Node) bool { return n.ID == id })
+	}
+	if len(r.order.Remove) > 0 {
+		c.act(m, Action{Time: now, Verb: VerbRemove, N: len(r.order.Remove), IDs: r.order.Remove, Key: r.order.Key, Reason: "drained"})
+	}
+}
+
+// adopt makes endpoints of the driver's machines, as far as they are believed.
+func (c *Controller) adopt(m *member, r result, now time.Time) {
+	machines := r.answer.Machines
+	if r.order != nil && len(machines) > r.order.Desired+len(r.order.Remove) {
+		c.act(m, Action{Time: now, Verb: VerbDriver, N: len(machines), Key: r.order.Key,
+			Reason: fmt.Sprintf("tells of %d machines, %d were ordered", len(machines), r.order.Desired)})
+	}
+	if len(machines) > m.Max+len(m.drains) {
+		machines = machines[:m.Max+len(m.drains)]
+	}
+	if err := c.group.Fleet.Adopt(m.Name, machines); err != nil {
+		m.errs++
+		m.err = err.Error()
+		c.act(m, Action{Time: now, Verb: VerbDriver, Reason: err.Error()})
+	}
+}
+
+// failed puts off the next try, and after several gives the need up.
+func (c *Controller) failed(m *member, o *Order, err error, now time.Time) {
+	m.errs++
+	m.err = err.Error()
+	m.retry = now.Add(min(mostRetry, leastRetry<<min(m.tries, 10)))
+	m.tries++
+	a := Action{Time: now, Verb: VerbDriver, Reason: err.Error()}
+	if o != nil {
+		a.Key = o.Key
+	}
+	c.act(m, a)
+	if o == nil || m.tries < giveUp {
+		return
+	}
+	if n := m.orders.cancel(len(m.orders.wait) - m.loading); n > 0 {
+		m.orders.backoff(now)
+		m.dirty = true
+		c.act(m, Action{Time: now, Verb: VerbCancel, N: n, Key: o.Key, Reason: "the driver failed too often"})
+	}
+}

@@ -1,0 +1,100 @@
+package autoscale
+
+import (
+	"slices"
+	"time"
+)
+
+// act notes an action, audits it and logs it.
+func (c *Controller) act(m *member, a Action) {
+	a.Pool, a.DryRun = m.Name, m.DryRun
+	c.mu.Lock()
+	if n := len(c.status.Actions); n >= keptActions {
+		c.status.Actions = slices.Delete(c.status.Actions, 0, n-keptActions+1)
+	}
+	c.status.Actions = append(c.status.Actions, a)
+	c.mu.Unlock()
+	if c.group.Audit != nil {
+		c.group.Audit(a)
+	}
+	c.group.Log.Info("autoscale", "pool", a.Pool, "action", a.Verb, "n", a.N, "endpoints", a.IDs, "reason", a.Reason, "dry_run", a.DryRun)
+}
+
+func (c *Controller) setFault(fault string, o *Override) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.status.Fault, c.status.Override = fault, o
+}
+
+// remember keeps the signal for overrides.
+func (c *Controller) remember(s *Signal, p *Proposal) {
+	if n := len(c.hist); n >= Samples {
+		c.hist = slices.Delete(c.hist, 0, n-Samples+1)
+	}
+	c.hist = append(c.hist, Sample{
+		AtMs: s.Now.UnixMilli(), Rate: p.Rate, Backlog: s.Backlog, QueueMs: s.QueueWait.Milliseconds(), InFlight: s.InFlight,
+		KVUsage: s.KVUsage, Ready: s.Ready, Pending: s.Pending, Desired: p.Desired,
+	})
+}
+
+// view is what an override sees.
+func (c *Controller) view(s *Signal, p *Proposal) *View {
+	v := &View{NowMs: s.Now.UnixMilli(), History: slices.Clone(c.hist), Proposal: *p}
+	for _, m := range c.pools {
+		v.Pools = append(v.Pools, PoolView{
+			Name: m.Name, Min: m.Min, Max: m.Max, Pending: m.waiting(), Blocked: m.orders.blocked(s.Now), ColdMs: m.cold().Milliseconds(),
+			Price: m.Price, Spot: m.Spot, Machines: m.machines(s.Now),
+		})
+	}
+	c.mu.Lock()
+	v.Actions = slices.Clone(c.status.Actions)
+	c.mu.Unlock()
+	return v
+}
+
+func (m *member) machines(now time.Time) []NodeView {
+	out := make([]NodeView, 0, len(m.nodes))
+	for i := range m.nodes {
+		n := &m.nodes[i]
+		w := NodeView{
+			ID: n.ID, Ready: n.Ready, Failing: n.Failing, Drain: Serving.String(), AgeMs: now.Sub(n.Since).Milliseconds(), InFlight: n.InFlight,
+			OldestMs: n.Oldest.Milliseconds(), Sessions: n.Sessions, Heat: n.Heat,
+		}
+		if d := m.drains[n.ID]; d != nil {
+			w.Drain = d.stage.String()
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// publish makes the status of a tick.
+func (c *Controller) publish(s *Signal, p *Proposal, want int) {
+	var pools []PoolStatus
+	scarce, serve := false, false
+	for _, m := range c.pools {
+		x := PoolStatus{
+			Name: m.Name, Min: m.Min, Max: m.Max, Ready: m.ready, Pending: m.waiting(), Draining: len(m.drains), Failing: m.failing,
+			NeverCame: m.orders.failed, DriverErrors: m.errs, DriverError: m.err, ColdStart: m.cold().String(), Machines: m.machines(s.Now),
+		}
+		if m.orders.blocked(s.Now) {
+			until := m.orders.until
+			x.BlockedUntil = &until
+		}
+		scarce = scarce || m.orders.blocked(s.Now) && want > s.Ready
+		serve = serve || m.ready > 0
+		pools = append(pools, x)
+	}
+	state := CapacityOK
+	switch {
+	case !serve:
+		state = CapacityNone
+	case scarce:
+		state = CapacityScarce
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st := &c.status
+	st.Time, st.Signal, st.Proposal, st.Desired, st.Pools, st.Capacity = s.Now, *s, *p, want, pools, state
+	st.Shadow, st.DryRun = c.group.Shadow, c.pools[0].DryRun
+}

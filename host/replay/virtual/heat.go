@@ -1,0 +1,13 @@
+package virtual
+
+import "math"
+
+// heatMs is the time in which heat fades to a third: what was computed five
+// minutes ago is little asked for.
+const heatMs = 5 * 60_000
+
+// warm adds tokens computed at the time now to the engine's heat.
+func (e *engine) warm(now, tokens float64) {
+	e.heat = e.heat*math.Exp((e.heated-now)/heatMs) + tokens
+	e.heated = now
+}

@@ -1,0 +1,29 @@
+package virtual
+
+import "math"
+
+// Weights of the placement: as host/scheduler's least work for the objective
+// throughput, in tokens.
+const (
+	ownWeight    = 2    // of the tokens to compute: they also displace what others would reuse
+	othersWeight = 0.05 // of those tokens for each request they hold up
+	kvWeight     = 0.02 // of the KV memory in use: it slows every step
+)
+
+// place chooses the engine where a request causes the least new work, nil when
+// none serves. Ties go to the one that was made first.
+func (s *sim) place(r *request) *engine {
+	var best *engine
+	least := math.Inf(1)
+	for _, e := range s.engines {
+		if e.up > s.now || e.drain {
+			continue
+		}
+		n := float64(r.prompt - e.match(r))
+		cost := float64(e.prefill) + ownWeight*n + othersWeight*n*float64(e.inflight) + kvWeight*float64(e.active)
+		if cost < least {
+			best, least = e, cost
+		}
+	}
+	return best
+}
