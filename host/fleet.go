@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/autoscale"
 	"github.com/kvasir-router/kvasir/host/backend"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/endpoint"
@@ -21,8 +22,9 @@ type fleet struct {
 	h        *Host
 	watchers *backend.Fleet
 
-	mu      sync.Mutex // guards members; held through a change of the fleet
+	mu      sync.Mutex // guards members, made; held through a change of the fleet
 	members map[memberKey]endpoint.ID
+	made    map[string]map[string]autoscale.Machine // by pool and driver's id
 }
 
 // memberKey is what makes an endpoint the same across reloads: whatever a
@@ -40,7 +42,7 @@ type memberKey struct {
 }
 
 func newFleet(h *Host) *fleet {
-	return &fleet{h: h, watchers: backend.NewFleet(h.index, h.assumed, h.store), members: map[memberKey]endpoint.ID{}}
+	return &fleet{h: h, watchers: backend.NewFleet(h.index, h.assumed, h.store), members: map[memberKey]endpoint.ID{}, made: map[string]map[string]autoscale.Machine{}}
 }
 
 func (f *fleet) run(ctx context.Context) error { return f.watchers.Run(ctx) }
@@ -76,11 +78,22 @@ func (f *fleet) settled() bool {
 func (f *fleet) sync(g *generation) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.syncLocked(g)
+}
+
+func (f *fleet) syncLocked(g *generation) error {
 	want := map[memberKey]*config.Pool{}
 	for i := range g.cfg.Pools {
 		p := &g.cfg.Pools[i]
 		for _, u := range p.Endpoints {
 			want[f.key(g, p, u)] = p
+		}
+		for _, m := range f.made[p.Name] {
+			k := f.key(g, p, m.URL)
+			if m.Events != "" {
+				k.events.Publisher, k.events.Replay = m.Events, m.Replay
+			}
+			want[k] = p
 		}
 	}
 	for k, id := range f.members {

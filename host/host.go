@@ -49,6 +49,10 @@ type Options struct {
 	// (wasm.ServeChild, with the modules of hostmod); nil = they are compiled in
 	// this process, and requests wait for it.
 	CompileChild []string
+
+	// ScaleEvery is the period of the autoscaler, 0 = 5 s. Demonstrations and
+	// tests shorten it.
+	ScaleEvery time.Duration
 }
 
 // Host is a running router. Make it with New, run it with Run.
@@ -82,6 +86,8 @@ type Host struct {
 	pluginMetrics *hostmod.Metrics
 	offPath       *offPath
 	policies      *policies
+	scaling       *scaling
+	room          *waitingRoom
 
 	registry *telemetry.Registry
 	metrics  *telemetry.Metrics
@@ -212,6 +218,7 @@ func (h *Host) openStores() error {
 	h.metrics = telemetry.NewMetrics(h.registry)
 	h.fleet = newFleet(h)
 	h.detector = newDetector(h.log)
+	h.scaling, h.room = newScaling(h), newWaitingRoom(h)
 	h.state = scheduler.NewState(scheduler.StateConfig{
 		Store: h.store, Observer: h, TraceBytes: int(l.Decisions),
 		Locality: scheduler.Locality{
@@ -258,7 +265,7 @@ func (h *Host) openServers() (err error) {
 	}
 	h.admin, err = admin.New(admin.Config{
 		Token: h.adminToken, Hosts: c.Admin.Hosts, MaxBody: int64(c.Listen.MaxBody),
-		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Plugins: folderAdmin{pluginAdmin{h}}, Keys: keyAdmin{h}, Policies: policyAdmin{h}, Authorizer: policyAuthorizer{h},
+		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Plugins: folderAdmin{pluginAdmin{h}}, Keys: keyAdmin{h}, Policies: policyAdmin{h}, Scaler: scaleAdmin{h}, Authorizer: policyAuthorizer{h},
 		Metrics: h.registry.Handler(), Log: h.log, Identity: h.identity, Audit: h.audit,
 	})
 	if err != nil {
@@ -353,6 +360,7 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	}
 	actor(&background, func() error { return h.fleet.run(back) })
 	actor(&background, func() error { return h.housekeep(back) })
+	actor(&background, func() error { return h.scaling.run(back) })
 	actor(&background, func() error { return h.plugins.runtime.Run(back) })
 	actor(&background, func() error { return h.plugins.run(back) })
 	actor(&background, func() error { return h.offPath.run(back) })
@@ -466,6 +474,7 @@ func (h *Host) Observe(o *scheduler.Observation) {
 	h.fleet.observe(o)
 	snap := h.store.Load()
 	h.detector.observe(o, snap.Current(o.Endpoint, o.Generation) && snap.Events[o.Endpoint] == endpoint.EventsLive)
+	h.scaling.work.observe(o)
 	h.offPath.offer(o)
 }
 

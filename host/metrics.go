@@ -31,6 +31,7 @@ func (h *Host) collect() {
 	h.registry.Collect(h.collectPlugins)
 	h.registry.Collect(h.collectStages)
 	h.registry.Collect(h.collectAudit)
+	h.registry.Collect(h.collectScaling)
 	h.registry.Collect(h.collectTokens)
 	h.registry.Collect(h.collectDecisions)
 }

@@ -120,6 +120,9 @@ func (h *Host) adopt(g *generation) (err error) {
 	if err := h.fleet.sync(g); err != nil {
 		return err
 	}
+	if err := h.scaling.adopt(g.cfg); err != nil {
+		return err
+	}
 	var prev *generation
 	if g.number > 1 {
 		l := h.rules.Acquire()

@@ -41,7 +41,22 @@ func (h *Host) Models(p *identity.Principal) []llmapi.Model {
 
 // Schedule implements proxy.Router. The lease on the rules ends before the
 // first byte is forwarded, so that a long stream pins nothing.
+//
+// A request that nobody serves, for a model whose pools scale, waits for the
+// first endpoint; it holds no lease meanwhile, and is decided again.
 func (h *Host) Schedule(r *proxy.Request) (proxy.Placement, error) {
+	p, err := h.schedule(r)
+	if d, ok := errors.AsType[*scheduler.DeniedError](err); ok && d.Code == scheduler.CodeNoEndpoint {
+		p, err = h.room.wait(r, err)
+	}
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return p, nil
+}
+
+// schedule is one try of Schedule. Its error is the scheduler's.
+func (h *Host) schedule(r *proxy.Request) (proxy.Placement, error) {
 	l := h.rules.Acquire()
 	defer l.Release()
 	req := scheduler.Request{API: r.API, Principal: r.Principal, ID: r.ID, Session: r.Session, Priority: r.Priority, Labels: r.Labels, Received: r.Received}
@@ -53,7 +68,7 @@ func (h *Host) Schedule(r *proxy.Request) (proxy.Placement, error) {
 	h.logDecision(l.Value(), &req, p, err, reserved)
 	r.Limits = proxy.Limits{Requests: proxy.Remaining(req.Quota.Requests), Tokens: proxy.Remaining(req.Quota.Tokens)}
 	if err != nil {
-		return nil, refusal(err)
+		return nil, err
 	}
 	return &placement{p: p}, nil
 }

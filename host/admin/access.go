@@ -36,13 +36,15 @@ const (
 	ScopePolicyPropose  = "policy:propose"
 	ScopePolicyActivate = "policy:activate"
 	ScopeProfileWrite   = "profile:write"
+	ScopeAutoscaleRead  = "autoscale:read"
+	ScopeAutoscaleWrite = "autoscale:write"
 )
 
 // Scopes are all scopes of the admin API.
 var Scopes = []string{
 	ScopeStatus, ScopeMetrics, ScopeDebug, ScopeEndpointRead, ScopeConfigReload, ScopeExplainOwn, ScopeExplainAny,
 	ScopePluginRead, ScopePluginPush, ScopePluginActivate, ScopeKeyRead, ScopeKeyIssue, ScopeKeyRevoke, ScopeAuditRead,
-	ScopePolicyRead, ScopePolicyPropose, ScopePolicyActivate, ScopeProfileWrite,
+	ScopePolicyRead, ScopePolicyPropose, ScopePolicyActivate, ScopeProfileWrite, ScopeAutoscaleRead, ScopeAutoscaleWrite,
 }
 
 // CheckScopes refuses scopes that have the noun of an admin scope and are none:

@@ -111,6 +111,7 @@ type Config struct {
 	Plugins   Plugins      // nil = its paths are 404
 	Keys      Keys         // nil = its paths are 404
 	Policies  Policies     // nil = its paths are 404
+	Scaler    Scaler       // nil: no autoscaler
 	Metrics   http.Handler // nil = its path is 404
 	Log       *slog.Logger // nil = silent
 

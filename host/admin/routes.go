@@ -85,6 +85,10 @@ func (s *Server) routes() []route {
 		add("POST /v1/policy/diff", ScopePolicyRead, whole, s.policyDiff)
 		add("POST /v1/policy/explain", ScopePolicyRead, whole, s.policyExplain)
 	}
+	if a := s.cfg.Scaler; a != nil {
+		add("GET /v1/autoscale", ScopeAutoscaleRead, fixed("autoscale"), read(a.Autoscale))
+		add("POST /v1/autoscale/notice", ScopeAutoscaleWrite, fixed("autoscale"), s.notice)
+	}
 	if s.cfg.Metrics != nil {
 		add("GET /metrics", ScopeMetrics, fixed("metrics"), s.cfg.Metrics.ServeHTTP)
 	}

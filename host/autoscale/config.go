@@ -12,7 +12,7 @@ type Config struct {
 	Max int // endpoints at most; at least 1
 
 	// Target is the share of the endpoints' time that the offered work may
-	// fill. Default 0.55: within one percent of the goodput of the best size that
+	// fill. Default 0.53: within one percent of the goodput of the best size that
 	// hindsight picks, on chat and on agents, with cold starts of 1 and 3 minutes
 	// (RATIONALE.md). 0.7 takes a fifth fewer endpoints and loses up to two points
 	// of goodput where demand swings.
@@ -54,7 +54,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	if c.Target == 0 {
-		c.Target = 0.55
+		c.Target = 0.53
 	}
 	def(&c.Window, 5*time.Minute)
 	def(&c.IdleAfter, 15*time.Minute)

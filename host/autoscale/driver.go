@@ -37,6 +37,10 @@ type Machine struct {
 	ID    string `json:"id"`  // the driver's name of it
 	URL   string `json:"url"` // base URL; "" while unknown
 	State string `json:"state,omitempty"`
+	// Events and Replay are where the engine publishes its cache events, as
+	// tcp://host:port of the host in URL; "" = as the pool's events section says.
+	Events string `json:"events,omitempty"`
+	Replay string `json:"replay,omitempty"`
 }
 
 // Driver makes and unmakes machines. Implementations bound their own time by ctx

@@ -33,7 +33,7 @@ func TestCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(a.Machines) != 1 || a.Machines[0] != (Machine{"b", "http://10.0.0.2:8000", "ready"}) {
+	if len(a.Machines) != 1 || a.Machines[0] != (Machine{ID: "b", URL: "http://10.0.0.2:8000", State: "ready"}) {
 		t.Errorf("answer %+v", a)
 	}
 	b, err := os.ReadFile(out)

@@ -42,6 +42,7 @@ func (c *Config) defaults() {
 	c.Telemetry.DecisionLog.defaults()
 	for i := range c.Pools {
 		c.Pools[i].defaults()
+		c.Pools[i].Autoscale.defaults()
 	}
 	for i := range c.Models {
 		m := &c.Models[i]
@@ -244,7 +245,8 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 		if p.Price < 0 || p.Price > 1e9 {
 			k.add(path+".price", "want a number from 0 to 1e9, got %v", p.Price)
 		}
-		if len(p.Endpoints) == 0 {
+		k.autoscale(path+".autoscale", p, pools)
+		if len(p.Endpoints) == 0 && !p.Autoscale.drives() {
 			k.add(path+".endpoints", "missing: a pool without endpoints serves nobody")
 		}
 		for j, u := range p.Endpoints {

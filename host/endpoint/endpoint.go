@@ -77,6 +77,7 @@ type State struct {
 	Reason   string // why not ready; "" when it is
 	Sleeping bool   // the engine gave up its memory
 	Draining bool   // no further placements; requests in flight end normally
+	Cordoned bool   // no further conversations, as long as another endpoint can take them
 
 	Running uint32  // requests the engine computes
 	Waiting uint32  // requests queued in the engine

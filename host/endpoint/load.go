@@ -19,6 +19,8 @@ type Load struct {
 	itl         atomic.Uint32 // learned time between two output tokens, float32 bits, ms; 0 = too few samples
 	ready       atomic.Int64  // Unix nanoseconds since when it takes requests, 0 = it does not
 	gone        atomic.Bool   // removed from the store
+	charges     atomic.Uint64 // requests ever charged
+	charged     atomic.Uint64 // uncached prompt tokens ever charged
 	errors      errorRate
 
 	breaker breaker
@@ -45,6 +47,10 @@ func (l *Load) Outstanding() int64 { return l.outstanding.Load() }
 // as charged, expected output.
 func (l *Load) KVActive() int64 { return l.kvActive.Load() }
 
+// Charged returns the requests, and their uncached prompt tokens, that were ever
+// charged: the work that was offered, whatever became of it.
+func (l *Load) Charged() (requests, uncached uint64) { return l.charges.Load(), l.charged.Load() }
+
 // Gone reports whether the endpoint was removed.
 func (l *Load) Gone() bool { return l.gone.Load() }
 
@@ -70,6 +76,8 @@ func (l *Load) Charge(tenant string, uncached, kv int64) Charge {
 	l.inflight.Add(1)
 	l.outstanding.Add(uncached)
 	l.kvActive.Add(kv)
+	l.charges.Add(1)
+	l.charged.Add(uint64(uncached))
 	l.tenant(tenant, uncached)
 	return Charge{load: l, tenant: tenant, uncached: uncached, kv: kv}
 }

@@ -17,8 +17,10 @@ type Snapshot struct {
 
 	Epoch uint64 // changes when endpoints come or go, or change their labels, models or adapters
 
-	Live  Set // slots with an endpoint
-	Ready Set // of these, those that take requests (ready, awake, not draining)
+	Live     Set // slots with an endpoint
+	Ready    Set // of these, those that take requests (ready, awake, not draining)
+	Cordoned Set // serving, but not for conversations that are new to it
+	Draining Set // would serve, if it did not drain
 
 	Running     []uint32
 	Waiting     []uint32
@@ -116,7 +118,7 @@ func (s *Snapshot) fill() {
 	s.NoSalt = make([]uint16, n)
 	s.ScrapedAt, s.EventAt = make([]int64, n), make([]int64, n)
 	s.Reasons = make([]string, n)
-	s.Ready = make(Set, len(s.Live))
+	s.Ready, s.Cordoned, s.Draining = make(Set, len(s.Live)), make(Set, len(s.Live)), make(Set, len(s.Live))
 	for i := range s.states {
 		if s.Infos[i] != nil {
 			s.fillSlot(i, &s.states[i])
@@ -135,6 +137,12 @@ func (s *Snapshot) fillSlot(i int, st *State) {
 		s.EventAt[i] = st.EventAt.UnixNano()
 	}
 	s.Cached[i], s.EvictRate[i], s.RTTMS[i] = st.CachedTokens, st.EvictRate, st.RTTMS
+	if st.Cordoned {
+		s.Cordoned.Add(ID(i))
+	}
+	if st.Draining && st.Ready && !st.Sleeping {
+		s.Draining.Add(ID(i))
+	}
 	if st.serving() {
 		s.Ready.Add(ID(i))
 		return

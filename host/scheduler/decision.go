@@ -134,6 +134,7 @@ const (
 	reasonModel
 	reasonReady // the snapshot has the words
 	reasonContext
+	reasonCordoned
 	reasonBreaker
 	reasonCap
 	reasonLoad
@@ -143,7 +144,7 @@ const (
 	reasonFilter // d.dropped has the words
 )
 
-var reasonWords = [...]string{"", "kept for another tenant", "policy constraint", "no cache isolation for this operation", "does not keep the response to continue", "model not served", "not ready", "context too long", "breaker open",
+var reasonWords = [...]string{"", "kept for another tenant", "policy constraint", "no cache isolation for this operation", "does not keep the response to continue", "model not served", "not ready", "context too long", "cordoned: takes no conversations it does not know", "breaker open",
 	"at its cap of requests", "load above the envelope", "one tenant holds most of its work", "slow start", "probe under way", "dropped by a filter"}
 
 // words returns the reason of a candidate for explain.
@@ -249,6 +250,9 @@ func (d *decision) run() *DeniedError {
 		d.lap(stagePrompt)
 	}
 	d.lookup()
+	if !d.snap.Cordoned.Empty() {
+		d.filterCordoned()
+	}
 	if d.exact {
 		d.lap(stageLookup)
 	}

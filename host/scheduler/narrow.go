@@ -108,6 +108,30 @@ func (d *decision) filterContext() {
 	}
 }
 
+// filterCordoned keeps conversations that are new to a cordoned endpoint away
+// from it, as long as another can take them. A conversation is known there if
+// half of the prompt is, or if it is the session's home.
+func (d *decision) filterCordoned() {
+	known := func(c *cand) bool { return 2*int(c.matched) >= d.tokens && d.tokens > 0 }
+	others := false
+	cordoned := false
+	for i := range d.cands {
+		if c := &d.cands[i]; c.state == candKept {
+			stays := !d.snap.Cordoned.Has(c.id) || known(c) || d.atHome(c)
+			others, cordoned = others || stays, cordoned || !stays
+		}
+	}
+	if !others || !cordoned {
+		return
+	}
+	for i := range d.cands {
+		c := &d.cands[i]
+		if c.state == candKept && d.snap.Cordoned.Has(c.id) && !known(c) && !d.atHome(c) {
+			c.state, c.why = candFiltered, reasonCordoned
+		}
+	}
+}
+
 // gather fills the batch with the candidates that are not filtered, their
 // breaker closed and below their cap. The loads are those of this instant, so
 // it runs under the decision lock. It reports why nobody is left.

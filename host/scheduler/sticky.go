@@ -56,6 +56,35 @@ func (d *decision) sessionKey() uint64 {
 	return mix(hashString(s)^mix(hashString(tenant)^d.model.key)) | 1
 }
 
+// atHome reports whether c is the home of the request's session.
+func (d *decision) atHome(c *cand) bool {
+	key := d.sessionKey()
+	if key == 0 {
+		return false
+	}
+	d.s.st.mu.Lock()
+	h, ok := d.s.st.sessions.get(key)
+	d.s.st.mu.Unlock()
+	return ok && h.id == c.id && h.gen == d.info(c).Generation
+}
+
+// Sessions returns how many sessions have their home on each endpoint, by life.
+// A session is forgotten after between 32 and 64 Ki others.
+func (s *State) Sessions() map[uint32]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[uint32]int{}
+	for key, h := range s.sessions.old {
+		if _, moved := s.sessions.young[key]; !moved {
+			out[h.gen]++
+		}
+	}
+	for _, h := range s.sessions.young {
+		out[h.gen]++
+	}
+	return out
+}
+
 // home returns the column of a session's home, -1 if it has none or that is not
 // a candidate. Key 0 is no session.
 func (d *decision) home(key uint64) int {

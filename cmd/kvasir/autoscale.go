@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvasir-router/kvasir/host/autoscale"
+)
+
+func autoscaleCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "autoscale",
+		Short: "show what the autoscaler of a running router measures, proposes and does",
+		Args:  cobra.NoArgs,
+	}
+	a, output := adminFlags(c), outputFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(*output); err != nil {
+			return err
+		}
+		b, err := a.call("GET", "/v1/autoscale", nil)
+		if err != nil {
+			return err
+		}
+		if *output == "json" {
+			return printJSON(cmd.OutOrStdout(), b)
+		}
+		var all []autoscale.Status
+		if err := json.Unmarshal(b, &all); err != nil {
+			return fmt.Errorf("the router's answer: %w", err)
+		}
+		if len(all) == 0 {
+			fmt.Fprintln(cmd.OutOrStdout(), "no pool scales: give one an autoscale section (kvasir config schema)")
+		}
+		for i := range all {
+			printScaling(cmd.OutOrStdout(), &all[i])
+		}
+		return nil
+	}
+	c.AddCommand(noticeCommand())
+	return c
+}
+
+// printScaling tells of one group: what was measured, what follows, what was
+// done.
+func printScaling(w io.Writer, s *autoscale.Status) {
+	p := &s.Proposal
+	fmt.Fprintf(w, "work      %.2f endpoint-seconds a second, growing by %.2f within a cold start of %v\n", p.Rate, p.Lead, p.Cold)
+	fmt.Fprintf(w, "backlog   %.1f s accepted, %.1f s will pile up; %d requests in flight\n", s.Signal.Backlog, p.Ahead, s.Signal.InFlight)
+	fmt.Fprintf(w, "wish      %d endpoints; within the window %d; proposed %d (%s)\n", p.Wish, p.Window, p.Desired, p.Reason)
+	switch {
+	case s.Fault != "":
+		fmt.Fprintf(w, "plugin    not heard: %s\n", s.Fault)
+	case s.Override != nil && s.Shadow:
+		fmt.Fprintf(w, "plugin    would have %d (%s); in shadow, not followed\n", s.Override.Desired, s.Override.Reason)
+	case s.Override != nil:
+		fmt.Fprintf(w, "plugin    %d (%s)\n", s.Override.Desired, s.Override.Reason)
+	}
+	dry := ""
+	if s.DryRun {
+		dry = "; dry run, nothing is ordered"
+	}
+	fmt.Fprintf(w, "carried   %d endpoints; capacity %s%s\n", s.Desired, s.Capacity, dry)
+	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "POOL\tREADY\tPENDING\tDRAINING\tFAILING\tMIN\tMAX\tCOLD START\tDRIVER")
+	for i := range s.Pools {
+		o := &s.Pools[i]
+		driver := "ok"
+		if o.DriverError != "" {
+			driver = o.DriverError
+		} else if o.BlockedUntil != nil {
+			driver = "machines did not come; next try " + o.BlockedUntil.Format(time.TimeOnly)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", o.Name, o.Ready, o.Pending, o.Draining, o.Failing, o.Min, o.Max, o.ColdStart, driver)
+	}
+	t.Flush()
+	for _, a := range s.Actions {
+		fmt.Fprintf(w, "%s  %-8s %-8s %d %s  %s\n", a.Time.Format(time.TimeOnly), a.Pool, a.Verb, a.N, strings.Join(a.IDs, " "), a.Reason)
+	}
+	fmt.Fprintln(w)
+}
+
+func noticeCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "notice POOL ENDPOINT",
+		Short: "say that an endpoint will be taken away: it drains at once",
+		Long:  "kvasir autoscale notice is for the hook that a spot market calls.\nENDPOINT is the driver's id of the machine, or its URL.",
+		Args:  cobra.ExactArgs(2),
+	}
+	a := adminFlags(c)
+	in := c.Flags().Duration("in", 2*time.Minute, "when it will be gone")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		q, err := json.Marshal(map[string]string{"pool": args[0], "endpoint": args[1], "deadline": time.Now().Add(*in).UTC().Format(time.RFC3339)})
+		if err != nil {
+			return err
+		}
+		b, err := a.call("POST", "/v1/autoscale/notice", q)
+		if err != nil {
+			return err
+		}
+		return printJSON(cmd.OutOrStdout(), b)
+	}
+	return c
+}

@@ -1,0 +1,149 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Autoscale says how many endpoints a pool has. It is on when Max is set.
+type Autoscale struct {
+	Min          int      `yaml:"min" doc:"endpoints at least; default 0: the pool may have none when nothing was asked for idle_after"`
+	Max          int      `yaml:"max" doc:"endpoints at most, those that come and that drain with them; needed"`
+	Target       float64  `yaml:"target" doc:"share of the endpoints' time that the offered work may fill; default 0.53: within 1 % of the goodput of the best size; 0.7 takes a fifth fewer endpoints and loses up to 2 points of goodput where demand swings"`
+	Window       Duration `yaml:"window" doc:"how long a size must not have been needed before it is given up; default 5m, at least twice the cold start"`
+	IdleAfter    Duration `yaml:"idle_after" doc:"without any request before the last endpoint goes, with min 0; default 15m"`
+	ColdStart    Duration `yaml:"cold_start" doc:"from order to readiness, until one was measured; default 2m"`
+	DrainTimeout Duration `yaml:"drain_timeout" doc:"how long an endpoint that is to go waits for its requests; default 15m"`
+	OverflowOf   string   `yaml:"overflow_of" doc:"name of the pool whose needs this one meets when that cannot get endpoints; the rules of that pool then decide for both"`
+	DryRun       bool     `yaml:"dry_run" doc:"propose and explain, order nothing; a pool without a driver only parks and brings back the endpoints it lists"`
+	MaxHeld      int      `yaml:"max_held" doc:"requests that may wait for the first endpoint, a tenant at most half of them; default 256"`
+	Driver       Driver   `yaml:"driver" doc:"who makes and removes endpoints"`
+}
+
+// Driver makes endpoints: a command or a webhook.
+type Driver struct {
+	Command []string `yaml:"command" doc:"program and arguments, no shell; gets the order as JSON on its standard input and answers with its machines"`
+	Webhook Webhook  `yaml:"webhook" doc:"URL that the order is posted to, signed"`
+	Timeout Duration `yaml:"timeout" doc:"of one call; default 30s"`
+	Allow   []string `yaml:"allow" doc:"where machines may be: networks such as 10.0.0.0/8, host names, *.domain; default 127.0.0.0/8"`
+}
+
+// Webhook is a URL and the secret that signs what is posted there.
+type Webhook struct {
+	URL        string `yaml:"url" doc:"https, or http on loopback"`
+	SecretFile string `yaml:"secret_file" doc:"holds the key of the signature, at least 16 characters"`
+}
+
+// On reports whether the pool is scaled.
+func (a *Autoscale) On() bool { return a.Max > 0 }
+
+// drives reports whether a driver makes the pool's endpoints.
+func (a *Autoscale) drives() bool {
+	return a.On() && (len(a.Driver.Command) > 0 || a.Driver.Webhook.URL != "")
+}
+
+func (a *Autoscale) defaults() {
+	if !a.On() {
+		return
+	}
+	or(&a.Target, 0.53)
+	or(&a.Window, Duration(5*time.Minute))
+	or(&a.IdleAfter, Duration(15*time.Minute))
+	or(&a.ColdStart, Duration(2*time.Minute))
+	or(&a.DrainTimeout, Duration(15*time.Minute))
+	or(&a.MaxHeld, 256)
+	or(&a.Driver.Timeout, Duration(30*time.Second))
+	if len(a.Driver.Allow) == 0 {
+		a.Driver.Allow = []string{"127.0.0.0/8"}
+	}
+}
+
+var hostPattern = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`)
+
+func (k *checker) autoscale(path string, p *Pool, pools []Pool) {
+	a := &p.Autoscale
+	if !a.On() {
+		if a.Min != 0 || a.OverflowOf != "" || len(a.Driver.Command) > 0 || a.Driver.Webhook.URL != "" {
+			k.add(path+".max", "missing: say how many endpoints the pool may have")
+		}
+		return
+	}
+	if a.Min < 0 || a.Max > MaxEndpoints || a.Min > a.Max {
+		k.add(path, "want 0 ≤ min ≤ max ≤ %d, got min %d, max %d", MaxEndpoints, a.Min, a.Max)
+	}
+	if a.Target <= 0 || a.Target > 1 {
+		k.add(path+".target", "want a share above 0 and at most 1, got %v", a.Target)
+	}
+	if time.Duration(a.Window) > time.Hour {
+		k.add(path+".window", "want at most 1h, got %v", time.Duration(a.Window))
+	}
+	if a.MaxHeld < 0 || a.MaxHeld > 1<<16 {
+		k.add(path+".max_held", "want 0 to 65536, got %d", a.MaxHeld)
+	}
+	k.driver(path+".driver", &a.Driver)
+	if a.OverflowOf == "" {
+		return
+	}
+	i := slices.IndexFunc(pools, func(o Pool) bool { return o.Name == a.OverflowOf })
+	switch {
+	case a.OverflowOf == p.Name || i < 0:
+		k.add(path+".overflow_of", "there is no other pool %q", a.OverflowOf)
+	case !pools[i].Autoscale.On():
+		k.add(path+".overflow_of", "pool %q has no autoscale section", a.OverflowOf)
+	case pools[i].Autoscale.OverflowOf != "":
+		k.add(path+".overflow_of", "pool %q is itself an overflow: name %q", a.OverflowOf, pools[i].Autoscale.OverflowOf)
+	}
+}
+
+func (k *checker) driver(path string, d *Driver) {
+	if len(d.Command) > 0 && d.Webhook.URL != "" {
+		k.add(path, "want command or webhook, not both")
+	}
+	if len(d.Command) > 0 && d.Command[0] == "" {
+		k.add(path+".command", "the program is empty")
+	}
+	for i, s := range d.Allow {
+		if _, err := netip.ParsePrefix(s); err != nil && !hostPattern.MatchString(s) {
+			k.add(fmt.Sprintf("%s.allow[%d]", path, i), "want a network such as 10.0.0.0/8, a host name or *.domain, got %q", s)
+		}
+	}
+	if d.Webhook.URL == "" {
+		return
+	}
+	u, err := url.Parse(d.Webhook.URL)
+	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !loopbackHost(u.Hostname())) {
+		k.add(path+".webhook.url", "want an https URL, or http on loopback, got %q", d.Webhook.URL)
+	}
+	if d.Webhook.SecretFile == "" {
+		k.add(path+".webhook.secret_file", "missing: what is posted must be signed")
+	}
+	k.file(path+".webhook.secret_file", d.Webhook.SecretFile)
+}
+
+func loopbackHost(h string) bool {
+	a, err := netip.ParseAddr(h)
+	return h == "localhost" || err == nil && a.IsLoopback()
+}
+
+// Allows reports whether the driver may name a machine at host, an address or a
+// name without a port.
+func (d *Driver) Allows(host string) bool {
+	a, err := netip.ParseAddr(host)
+	for _, s := range d.Allow {
+		if n, e := netip.ParsePrefix(s); e == nil {
+			if err == nil && n.Contains(a.Unmap()) {
+				return true
+			}
+			continue
+		}
+		if suffix, wild := strings.CutPrefix(s, "*"); strings.EqualFold(s, host) || wild && err != nil && len(host) > len(suffix) && strings.EqualFold(host[len(host)-len(suffix):], suffix) {
+			return true
+		}
+	}
+	return false
+}

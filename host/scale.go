@@ -1,0 +1,228 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/autoscale"
+	"github.com/kvasir-router/kvasir/host/config"
+)
+
+// scaleEvery is the period of the autoscaler.
+const scaleEvery = 5 * time.Second
+
+// scaling owns the autoscaler's controllers, one for each pool that scales
+// together with those that overflow from it.
+type scaling struct {
+	h     *Host
+	every time.Duration
+	work  *workMeter
+	now   chan struct{} // 1: a tick is due before its time
+
+	mu     sync.Mutex // guards what follows
+	groups []*scaleGroup
+}
+
+// scaleGroup is one controller and what it was made from.
+type scaleGroup struct {
+	pools   []string
+	cfg     []config.Pool
+	control *autoscale.Controller
+	fleet   *scaleFleet
+	held    int // a request at most may wait for an endpoint of these pools
+	last    time.Time
+}
+
+func newScaling(h *Host) *scaling {
+	every := scaleEvery
+	if h.opt.ScaleEvery > 0 {
+		every = h.opt.ScaleEvery
+	}
+	return &scaling{h: h, every: every, work: newWorkMeter(), now: make(chan struct{}, 1)}
+}
+
+// run ticks the controllers until ctx ends, and waits for the drivers' calls.
+func (s *scaling) run(ctx context.Context) error {
+	t := time.NewTicker(s.every)
+	defer t.Stop()
+	defer s.wait()
+	for {
+		s.tick(ctx)
+		select {
+		case <-t.C:
+		case <-s.now:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// poke makes the next tick come at once: somebody waits.
+func (s *scaling) poke() {
+	select {
+	case s.now <- struct{}{}:
+	default:
+	}
+}
+
+func (s *scaling) wait() {
+	for _, g := range s.all() {
+		g.control.Wait()
+	}
+}
+
+func (s *scaling) all() []*scaleGroup {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]*scaleGroup(nil), s.groups...)
+}
+
+func (s *scaling) tick(ctx context.Context) {
+	now := s.h.now()
+	for _, g := range s.all() {
+		sig := s.work.signal(s.h, g.pools, now)
+		held := s.h.room.waiting(g.pools)
+		sig.InFlight += held
+		if held > 0 {
+			sig.Requests += held
+		}
+		g.control.Tick(ctx, sig)
+	}
+}
+
+// adopt makes the controllers those of the pools of cfg. A group whose pools did
+// not change keeps its history; others begin with the endpoints there are.
+func (s *scaling) adopt(cfg *config.Config) error {
+	var next []*scaleGroup
+	old := s.all()
+	for _, pools := range scaleGroups(cfg) {
+		g := findGroup(old, pools)
+		if g == nil {
+			var err error
+			if g, err = s.build(pools); err != nil {
+				return err
+			}
+		}
+		next = append(next, g)
+	}
+	for _, g := range old {
+		if findGroup(next, g.cfg) == nil {
+			g.fleet.release()
+		}
+	}
+	s.mu.Lock()
+	s.groups = next
+	s.mu.Unlock()
+	return nil
+}
+
+// scaleGroups lists the pools that scale, each with its overflows behind it.
+func scaleGroups(cfg *config.Config) [][]config.Pool {
+	var out [][]config.Pool
+	for i := range cfg.Pools {
+		p := &cfg.Pools[i]
+		if !p.Autoscale.On() || p.Autoscale.OverflowOf != "" {
+			continue
+		}
+		g := []config.Pool{*p}
+		for j := range cfg.Pools {
+			if cfg.Pools[j].Autoscale.OverflowOf == p.Name {
+				g = append(g, cfg.Pools[j])
+			}
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+func findGroup(l []*scaleGroup, pools []config.Pool) *scaleGroup {
+	for _, g := range l {
+		if reflect.DeepEqual(g.cfg, pools) {
+			return g
+		}
+	}
+	return nil
+}
+
+func (s *scaling) build(pools []config.Pool) (*scaleGroup, error) {
+	g := &scaleGroup{cfg: pools, fleet: newScaleFleet(s.h, pools), held: pools[0].Autoscale.MaxHeld}
+	ag := autoscale.Group{Fleet: g.fleet, Log: s.h.log, Fence: uint64(s.h.started.UnixMilli()), Audit: s.audit}
+	for i := range pools {
+		p := &pools[i]
+		d, err := scaleDriver(&p.Autoscale.Driver)
+		if err != nil {
+			return nil, fmt.Errorf("pool %s: %w", p.Name, err)
+		}
+		g.pools = append(g.pools, p.Name)
+		ag.Pools = append(ag.Pools, autoscale.Pool{Name: p.Name, Config: scaleConfig(&p.Autoscale), Driver: d, Price: p.Price, Spot: p.Spot})
+	}
+	var err error
+	g.control, err = autoscale.New(ag, s.h.now())
+	return g, err
+}
+
+func scaleConfig(a *config.Autoscale) autoscale.Config {
+	return autoscale.Config{
+		Min: a.Min, Max: a.Max, Target: a.Target, Window: time.Duration(a.Window), IdleAfter: time.Duration(a.IdleAfter), ColdStart: time.Duration(a.ColdStart),
+		DrainTimeout: time.Duration(a.DrainTimeout), DriverTimeout: time.Duration(a.Driver.Timeout), DryRun: a.DryRun,
+	}
+}
+
+// scaleDriver returns the configured driver, nil if there is none.
+func scaleDriver(d *config.Driver) (autoscale.Driver, error) {
+	switch {
+	case len(d.Command) > 0:
+		return &autoscale.Command{Argv: d.Command}, nil
+	case d.Webhook.URL != "":
+		b, err := os.ReadFile(d.Webhook.SecretFile)
+		if err != nil {
+			return nil, fmt.Errorf("host: webhook secret: %w", err)
+		}
+		secret := strings.TrimSpace(string(b))
+		if len(secret) < 16 {
+			return nil, errors.New("host: webhook secret: want at least 16 characters")
+		}
+		return &autoscale.Webhook{URL: d.Webhook.URL, Secret: []byte(secret)}, nil
+	}
+	return nil, nil
+}
+
+// audit writes what the autoscaler did to the audit log.
+func (s *scaling) audit(a autoscale.Action) {
+	if a.DryRun {
+		return
+	}
+	result := error(nil)
+	if a.Verb == autoscale.VerbDriver || a.Verb == autoscale.VerbExpire || a.Verb == autoscale.VerbOverride {
+		result = errors.New(a.Reason)
+	}
+	s.h.note("autoscale:"+a.Verb, "pool/"+a.Pool, result, "n", fmt.Sprint(a.N), "endpoints", strings.Join(a.IDs, " "), "reason", a.Reason, "key", a.Key)
+}
+
+// statuses is what `kvasir autoscale` shows.
+func (s *scaling) statuses() []autoscale.Status {
+	out := []autoscale.Status{}
+	for _, g := range s.all() {
+		out = append(out, g.control.Status())
+	}
+	return out
+}
+
+// notice tells the controller of a pool that an endpoint will be taken away.
+func (s *scaling) notice(pool, id string, deadline time.Time) error {
+	for _, g := range s.all() {
+		for _, p := range g.pools {
+			if p == pool {
+				g.control.Notice(pool, id, deadline)
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("host: pool %q is not scaled", pool)
+}

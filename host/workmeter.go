@@ -1,0 +1,168 @@
+package host
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/autoscale"
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+)
+
+// workMeter turns what was placed into offered work, in endpoint-seconds. It is
+// safe for concurrent use.
+type workMeter struct {
+	mu      sync.Mutex              // guards what follows
+	answers map[string]*answerCosts // by pool
+	heats   map[uint32]*heat        // by life of an endpoint
+	seen    map[uint32]charged      // what was counted of each life
+	pools   map[uint32]string       // of each life
+}
+
+// answerCosts are the answers of one pool, smoothed.
+type answerCosts struct {
+	tokens float64 // of an answer
+	itlMS  float64 // between two tokens
+}
+
+// heat is what was computed on an endpoint, fading.
+type heat struct {
+	tokens float64
+	at     time.Time
+}
+
+type charged struct{ requests, uncached uint64 }
+
+// Constants of the meter.
+const (
+	// assumedRate is the prefill rate in tokens/s until one was learned: of an 8B
+	// model on an A100.
+	assumedRate = 14_000
+	// assumedAnswer and assumedITL are an answer until one was seen.
+	assumedAnswer = 256
+	assumedITL    = 15 // ms
+	// decodeTogether is how many answers an engine that is used well makes at
+	// once: what a token costs is the time between tokens over that.
+	decodeTogether = 24
+	answerWeight   = 0.02            // of the last answer
+	heatTime       = 5 * time.Minute // in which heat fades to a third
+	maxHeats       = 4 * endpoint.MaxEndpoints
+)
+
+func newWorkMeter() *workMeter {
+	return &workMeter{answers: map[string]*answerCosts{}, heats: map[uint32]*heat{}, seen: map[uint32]charged{}, pools: map[uint32]string{}}
+}
+
+// observe learns from a request that ended.
+func (m *workMeter) observe(o *scheduler.Observation) {
+	if o.Outcome.Err != "" || o.Outcome.Status != 200 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := o.Outcome.OutputTokens; o.Outcome.HasUsage && n > 0 {
+		a := m.costs(m.pools[o.Generation])
+		a.tokens += answerWeight * (float64(n) - a.tokens)
+		if n > 1 && o.Outcome.E2E > o.Outcome.TTFT {
+			itl := float64((o.Outcome.E2E - o.Outcome.TTFT).Microseconds()) / 1000 / float64(n-1)
+			a.itlMS += answerWeight * (itl - a.itlMS)
+		}
+	}
+	computed := o.PromptTokens - o.PredictedCached
+	if o.Outcome.HasUsage && o.Outcome.HasCached {
+		computed = o.Outcome.PromptTokens - o.Outcome.CachedTokens
+	}
+	m.warmLocked(o.Generation, float64(max(0, computed)), time.Now())
+}
+
+func (m *workMeter) costs(pool string) *answerCosts {
+	a := m.answers[pool]
+	if a == nil {
+		a = &answerCosts{tokens: assumedAnswer, itlMS: assumedITL}
+		m.answers[pool] = a
+	}
+	return a
+}
+
+func (m *workMeter) warmLocked(life uint32, tokens float64, now time.Time) float64 {
+	h := m.heats[life]
+	if h == nil {
+		if len(m.heats) >= maxHeats {
+			clear(m.heats) // lives long gone; heat is a preference, not an account
+		}
+		h = &heat{at: now}
+		m.heats[life] = h
+	}
+	h.tokens = h.tokens*math.Exp(-now.Sub(h.at).Seconds()/heatTime.Seconds()) + tokens
+	h.at = now
+	return h.tokens
+}
+
+// heat returns the tokens computed on a life of an endpoint not long ago.
+func (m *workMeter) heat(life uint32, now time.Time) float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.warmLocked(life, 0, now)
+}
+
+// signal measures the pools since the last call for them.
+func (m *workMeter) signal(h *Host, pools []string, now time.Time) autoscale.Signal {
+	snap := h.store.Load()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := autoscale.Signal{Now: now}
+	alive := 0
+	for id := range snap.N {
+		info := snap.Info(endpoint.ID(id))
+		if info == nil || !slices.Contains(pools, info.Pool) {
+			continue
+		}
+		m.pools[info.Generation] = info.Pool
+		load := snap.Loads[id]
+		rate := float64(load.PrefillRate())
+		if rate == 0 {
+			rate = assumedRate
+		}
+		var c charged
+		c.requests, c.uncached = load.Charged()
+		last := m.seen[info.Generation]
+		m.seen[info.Generation] = c
+		n := float64(c.requests - last.requests)
+		a := m.costs(info.Pool)
+		s.Work += float64(c.uncached-last.uncached)/rate + n*a.tokens*a.itlMS/1000/decodeTogether
+		s.Requests += int(n)
+		s.Backlog += float64(load.Outstanding()) / rate
+		s.InFlight += int(load.Inflight())
+		if snap.Ready.Has(endpoint.ID(id)) {
+			s.KVUsage += float64(snap.KVUsage[id])
+			alive++
+		}
+	}
+	if alive > 0 {
+		s.KVUsage /= float64(alive)
+	}
+	m.forgetLocked(snap)
+	return s
+}
+
+// forgetLocked drops what is kept of lives that are gone.
+func (m *workMeter) forgetLocked(snap *endpoint.Snapshot) {
+	if len(m.seen) <= 2*snap.N+64 {
+		return
+	}
+	live := map[uint32]bool{}
+	for id := range snap.N {
+		if info := snap.Info(endpoint.ID(id)); info != nil {
+			live[info.Generation] = true
+		}
+	}
+	for g := range m.seen {
+		if !live[g] {
+			delete(m.seen, g)
+			delete(m.pools, g)
+			delete(m.heats, g)
+		}
+	}
+}
