@@ -54,6 +54,9 @@ type devFlags struct {
 	engines  int
 	port     int
 	json     bool
+	scale    bool
+	cold     time.Duration
+	idle     time.Duration
 	writeDir string
 	level    string
 }
@@ -70,6 +73,9 @@ func devCommand() *cobra.Command {
 	c.Flags().IntVar(&f.engines, "engines", 4, "simulated engines")
 	c.Flags().IntVar(&f.port, "port", 8080, "the router's port, 0 = a free one")
 	c.Flags().BoolVar(&f.json, "json", false, "print one JSON line when ready, and nothing else on standard output")
+	c.Flags().BoolVar(&f.scale, "autoscale", false, "begin without engines; the autoscaler starts and stops kvasir engine processes")
+	c.Flags().DurationVar(&f.cold, "cold-start", 10*time.Second, "with --autoscale: how long an engine loads")
+	c.Flags().DurationVar(&f.idle, "idle-after", time.Minute, "with --autoscale: how long an engine must not have been needed before it goes")
 	c.Flags().StringVar(&f.writeDir, "write-model", "", "write the demo model's tokenizer files to this folder and end")
 	c.Flags().StringVar(&f.level, "log-level", "warn", "debug, info, warn or error")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -114,17 +120,22 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 	defer wg.Wait()
 	defer cancel()
 	line := devLine{Model: demoModel, StateDir: state, PID: os.Getpid(), Tenants: map[string]string{}}
-	if err := f.startEngines(ctx, cancel, broken, &wg, &line, log); err != nil {
+	pool, err := f.pool(ctx, cancel, broken, &wg, &line, log)
+	if err != nil {
 		return err
 	}
-	if err := writeDevConfig(state, f.port, &line); err != nil {
+	if err := writeDevConfig(state, f.port, pool, &line); err != nil {
 		return exit(exitNo, "%v", err)
 	}
 	cfg, err := config.Load(line.Config)
 	if err != nil {
 		return &exitError{exitNo, err}
 	}
-	h, err := host.New(cfg, host.Options{Log: log, Version: version, CompileChild: childCommand(log)})
+	opt := host.Options{Log: log, Version: version, CompileChild: childCommand(log)}
+	if f.scale {
+		opt.ScaleEvery = time.Second
+	}
+	h, err := host.New(cfg, opt)
 	if err != nil {
 		return &exitError{exitNo, err}
 	}
@@ -138,6 +149,43 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 	default:
 		return nil
 	}
+}
+
+// pool starts the engines, or prepares the driver that will, and returns the
+// pool's part of the configuration.
+func (f *devFlags) pool(ctx context.Context, cancel context.CancelFunc, broken chan<- error, wg *sync.WaitGroup, line *devLine, log *slog.Logger) (string, error) {
+	if f.scale {
+		return f.scaledPool(line)
+	}
+	if err := f.startEngines(ctx, cancel, broken, wg, line, log); err != nil {
+		return "", err
+	}
+	var urls, sources []string
+	for _, e := range line.Engines {
+		urls = append(urls, strconv.Quote(e.URL))
+		sources = append(sources, fmt.Sprintf("{endpoint: %q, events: %q, replay: %q}", e.URL, e.Events, e.Replay))
+	}
+	return fmt.Sprintf("  endpoints: [%s]\n  events: {sources: [%s]}\n", strings.Join(urls, ", "), strings.Join(sources, ", ")), nil
+}
+
+// scaledPool is a pool that begins empty. The engines end with this process, or
+// when the driver is told.
+func (f *devFlags) scaledPool(line *devLine) (string, error) {
+	dir := filepath.Join(line.StateDir, "machines")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", exit(exitNo, "%v", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", exit(exitNo, "%v", err)
+	}
+	argv := []string{self, "dev-driver", dir, "--", "--cold-start", f.cold.String(), "--while-pid", strconv.Itoa(os.Getpid()),
+		"--preset", f.cfg.Preset, "--speed", fmt.Sprint(f.cfg.Speed)}
+	b, err := json.Marshal(argv) // a flow sequence of YAML
+	if err != nil {
+		return "", exit(exitNo, "%v", err)
+	}
+	return fmt.Sprintf("  autoscale: {min: 0, max: %d, window: %s, idle_after: %s, cold_start: %s, drain_timeout: 1m, driver: {command: %s}}\n", f.engines, f.idle, f.idle, f.cold, b), nil
 }
 
 func (f *devFlags) startEngines(ctx context.Context, cancel context.CancelFunc, broken chan<- error, wg *sync.WaitGroup, line *devLine, log *slog.Logger) error {
@@ -165,7 +213,7 @@ func (f *devFlags) startEngines(ctx context.Context, cancel context.CancelFunc, 
 
 // writeDevConfig writes the demo's configuration, model and keys into state and
 // fills in line.
-func writeDevConfig(state string, port int, line *devLine) error {
+func writeDevConfig(state string, port int, pool string, line *devLine) error {
 	model, keys := filepath.Join(state, "model"), filepath.Join(state, "keys.json")
 	line.PolicyDir = filepath.Join(state, "policies")
 	if err := writePolicies(line.PolicyDir); err != nil {
@@ -195,11 +243,6 @@ func writeDevConfig(state string, port int, line *devLine) error {
 	if err != nil {
 		return err
 	}
-	var urls, sources []string
-	for _, e := range line.Engines {
-		urls = append(urls, strconv.Quote(e.URL))
-		sources = append(sources, fmt.Sprintf("{endpoint: %q, events: %q, replay: %q}", e.URL, e.Events, e.Replay))
-	}
 	adminPort := "127.0.0.1:0"
 	if port != 0 {
 		adminPort = "127.0.0.1:9090"
@@ -212,11 +255,9 @@ plugin_dir: %q
 identity: {api_keys_file: %q}
 pools:
 - name: main
-  endpoints: [%s]
-  events: {sources: [%s]}
-models: [{name: %s, pools: [main], tokenizer: {dir: %q}}]
+%smodels: [{name: %s, pools: [main], tokenizer: {dir: %q}}]
 policy: {dir: %q}
-`, port, adminPort, state, line.PluginDir, keys, strings.Join(urls, ", "), strings.Join(sources, ", "), demoModel, model, line.PolicyDir)
+`, port, adminPort, state, line.PluginDir, keys, pool, demoModel, model, line.PolicyDir)
 	line.Config = filepath.Join(state, "kvasir.yaml")
 	return os.WriteFile(line.Config, []byte(yaml), 0o600)
 }

@@ -87,6 +87,8 @@ func engineCommand() *cobra.Command {
 	port := c.Flags().Int("port", 8000, "HTTP port, 0 = a free one")
 	events := c.Flags().Int("events-port", 0, "KV event port, 0 = a free one")
 	replay := c.Flags().Int("replay-port", 0, "KV event replay port, 0 = a free one")
+	cold := c.Flags().Duration("cold-start", 0, "answer 503 for so long first, as if weights were loaded")
+	parent := c.Flags().Int("while-pid", 0, "end when the process with this id has ended")
 	asJSON := c.Flags().Bool("json", false, "print one JSON line when ready")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		e, err := f.build(slog.New(slog.NewTextHandler(os.Stderr, nil)))
@@ -116,6 +118,10 @@ func engineCommand() *cobra.Command {
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
+		ctx = endWith(ctx, *parent)
+		if err := loading(ctx, ls[0], *cold); err != nil {
+			return nil // it was ended while it loaded
+		}
 		return e.Run(ctx, ls[0], ls[1], ls[2])
 	}
 	return c

@@ -75,12 +75,20 @@ func TestController_zero(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.have("p", 2)
 	r := newRig(t, c, nil, Pool{Name: "p", Config: Config{Target: 0.7, Max: 4, IdleAfter: 10 * time.Minute}})
+	r.work = 0.3
+	r.run(3 * time.Minute)
+	r.work = 0
 	r.run(9 * time.Minute)
 	if r.ready("p") == 0 {
 		t.Error("at zero before its time")
 	}
-	r.run(10 * time.Minute)
+	r.run(3 * time.Minute)
 	wantReady(t, r, "p", 0)
+	r.actions = nil
+	r.run(30 * time.Minute)
+	if len(c.nodes["p"]) != 0 || len(r.actions) != 0 {
+		t.Errorf("idle, yet %+v", r.actions)
+	}
 	if st := r.c.Status(); st.Capacity != CapacityNone {
 		t.Errorf("capacity %s", st.Capacity)
 	}

@@ -166,12 +166,13 @@ func (l *Loop) bound(p Proposal, s *Signal) Proposal {
 	l.sizes = append(trim(l.sizes, s.Now.Add(-min(window, maxWindow))), point{s.Now, float64(min(n, l.cfg.Max))})
 	p.Window = int(greatest(l.sizes))
 	switch {
+	case idle:
+		// What is left of the average would bring the last endpoint back.
+		l.rate, n, p.Reason = 0, 0, ReasonIdle
 	case n > size:
 		if most := max(2*size, size+1); n > most {
 			n, p.Reason = most, ReasonStep
 		}
-	case idle:
-		n, p.Reason = 0, ReasonIdle
 	case n < size:
 		n, p.Reason = l.down(p, s)
 	}

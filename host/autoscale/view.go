@@ -75,7 +75,7 @@ func (c *Controller) publish(s *Signal, p *Proposal, want int) {
 	for _, m := range c.pools {
 		x := PoolStatus{
 			Name: m.Name, Min: m.Min, Max: m.Max, Ready: m.ready, Pending: m.waiting(), Draining: len(m.drains), Failing: m.failing,
-			NeverCame: m.orders.failed, DriverErrors: m.errs, DriverError: m.err, ColdStart: m.cold().String(), Machines: m.machines(s.Now),
+			NeverCame: m.orders.failed, DriverErrors: m.errs, DriverError: m.err, ColdStart: m.cold().Round(10 * time.Millisecond).String(), Machines: m.machines(s.Now),
 		}
 		if m.orders.blocked(s.Now) {
 			until := m.orders.until
