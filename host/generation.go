@@ -50,7 +50,7 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *ge
 	if g.logPolicy, err = newLogPolicy(rules); err != nil {
 		return nil, err
 	}
-	sc := scheduler.Config{State: h.state, Policy: engine, Generation: number}
+	sc := scheduler.Config{State: h.state, Region: cfg.Region, Capacity: h.scaling.capacity, Policy: engine, Generation: number}
 	for i := range cfg.Pools {
 		p, err := poolRules(&cfg.Pools[i], cfg.Identity.Only())
 		if err != nil {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/autoscale"
@@ -24,6 +26,8 @@ type scaling struct {
 	every time.Duration
 	work  *workMeter
 	now   chan struct{} // 1: a tick is due before its time
+
+	state atomic.Pointer[map[string]string] // how the models' pools are off, of those that are not well
 
 	mu     sync.Mutex // guards what follows
 	groups []*scaleGroup
@@ -94,6 +98,39 @@ func (s *scaling) tick(ctx context.Context) {
 		}
 		g.control.Tick(ctx, sig)
 	}
+	s.tell()
+}
+
+// tell publishes how the models' pools are off.
+func (s *scaling) tell() {
+	bad := map[string]string{}
+	l := s.h.rules.Acquire()
+	defer l.Release()
+	cfg := l.Value().cfg
+	for _, g := range s.all() {
+		state := g.control.Status().Capacity
+		if state == autoscale.CapacityOK {
+			continue
+		}
+		for i := range cfg.Models {
+			for _, p := range cfg.Models[i].Pools {
+				if slices.Contains(g.pools, p.Name) {
+					bad[cfg.Models[i].Name] = state
+				}
+			}
+		}
+	}
+	s.state.Store(&bad)
+}
+
+// capacity is what policies see of a model's pools.
+func (s *scaling) capacity(model string) string {
+	if m := s.state.Load(); m != nil {
+		if state, bad := (*m)[model]; bad {
+			return state
+		}
+	}
+	return autoscale.CapacityOK
 }
 
 // adopt makes the controllers those of the pools of cfg. A group whose pools did
@@ -217,11 +254,9 @@ func (s *scaling) statuses() []autoscale.Status {
 // notice tells the controller of a pool that an endpoint will be taken away.
 func (s *scaling) notice(pool, id string, deadline time.Time) error {
 	for _, g := range s.all() {
-		for _, p := range g.pools {
-			if p == pool {
-				g.control.Notice(pool, id, deadline)
-				return nil
-			}
+		if slices.Contains(g.pools, pool) {
+			g.control.Notice(pool, id, deadline)
+			return nil
 		}
 	}
 	return fmt.Errorf("host: pool %q is not scaled", pool)

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/admin"
@@ -60,20 +59,4 @@ func (h *Host) collectScaling(e *telemetry.Emitter) {
 	e.Gauge("kvasir_waiting_room", "Requests that wait for the first endpoint of a pool.", float64(n))
 	e.Counter("kvasir_waiting_room_total", "Requests that ever waited for one.", float64(held))
 	e.Counter("kvasir_waiting_room_refused_total", "Requests that were refused since too many waited.", float64(refused))
-}
-
-// capacityState is what policies see of a model's pools.
-func (h *Host) capacityState(model string) string {
-	l := h.rules.Acquire()
-	pools := modelPools(l.Value().cfg, model)
-	l.Release()
-	state := "ok"
-	for _, s := range h.scaling.statuses() {
-		for i := range s.Pools {
-			if s.Capacity != "" && slices.Contains(pools, s.Pools[i].Name) {
-				state = s.Capacity
-			}
-		}
-	}
-	return state
 }

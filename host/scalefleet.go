@@ -108,25 +108,27 @@ func (f *scaleFleet) Adopt(pool string, machines []autoscale.Machine) error {
 		if m.URL == "" {
 			continue // not known yet
 		}
-		u, err := machineURL(m.URL)
-		if err == nil {
-			err = errors.Join(f.allowed(p, u.Hostname()), eventsURL(m.Events, u.Hostname()), eventsURL(m.Replay, u.Hostname()))
-		}
-		if err != nil {
+		if err := f.believe(p, &m); err != nil {
 			all = append(all, fmt.Errorf("host: machine %s of pool %s is refused: %w", m.ID, pool, err))
 			continue
 		}
-		m.URL = u.String()
 		good[m.ID] = m
 	}
 	return errors.Join(append(all, f.h.fleet.setMade(pool, func(had map[string]autoscale.Machine) { maps.Copy(had, good) }))...)
 }
 
-func (f *scaleFleet) allowed(p *config.Pool, host string) error {
-	if p.Autoscale.Driver.Allows(host) {
-		return nil
+// believe checks where a machine is said to be, and writes its URL as the store
+// has it.
+func (f *scaleFleet) believe(p *config.Pool, m *autoscale.Machine) error {
+	u, err := machineURL(m.URL)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("%s is not in driver.allow", host)
+	if !p.Autoscale.Driver.Allows(u.Hostname()) {
+		return fmt.Errorf("%s is not in driver.allow", u.Hostname())
+	}
+	m.URL = u.String()
+	return errors.Join(eventsURL(m.Events, u.Hostname()), eventsURL(m.Replay, u.Hostname()))
 }
 
 // eventsURL refuses an event address that is not on the machine itself: token

@@ -21,6 +21,7 @@ import (
 type Config struct {
 	Listen      Listen      `yaml:"listen" doc:"where clients connect: an address, or {http, tls, max_body}"`
 	Admin       Admin       `yaml:"admin" doc:"the operator's listener; never the clients' one"`
+	Region      string      `yaml:"region" doc:"where this router is; policies see it as router.region"`
 	StateDir    string      `yaml:"state_dir" doc:"0700; holds the salt key and the key pepper, which must survive restarts"`
 	Pools       []Pool      `yaml:"pools" doc:"endpoints that are interchangeable"`
 	Models      []Model     `yaml:"models" doc:"what clients may ask for"`

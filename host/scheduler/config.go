@@ -19,6 +19,12 @@ type Config struct {
 	Pools    []Pool
 	Profiles []Profile // one named "default" is added if absent
 
+	// Region is where this router is, for policies. Capacity says how a model's
+	// pools are off: "ok", "scarce" or "none"; nil = "ok". It is called for every
+	// request and must not block.
+	Region   string
+	Capacity func(model string) string
+
 	Generation    uint64 // number of the generation, for explain
 	UnknownFields string // llmapi.Rewrite.UnknownFields: pass ("" too), drop, refuse
 }

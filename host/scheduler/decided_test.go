@@ -60,3 +60,27 @@ func TestProfile_Decided(t *testing.T) {
 		})
 	}
 }
+
+// witness is a policy that remembers what it was asked.
+type witness struct {
+	decider
+	in policy.Input
+}
+
+func (w *witness) Decide(in *policy.Input) (*policy.Decision, error) {
+	w.in = *in
+	return &w.d, nil
+}
+
+// TestDecision_place: policies see where and when.
+func TestDecision_place(t *testing.T) {
+	w := &witness{decider: decider{d: policy.Decision{Allow: true, Salt: "s"}}}
+	r := newRig(t, 1, func(_ *StateConfig, c *Config) {
+		c.Policy, c.Region = w, "eu"
+		c.Capacity = func(model string) string { return "scarce for " + model }
+	})
+	r.place(r.request("x")).Done(Outcome{})
+	if w.in.Region != "eu" || w.in.CapacityState != "scarce for m" || w.in.HourUTC != r.state.now().UTC().Hour() {
+		t.Errorf("input %+v", w.in)
+	}
+}

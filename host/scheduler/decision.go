@@ -268,6 +268,7 @@ func (d *decision) decide() *DeniedError {
 	}
 	d.in = policy.Input{Principal: r.Principal, Operation: r.API.Op.String(), Model: d.model.name, Stream: r.API.Stream,
 		Priority: r.Priority, SizeClass: sizeClass(len(r.API.Body)), Labels: inputLabels(r), Trace: &r.Trace}
+	s.place(&d.in, d.now)
 	dec, err := s.cfg.Policy.Decide(&d.in)
 	r.Asked, r.Decision = d.in, dec
 	if err != nil || dec == nil {

@@ -192,12 +192,21 @@ func (s *Scheduler) DryRun(r *Request) *Explanation {
 	return s.explainDecision(d, err)
 }
 
+// place says where and when a decision is made.
+func (s *Scheduler) place(in *policy.Input, now time.Time) {
+	in.Region, in.HourUTC, in.CapacityState = s.cfg.Region, now.UTC().Hour(), "ok"
+	if s.cfg.Capacity != nil {
+		in.CapacityState = s.cfg.Capacity(in.Model)
+	}
+}
+
 // Models lists the models policy lets principal use, with their aliases.
 func (s *Scheduler) Models(p *identity.Principal) []llmapi.Model {
 	var out []llmapi.Model
 	snap := s.st.store.Load()
 	for _, m := range s.listed {
 		in := policy.Input{Principal: p, Operation: llmapi.OpModels.String(), Model: m.name, SizeClass: sizeClass(0)}
+		s.place(&in, s.st.now())
 		dec, err := s.cfg.Policy.Decide(&in)
 		if err != nil || dec == nil || !dec.Allow {
 			continue
