@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"errors"
+	"github.com/kvasir-router/kvasir/host/policy"
 	"reflect"
 	"slices"
 	"testing"
