@@ -75,6 +75,23 @@ func cFile() []byte {
 	return b.Bytes()
 }
 
+// rustFile renders the constants as Rust.
+func rustFile() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "//! Constants of the ABI. %s\n", header)
+	for _, g := range groups {
+		fmt.Fprintf(&b, "\n// %s\n", g.doc)
+		for _, c := range g.consts {
+			fmt.Fprintf(&b, "/// %s\npub const %s: u32 = %s;\n", strings.NewReplacer("[", "\\[", "]", "\\]").Replace(c.doc), upper(c.name), number(c.value))
+		}
+	}
+	b.WriteString("\n// Modules a plugin may import.\n")
+	for _, m := range modules {
+		fmt.Fprintf(&b, "/// `%s`\npub const %s: &str = %q;\n", m.value, upper(m.name), m.value)
+	}
+	return b.Bytes()
+}
+
 func number(v uint64) string {
 	if v >= 1<<24 {
 		return fmt.Sprintf("0x%X", v)

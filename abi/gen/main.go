@@ -58,6 +58,7 @@ func render(root string) ([]file, error) {
 		{root + "/abi/abi_gen.go", full},
 		{root + "/sdk/go/abi_gen.go", guest},
 		{root + "/sdk/c/kvasir_abi.h", cFile()},
+		{root + "/sdk/rust/src/abi.rs", rustFile()},
 		{root + "/abi/SPEC.md", spec},
 	}, nil
 }

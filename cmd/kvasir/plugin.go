@@ -44,7 +44,7 @@ func checkPluginName(name string) error {
 
 func pluginNew() *cobra.Command {
 	c := &cobra.Command{Use: "new NAME", Short: "write a project with a scorer of ten lines", Args: cobra.ExactArgs(1)}
-	lang := c.Flags().String("lang", "go", "go or c")
+	lang := c.Flags().String("lang", "go", "go, c or rust")
 	dir := c.Flags().String("dir", "", "folder to write; default NAME")
 	output := outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {

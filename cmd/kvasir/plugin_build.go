@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,17 +23,22 @@ type builder struct {
 	args []string
 	env  []string
 	hint string // what to install if the program has parts missing
+
+	// made copies the module to where it is asked for, of a program that chooses
+	// its name and says it on its standard output; nil = it took the name.
+	made func(stdout []byte) error
 }
 
 func pluginBuild() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "build [DIR] [-- FLAG...]",
 		Short: "compile a plugin's folder to WebAssembly",
-		Long: "A folder with a go.mod is built by TinyGo where that is installed, else by Go; one with *.c or *.cpp by clang, else by zig.\n" +
+		Long: "A folder with a go.mod is built by TinyGo where that is installed, else by Go; one with a Cargo.toml by cargo; one with *.c or\n" +
+			"*.cpp by clang, else by zig.\n" +
 			"Flags behind -- go to the compiler: kvasir plugin build -- -msimd128",
 	}
 	out := c.Flags().StringP("out", "o", "", "file to write; default DIR/NAME.wasm, NAME as the folder")
-	with := c.Flags().String("with", "", "compiler to use: go, tinygo, clang or zig; default the first that is installed")
+	with := c.Flags().String("with", "", "compiler to use: go, tinygo, cargo, clang or zig; default the first that is installed")
 	output := outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
@@ -132,6 +138,9 @@ func chooseBuilder(dir, with, out, tmp string, flags []string) (*builder, error)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, exit(exitUsage, "%v", err)
 	}
+	if _, err := os.Stat(filepath.Join(dir, "Cargo.toml")); err == nil {
+		return cargoBuilder(with, out, flags)
+	}
 	for _, pattern := range []string{"*.c", "*.cpp", "*.cc"} {
 		sources, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil || len(sources) == 0 {
@@ -147,7 +156,7 @@ func chooseBuilder(dir, with, out, tmp string, flags []string) (*builder, error)
 		}
 		return cBuilder(with, pattern != "*.c", out, sources, append([]string{"-I.", "-I" + tmp}, flags...))
 	}
-	return nil, exit(exitUsage, "%s: neither go.mod nor *.c nor *.cpp (kvasir plugin new NAME --lang go|c writes a project)", dir)
+	return nil, exit(exitUsage, "%s: neither go.mod nor Cargo.toml nor *.c nor *.cpp (kvasir plugin new NAME --lang go|c|rust writes a project)", dir)
 }
 
 // tinyTarget is the file of the SDK that tells TinyGo what a plugin is.
@@ -177,6 +186,44 @@ func goBuilder(with, out, tmp string, flags []string) (*builder, error) {
 		return nil, missing(with, "Go 1.24 or newer, or TinyGo 0.35 or newer")
 	}
 	b.args = append(b.args, ".")
+	return b, nil
+}
+
+// cargoBuilder builds a package with one cdylib, as sdk/rust/build.sh does.
+func cargoBuilder(with, out string, flags []string) (*builder, error) {
+	const target = "wasm32-unknown-unknown"
+	program := find(with, map[string][]string{"cargo": {"cargo"}}, "cargo")
+	if program == "" {
+		return nil, missing(with, "Rust 1.82 or newer, and rustup target add "+target)
+	}
+	b := &builder{name: program, hint: "rustup target add " + target + " installs what cargo needs for plugins",
+		env: []string{"CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS=-Clink-arg=-zstack-size=16384"}}
+	b.args = append([]string{program, "build", "-q", "--release", "--target", target, "--message-format", "json-render-diagnostics"}, flags...)
+	b.made = func(stdout []byte) error {
+		var modules []string
+		for line := range bytes.Lines(stdout) {
+			var m struct{ Filenames []string }
+			if json.Unmarshal(line, &m) != nil {
+				continue // of a build script
+			}
+			for _, f := range m.Filenames {
+				if filepath.Ext(f) == ".wasm" {
+					modules = append(modules, f)
+				}
+			}
+		}
+		if len(modules) != 1 {
+			return exit(exitNo, "cargo made %d modules, want one: crate-type = [\"cdylib\"] in Cargo.toml", len(modules))
+		}
+		code, err := os.ReadFile(modules[0])
+		if err == nil {
+			err = os.WriteFile(out, code, 0o600)
+		}
+		if err != nil {
+			return exit(exitNo, "%v", err)
+		}
+		return nil
+	}
 	return b, nil
 }
 
@@ -236,18 +283,23 @@ func missing(with, what string) error {
 func (b *builder) run(ctx context.Context, dir string) error {
 	cmd := exec.CommandContext(ctx, b.args[0], b.args[1:]...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), b.env...)
-	var text bytes.Buffer
+	var text, told bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text
+	if b.made != nil {
+		cmd.Stdout = &told
+	}
 	err := cmd.Run()
 	if err == nil {
-		_, err = text.WriteTo(os.Stderr) // warnings
-		return err
+		if _, err := text.WriteTo(os.Stderr); err != nil || b.made == nil { // warnings
+			return err
+		}
+		return b.made(told.Bytes())
 	}
 	said := strings.TrimSpace(text.String())
 	if len(said) > 8<<10 {
 		said = said[:8<<10] + " …"
 	}
-	if source := strings.Contains(said, "error:") || strings.Contains(said, ".go:"); b.name == "tinygo" || !source || strings.Contains(said, "\"wasm-ld\"") {
+	if source := strings.Contains(said, "error:") || strings.Contains(said, ".go:"); b.name == "tinygo" || strings.Contains(said, "wasm32-unknown-unknown") || !source || strings.Contains(said, "\"wasm-ld\"") {
 		said += "\n(" + b.hint + ")"
 	}
 	return exit(exitNo, "%s: %v\n%s", b.args[0], err, said)

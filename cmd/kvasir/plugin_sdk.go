@@ -18,6 +18,10 @@ var (
 	sdkGo string
 	//go:embed plugin_sdk_c.txt
 	sdkC string
+	//go:embed plugin_sdk_rust.txt
+	sdkRust string
+	//go:embed plugin_project_rust.txt
+	projectRust string
 	//go:embed plugin_project_go.txt
 	projectGo string
 	//go:embed plugin_project_c.txt
@@ -49,15 +53,19 @@ func unbundle(bundle string) []file {
 func projectFiles(lang, name, wasm string) ([]file, error) {
 	var files []file
 	switch lang {
-	case "go":
-		files = unbundle(projectGo)
-		for _, f := range unbundle(sdkGo) {
+	case "go", "rust":
+		project, sdk := projectGo, sdkGo
+		if lang == "rust" {
+			project, sdk = projectRust, sdkRust
+		}
+		files = unbundle(project)
+		for _, f := range unbundle(sdk) {
 			files = append(files, file{"sdk/" + f.path, f.text})
 		}
 	case "c":
 		files = append(unbundle(projectC), unbundle(sdkC)...)
 	default:
-		return nil, exit(exitUsage, "--lang %q: want go or c", lang)
+		return nil, exit(exitUsage, "--lang %q: want go, c or rust", lang)
 	}
 	pairs := []string{"{{name}}", name, "{{file}}", wasm}
 	fill := strings.NewReplacer(append(pairs, "{{push}}", strings.NewReplacer(pairs...).Replace(projectPush))...)

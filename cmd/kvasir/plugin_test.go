@@ -26,7 +26,8 @@ var update = flag.Bool("update", false, "rewrite the bundles of the SDKs")
 
 // TestSDK_bundles: what plugin new writes is what is in sdk.
 func TestSDK_bundles(t *testing.T) {
-	for path, want := range map[string]string{"plugin_sdk_go.txt": bundleOf(t, "../../sdk/go"), "plugin_sdk_c.txt": bundleOf(t, "../../sdk/c")} {
+	for path, want := range map[string]string{"plugin_sdk_go.txt": bundleOf(t, "../../sdk/go"), "plugin_sdk_c.txt": bundleOf(t, "../../sdk/c"),
+		"plugin_sdk_rust.txt": bundleOf(t, "../../sdk/rust")} {
 		if *update {
 			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 				t.Fatal(err)
@@ -47,10 +48,10 @@ func bundleOf(t *testing.T, root string) string {
 	var b strings.Builder
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		name := d.Name()
-		if err == nil && d.IsDir() && name == "vectors" {
-			return fs.SkipDir // tests the SDK
+		if err == nil && d.IsDir() && (name == "vectors" || name == "target") {
+			return fs.SkipDir // tests the SDK, and what cargo makes
 		}
-		if err != nil || d.IsDir() || strings.HasSuffix(name, "_test.go") || name == "build.sh" || root == "../../sdk/c" && name == "README.md" {
+		if err != nil || d.IsDir() || strings.HasSuffix(name, "_test.go") || name == "build.sh" || name == "Cargo.lock" || name == ".gitignore" || root == "../../sdk/c" && name == "README.md" {
 			return err
 		}
 		text, err := os.ReadFile(path)
@@ -152,6 +153,42 @@ func TestPlugin_c(t *testing.T) {
 	}
 }
 
+// TestPlugin_rust goes from an empty folder to a checked scorer, where Rust can
+// build for WebAssembly.
+func TestPlugin_rust(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "my-scorer")
+	mustRun(t, "plugin", "new", "in-rust", "--lang", "rust", "--dir", dir)
+	if !harness.RustWasm(t) {
+		return
+	}
+	if out := mustRun(t, "plugin", "build", dir); !strings.Contains(out, "by cargo") {
+		t.Error(out)
+	}
+	if out := mustRun(t, "plugin", "check", filepath.Join(dir, "my-scorer.wasm"), "--calls", "200"); !strings.Contains(out, "in-rust 0.1.0") {
+		t.Error(out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "src", "lib.rs"), []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, code, err := run(t, "plugin", "build", dir); code != exitNo || !strings.Contains(err.Error(), "src/lib.rs:1") {
+		t.Errorf("nonsense: code %d, %v", code, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "src", "lib.rs"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cargo := filepath.Join(dir, "Cargo.toml")
+	text, err := os.ReadFile(cargo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(cargo, bytes.Replace(text, []byte(`"cdylib"`), []byte(`"rlib"`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, code, err := run(t, "plugin", "build", dir); code != exitNo || !strings.Contains(err.Error(), "want one: crate-type") {
+		t.Errorf("no cdylib: code %d, %v", code, err)
+	}
+}
+
 // TestPlugin_examples: the commands of the examples' READMEs, and the bytes of
 // the module that is committed.
 func TestPlugin_examples(t *testing.T) {
@@ -183,7 +220,7 @@ func TestPlugin_noCompiler(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
 	t.Setenv("CC", "")
-	for lang, want := range map[string]string{"go": "install Go 1.24", "c": "apt-get install clang-19 lld-19"} {
+	for lang, want := range map[string]string{"go": "install Go 1.24", "c": "apt-get install clang-19 lld-19", "rust": "rustup target add"} {
 		project := filepath.Join(dir, lang)
 		mustRun(t, "plugin", "new", "x", "--lang", lang, "--dir", project)
 		if _, code, err := run(t, "plugin", "build", project); code != exitNo || !strings.Contains(err.Error(), want) {
@@ -195,7 +232,7 @@ func TestPlugin_noCompiler(t *testing.T) {
 func TestPlugin_use(t *testing.T) {
 	empty := t.TempDir()
 	for want, args := range map[string][]string{
-		"want go or c":           {"new", "x", "--lang", "cobol", "--dir", filepath.Join(empty, "x")},
+		"want go, c or rust":     {"new", "x", "--lang", "cobol", "--dir", filepath.Join(empty, "x")},
 		"lower-case":             {"new", "My Scorer"},
 		"neither go.mod":         {"build", empty},
 		"no such folder":         {"build", filepath.Join(empty, "x")},

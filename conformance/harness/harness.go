@@ -81,6 +81,20 @@ func TinyGo(t testing.TB) (path string, ok bool) {
 	return path, err == nil
 }
 
+// RustWasm tells whether cargo can build for WebAssembly; a log line says so where
+// it cannot.
+func RustWasm(t testing.TB) bool {
+	t.Helper()
+	root, err := exec.Command("rustc", "--print", "sysroot").Output()
+	if err == nil {
+		_, err = os.Stat(filepath.Join(strings.TrimSpace(string(root)), "lib", "rustlib", "wasm32-unknown-unknown"))
+	}
+	if err != nil {
+		t.Logf("Rust does not build for WebAssembly here (rustup target add wasm32-unknown-unknown): %v", err)
+	}
+	return err == nil
+}
+
 // Process is a program that a test started. It is killed when the test ends.
 type Process struct {
 	Cmd  *exec.Cmd

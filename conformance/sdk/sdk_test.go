@@ -61,6 +61,25 @@ func buildTinyGo(t *testing.T, dir string) (code []byte, ok bool) {
 	return code, true
 }
 
+// buildRust builds a plugin with cargo, ok is false where that cannot.
+func buildRust(t *testing.T, dir string) (code []byte, ok bool) {
+	t.Helper()
+	if !harness.RustWasm(t) {
+		return nil, false
+	}
+	out := filepath.Join(t.TempDir(), "plugin.wasm")
+	cmd := exec.Command("../../sdk/rust/build.sh", dir, out)
+	cmd.Env = append(os.Environ(), "TARGET_DIR="+t.TempDir())
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", dir, err, text)
+	}
+	code, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code, true
+}
+
 var grants = []string{abi.ModuleLog, abi.ModuleKV, abi.ModuleMetrics}
 
 // TestGo_guest builds a guest that uses all of the Go SDK, with Go and with
@@ -275,6 +294,45 @@ func TestGo_shipped(t *testing.T) {
 		if !slices.Equal(got[0], got[1]) {
 			t.Errorf("%s: Go and TinyGo differ", name)
 		}
+	}
+}
+
+// TestRust_example: the example passes the checks and scores as the one in Go.
+func TestRust_example(t *testing.T) {
+	code, ok := buildRust(t, "../../examples/scorer-rust")
+	if !ok {
+		return
+	}
+	rep, err := plugincheck.Check(context.Background(), code, plugincheck.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !rep.OK() {
+		t.Errorf("\n%v", rep)
+	}
+	t.Logf("%d bytes, %.0f units per candidate, sliced %v, memory %d KiB", rep.Bytes, rep.UnitsPerCandidate, rep.Sliced, rep.MemoryBytes>>10)
+	prefixfirst, err := plugins.Code("prefixfirst") // the same formula
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := wasm.New(t.Context(), wasm.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	var scores [2][100]float32
+	for i, code := range [][]byte{code, prefixfirst} {
+		p, err := rt.Load(t.Context(), code, wasm.Options{Instances: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		if err := p.Score(wasm.SmokeBatch(100, 3), scores[i][:], nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if scores[0] != scores[1] {
+		t.Error("Rust and Go differ")
 	}
 }
 

@@ -34,6 +34,11 @@ func TestVectors(t *testing.T) {
 		}
 		runVectors(t, code)
 	})
+	t.Run("rust", func(t *testing.T) {
+		if code, ok := buildRust(t, "../../sdk/rust/vectors"); ok {
+			runVectors(t, code)
+		}
+	})
 	t.Run("go", func(t *testing.T) { runVectors(t, buildGo(t, "../../sdk/go/vectors")) })
 	t.Run("tinygo", func(t *testing.T) {
 		if code, ok := buildTinyGo(t, "../../sdk/go/vectors"); ok {

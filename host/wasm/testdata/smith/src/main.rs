@@ -70,15 +70,25 @@ impl SplitMix {
 }
 
 fn main() -> io::Result<()> {
-    let args: Vec<u64> = std::env::args().skip(1).map(|a| a.parse().expect("smith SEED COUNT")).collect();
-    let [seed, count] = args[..] else { panic!("smith SEED COUNT") };
+    let args: Vec<u64> = std::env::args()
+        .skip(1)
+        .map(|a| a.parse().expect("smith SEED COUNT"))
+        .collect();
+    let [seed, count] = args[..] else {
+        panic!("smith SEED COUNT")
+    };
     let mut out = BufWriter::new(io::stdout().lock());
     for i in 0..count {
         let mut rng = SplitMix(seed.wrapping_add(i).wrapping_mul(0x2545f4914f6cdd1d));
-        let bytes: Vec<u8> = (0..512 + rng.next() % 8192).map(|_| rng.next() as u8).collect();
+        let bytes: Vec<u8> = (0..512 + rng.next() % 8192)
+            .map(|_| rng.next() as u8)
+            .collect();
         let config = config(&mut rng);
-        let mut module = Module::new(config, &mut Unstructured::new(&bytes)).expect("bytes are enough");
-        module.ensure_termination(TICKS).expect("no invalid functions");
+        let mut module =
+            Module::new(config, &mut Unstructured::new(&bytes)).expect("bytes are enough");
+        module
+            .ensure_termination(TICKS)
+            .expect("no invalid functions");
         let code = module.to_bytes();
         out.write_all(&(code.len() as u32).to_le_bytes())?;
         out.write_all(&code)?;
