@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 2s
 
-.PHONY: build build-hf run deps deps-hf deps-engine test test-engine test-long bench bench-wasm bench-policy lint
+.PHONY: build build-hf run deps deps-hf deps-engine test test-engine test-long bench bench-policy bench-wasm bench-policy lint
 
 build: ## bin/kvasir
 	@mkdir -p bin
@@ -48,6 +48,9 @@ test-long: deps deps-engine ## hours' worth of churn and load, in minutes
 
 bench: ## prints the machine, ratios and peers
 	@bash .ci/bench.sh
+
+bench-policy: ## decisions of the shipped policy with 1,000 tenants, and their reload, against their bars
+	$(GO) test -run '^$$' -bench 'Snapshot|Reload' -benchtime 2s ./host/policy
 
 bench-wasm: ## a plugin beside native Go, at 8 to 4,096 candidates
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./plugins ./host/wasm

@@ -57,13 +57,17 @@ func (s *settings) compiler() *ast.Compiler {
 }
 
 // compile parses and compiles the modules of src and checks what can be known
-// without data.
-func compile(src *Source, f *faults) *program {
+// without data. Modules that prev, which may be nil, has too are not parsed again.
+func compile(src *Source, prev *program, f *faults) *program {
 	p := &program{src: src, modules: map[string]*ast.Module{}}
 	sound := len(f.all)
 	p.set = readSettings(src, f)
 	p.shapes = readSchemas(src, f)
 	for _, name := range src.names() {
+		if m := prev.parsed(src, name); m != nil {
+			p.modules[name] = m
+			continue
+		}
 		m, err := ast.ParseModuleWithOpts(name, string(src.modules[name]), ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: p.set.caps, ProcessAnnotation: true})
 		if err != nil {
 			f.rego(err)
@@ -89,6 +93,14 @@ func compile(src *Source, f *faults) *program {
 		return nil
 	}
 	return p
+}
+
+// parsed returns the module of p that src has too, nil if there is none.
+func (p *program) parsed(src *Source, name string) *ast.Module {
+	if p == nil || !bytes.Equal(p.src.capabilities, src.capabilities) || !bytes.Equal(p.src.modules[name], src.modules[name]) {
+		return nil
+	}
+	return p.modules[name]
 }
 
 // readSettings reads capabilities and schemas.
@@ -145,6 +157,7 @@ func (p *program) check(f *faults) {
 	}
 	p.inputs = newInputSet(refs, p, f)
 	p.checkUnread(f)
+	p.checkReferences(f)
 }
 
 // deniesByDefault reports whether r is a default with allow: false.

@@ -231,6 +231,8 @@ func TestLoad_refused(t *testing.T) {
 	f("walk", file, 0, "input as a whole", "name the fields", edit("tenant.enabled", "walk(input, [_, 1])")...)
 	f("unused", file, 0, "unused", "use it", edit("tenant.enabled\n", "x := tenant.enabled\n")...)
 	f("v0", file, 0, "if", "", edit("} if {\n	tenant.enabled\n	tenant.models", "} {\n	tenant.enabled\n	tenant.models")...)
+	f("no such rule", file, 12, "there is no rule data.kvasir.cash", `did you mean "cache"`, edit(`"cache": cache`, `"cache": data.kvasir.cash.scope`)...)
+	f("no such package", "kvasir/z.rego", 3, "there is no rule data.kvasir.isolatoin", "", "kvasir/z.rego", "package kvasir.z\n\nx := data.kvasir.isolatoin.constraints\n")
 	f("misspelt field", file, 11, "no field contraints", `did you mean "constraints"`, edit(`"constraints"`, `"contraints"`)...)
 	f("misspelt inner field", file, 11, "no field constraints[_].lable", `did you mean "label"`, edit(`"label"`, `"lable"`)...)
 	f("allow no boolean", file, 10, "allow is a string", "a boolean", edit(`"allow": true`, `"allow": "yes"`)...)

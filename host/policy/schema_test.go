@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -149,6 +150,9 @@ func FuzzParseJSON(f *testing.F) {
 			}
 			if line, col := lineCol(text, bad.at); line < 1 || col < 1 {
 				t.Errorf("%q: %d:%d", text, line, col)
+			}
+			if err == nil && !strings.Contains(bad.what, "stands twice") && !strings.Contains(bad.what, "nested more than") {
+				t.Errorf("%q: refused: %s", text, bad.what)
 			}
 			return
 		}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -78,4 +79,50 @@ func (p *program) reachable() map[*ast.Rule]bool {
 		}
 	}
 	return out
+}
+
+// checkReferences finds references to rules of the policy that are not there: OPA
+// takes them for data that may come, and a rule that reads them vanishes. What
+// the site may add or leave out, and data, is looked for elsewhere.
+func (p *program) checkReferences(f *faults) {
+	own := ast.MustParseRef("data.kvasir")
+	for _, m := range p.compiler.Modules {
+		ast.WalkTerms(m, func(t *ast.Term) bool {
+			r, ok := t.Value.(ast.Ref)
+			if !ok || !r.HasPrefix(own) || len(p.compiler.GetRules(r.ConstantPrefix())) > 0 {
+				return false
+			}
+			missing := p.missing(r.ConstantPrefix())
+			name := missing[len(missing)-1]
+			at := m.Package.Location
+			if l := locateRef(p.modules[at.File], func(x ast.Ref) bool {
+				return slices.ContainsFunc(x, name.Equal) || x[0].Value.Compare(ast.Var(refPath(missing[len(missing)-1:]))) == 0
+			}); l != nil {
+				at = l
+			}
+			f.add(at.File, at.Row, at.Col, fmt.Sprintf("there is no rule %v", missing), nearest(refPath(missing[len(missing)-1:]), p.siblings(missing)))
+			return false
+		})
+	}
+}
+
+// missing returns the shortest beginning of a reference that no rule is at.
+func (p *program) missing(r ast.Ref) ast.Ref {
+	n := len(r)
+	for n > 2 && len(p.compiler.GetRules(r[:n-1])) == 0 {
+		n--
+	}
+	return r[:n]
+}
+
+// siblings lists what rules define beside the last part of a reference.
+func (p *program) siblings(r ast.Ref) (names []string) {
+	n := len(r) - 1
+	for _, rule := range p.compiler.GetRulesWithPrefix(r[:n]) {
+		if path := rule.Ref().ConstantPrefix(); len(path) > n {
+			names = append(names, refPath(path[n:n+1]))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
