@@ -1,14 +1,18 @@
 package policies_test
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
 	"reflect"
 	"slices"
 	"testing"
 
+	"github.com/kvasir-router/kvasir/conformance/harness"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
@@ -141,4 +145,36 @@ func TestUpstreamDecides(t *testing.T) {
 		}
 	}
 	t.Log(seen)
+}
+
+// TestCommandExplains: kvasir policy explain prints upstream's document as the
+// policy's result.
+func TestCommandExplains(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 9))
+	w := makeWorld(r)
+	all := w.over(t, files(t))
+	dir := folder(t, all)
+	asked := make([]object, 20)
+	for i := range asked {
+		asked[i] = object{"input": document(makeInput(r))}
+	}
+	for i, want := range ask(t, folder(t, all), "data.kvasir.decision", asked) {
+		input, err := json.Marshal(asked[i]["input"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(harness.Binary(t), "policy", "explain", dir, "--allow-public-scope", "--input", "-", "--output", "json")
+		cmd.Stdin = bytes.NewReader(input)
+		var x struct{ Result json.RawMessage }
+		out, err := cmd.Output()
+		if _, refused := errors.AsType[*exec.ExitError](err); err != nil && !refused { // exit code 1 is a denial
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(out, &x); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if got, want := parse(t, x.Result), parse(t, want); !reflect.DeepEqual(got, want) {
+			t.Errorf("of %s\nkvasir   %v\nupstream %v", input, got, want)
+		}
+	}
 }
