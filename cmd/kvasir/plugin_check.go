@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvasir-router/kvasir/conformance/plugincheck"
+	"github.com/kvasir-router/kvasir/host/plugsign"
 )
 
 func pluginCheck() *cobra.Command {
@@ -38,11 +39,12 @@ func pluginCheck() *cobra.Command {
 		}
 		if *output == "json" {
 			err = printValue(cmd.OutOrStdout(), struct {
-				OK bool `json:"ok"`
+				OK   bool     `json:"ok"`
+				Keys []string `json:"signature_keys,omitempty"`
 				*plugincheck.Report
-			}{rep.OK(), rep})
+			}{rep.OK(), signatureKeys(code), rep})
 		} else {
-			_, err = fmt.Fprint(cmd.OutOrStdout(), rep, summary(rep))
+			_, err = fmt.Fprint(cmd.OutOrStdout(), rep, summary(rep, signatureKeys(code)))
 		}
 		if err == nil && !rep.OK() {
 			err = exit(exitNo, "%s: %s", args[0], failures(rep))
@@ -65,8 +67,21 @@ func readConfig(v string) ([]byte, error) {
 	return b, nil
 }
 
+// signatureKeys returns the ids of the keys that a module says it was signed by;
+// whether they were is for a router to find, which has the keys.
+func signatureKeys(code []byte) (ids []string) {
+	_, signatures, err := plugsign.Split(code)
+	if err != nil {
+		return nil
+	}
+	for _, s := range signatures {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
 // summary says in one line what was checked.
-func summary(r *plugincheck.Report) string {
+func summary(r *plugincheck.Report, keys []string) string {
 	if r.Name == "" {
 		return ""
 	}
@@ -74,6 +89,9 @@ func summary(r *plugincheck.Report) string {
 		r.Name, r.Version, short(r.Digest), strings.Join(r.Roles, ", "), r.Bytes, r.UnitsPerCandidate, r.MemoryBytes>>10)
 	if len(r.Imports) > 0 {
 		s += "; needs grants: " + strings.Join(r.Imports, ", ")
+	}
+	if len(keys) > 0 {
+		s += "; says it is signed by key " + strings.Join(keys, ", ")
 	}
 	return s + "\n"
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/guests"
 	"github.com/kvasir-router/kvasir/conformance/harness"
 	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/plugsign"
 	"github.com/kvasir-router/kvasir/plugins"
 )
 
@@ -303,7 +304,9 @@ func TestPlugin_sign(t *testing.T) {
 	if names, err := cfg.Signatures.Trust().Verify(signed); err != nil || len(names) != 1 || names[0] != "ops" {
 		t.Errorf("%q, %v", names, err)
 	}
-	mustRun(t, "plugin", "check", file, "--calls", "20")
+	if out := mustRun(t, "plugin", "check", file, "--calls", "20"); !strings.Contains(out, "signed by key "+plugsign.KeyID(cfg.Signatures.Trust().Keys[0].Public)) {
+		t.Error(out)
+	}
 	for want, args := range map[string][]string{
 		"key is never overwritten": {"keygen", key},
 		"has signed":               {"sign", file, "--key", key},
