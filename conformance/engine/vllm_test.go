@@ -24,6 +24,7 @@ func TestVLLM(t *testing.T) {
 	t.Run("tokens are the engine's", f.parity)
 	t.Run("predicted is reported", func(t *testing.T) { f.predicted(t, cs) })
 	t.Run("completions", f.completions)
+	t.Run("responses and messages are rendered alike", f.render)
 	t.Run("responses and messages", f.apis)
 	t.Run("responses continue", f.continues)
 	t.Run("restart keeps conversations", func(t *testing.T) { f.restart(t, cs) })

@@ -10,16 +10,21 @@ import (
 
 // ends takes the next piece of a stream of events and tells whether its last
 // event so far is the one that ends a stream. Chat and completions end with
-// [DONE], messages with message_stop. Responses report usage in their last event
-// only (response.completed, .incomplete, .failed).
+// [DONE], messages with message_stop, responses with response.completed,
+// .incomplete or .failed, which vLLM writes last in the event. What the first
+// events of a response repeat of the request may look like a report of usage, and
+// is none.
 func (s *stream) ends(payload []byte) bool {
 	done := s.tail.add(payload)
 	switch s.req.API.Op {
 	case llmapi.OpMessages:
-		return done || s.tail.endsMessage()
+		return done || s.tail.endsWith(messageEnds)
 	case llmapi.OpResponses:
-		s.events = lastSequence(payload, s.events)
-		return done || s.usage.found && s.tail.ended()
+		if n := lastSequence(payload, -1); n >= 0 {
+			s.events = n
+			s.usage.found = s.usage.found && n > lastWaiting
+		}
+		return done || s.tail.endsWith(responseEnds)
 	}
 	return done
 }
@@ -60,10 +65,11 @@ func (s *stream) name(payload []byte) {
 }
 
 var (
-	sequenceKey  = []byte(`"sequence_number":`)
-	deltaMark    = []byte(`.delta"`) // ends the type of events with text, numbered or not
-	messageStop  = []byte(`"type":"message_stop"}`)
-	messageStops = []byte(`"type": "message_stop"}`)
+	sequenceKey = []byte(`"sequence_number":`)
+	deltaMark   = []byte(`.delta"`) // ends the type of events with text, numbered or not
+
+	messageEnds  = [][]byte{[]byte(`"type":"message_stop"}`), []byte(`"type": "message_stop"}`)}
+	responseEnds = [][]byte{[]byte(`"type":"response.completed"}`), []byte(`"type":"response.incomplete"}`), []byte(`"type":"response.failed"}`)}
 )
 
 // lastSequence returns the number of the last event in p, or last if p holds none
@@ -88,8 +94,17 @@ func lastSequence(p []byte, last int) int {
 	return last
 }
 
-// endsMessage tells whether the stream's last event so far is a message_stop.
-func (t *streamTail) endsMessage() bool {
+// endsWith tells whether the last line so far is over and ends with one of ends,
+// which leave room for line ends in what the tail keeps.
+func (t *streamTail) endsWith(ends [][]byte) bool {
 	b := bytes.TrimRight(t.b[:t.n], "\r\n")
-	return len(b) < t.n && (bytes.HasSuffix(b, messageStop) || bytes.HasSuffix(b, messageStops))
+	if len(b) == t.n {
+		return false
+	}
+	for _, e := range ends {
+		if bytes.HasSuffix(b, e) {
+			return true
+		}
+	}
+	return false
 }

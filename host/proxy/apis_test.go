@@ -17,7 +17,7 @@ import (
 
 // What vLLM 0.32 sends, shortened.
 const (
-	responsesEvents = "event: response.created\ndata: {\"response\":{\"id\":\"resp_a1\",\"created_at\":1,\"model\":\"m\",\"tools\":[{\"name\":\"f\",\"parameters\":{\"usage\":{\"type\":\"object\"}}}],\"usage\":null},\"sequence_number\":0,\"type\":\"response.created\"}\n\n" +
+	responsesEvents = "event: response.created\ndata: {\"response\":{\"id\":\"resp_a1\",\"created_at\":1,\"model\":\"m\",\"tools\":[{\"name\":\"f\",\"parameters\":{\"usage\":{\"type\":\"object\"},\"example\":{\"usage\":{\"input_tokens\":1,\"output_tokens\":2}}}}],\"usage\":null},\"sequence_number\":0,\"type\":\"response.created\"}\n\n" +
 		"event: response.output_text.delta\ndata: {\"content_index\":0,\"delta\":\"größe \\\"usage\\\":{\",\"item_id\":\"i\",\"logprobs\":[],\"output_index\":0,\"sequence_number\":5,\"type\":\"response.output_text.delta\"}\n\n"
 	responsesEnd   = "event: response.completed\ndata: {\"response\":{\"id\":\"resp_a1\",\"output\":[],\"usage\":{\"input_tokens\":120,\"input_tokens_details\":{\"cached_tokens\":96,\"cache_write_tokens\":0,\"cached_tokens_per_turn\":[96]},\"output_tokens\":7,\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":127},\"user\":null},\"sequence_number\":10,\"type\":\"response.completed\"}\n\n"
 	messagesEvents = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"chatcmpl-1\",\"content\":[],\"model\":\"m\",\"stop_reason\":null,\"usage\":{\"input_tokens\":120,\"output_tokens\":0}}}\n\n" +
@@ -257,6 +257,30 @@ func TestAPIs_answerID(t *testing.T) {
 	}
 }
 
+// TestAPIs_echo: a request that a response repeats, with what looks like usage in
+// it, neither ends the stream nor counts.
+func TestAPIs_echo(t *testing.T) {
+	compute := make(chan struct{})
+	first := responsesEvents[:strings.Index(responsesEvents, "\n\n")+2]
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request, e *engine) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, first)
+		w.(http.Flusher).Flush()
+		<-compute
+		panic(http.ErrAbortHandler)
+	})
+	r := newRouter(e.addr)
+	x := start(t, r)
+	c, br := dial(t, x.addr)
+	io.WriteString(c, streamAPIs[0].post())
+	readUntil(t, br, `"type":"response.created"}`)
+	close(compute)
+	readUntil(t, br, "event: error")
+	if o := r.outcome(t); o.Err != ErrDied || o.HasUsage {
+		t.Errorf("%+v", o)
+	}
+}
+
 func TestLastSequence(t *testing.T) {
 	for in, want := range map[string]int{
 		responsesEvents:           5,
@@ -287,8 +311,8 @@ func FuzzStreamEnds(f *testing.F) {
 		for _, p := range randomSplit(body, seed) {
 			cut.add(p)
 		}
-		if whole.endsMessage() != cut.endsMessage() || whole.ended() != cut.ended() {
-			t.Fatalf("%q: %v and %v, cut %v and %v", body, whole.endsMessage(), whole.ended(), cut.endsMessage(), cut.ended())
+		if whole.endsWith(messageEnds) != cut.endsWith(messageEnds) || whole.endsWith(responseEnds) != cut.endsWith(responseEnds) || whole.ended() != cut.ended() {
+			t.Fatalf("%q: %v and %v, cut %v and %v", body, whole.endsWith(messageEnds), whole.ended(), cut.endsWith(messageEnds), cut.ended())
 		}
 		if n := lastSequence([]byte(body), -1); n >= 0 && !strings.Contains(body, fmt.Sprint(n)) {
 			t.Fatalf("%q: number %d", body, n)
