@@ -76,7 +76,7 @@ func (f *engineFlags) build(log *slog.Logger) (*simengine.Engine, error) {
 func engineCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "engine",
-		Short: "run a simulated engine: OpenAI API, KV events, vLLM's metrics",
+		Short: "run a simulated engine: OpenAI and Anthropic API, KV events, vLLM's metrics",
 		Args:  cobra.NoArgs,
 	}
 	var f engineFlags

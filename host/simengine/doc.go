@@ -1,6 +1,6 @@
 // Package simengine is a simulated inference engine that behaves like vLLM to
-// whoever stands in front of it: the OpenAI HTTP API with streaming and usage,
-// vLLM's metric names, KV cache events with replay over ZMQ, a block cache with
+// whoever stands in front of it: the OpenAI and the Anthropic HTTP API with
+// streaming and usage, vLLM's metric names, KV cache events with replay over ZMQ, a block cache with
 // eviction, continuous batching, and a timing model with measured constants.
 // It computes no language: an answer is a deterministic text made of the
 // vocabulary's own words.
@@ -13,8 +13,8 @@
 //     the same model runs in real time and in virtual time.
 //   - [Engine]: drives a Model by a [Clock], serves HTTP, publishes events.
 //
-// Routes beside the OpenAI API (chat completions, completions, models),
-// /tokenize, /health, /version, /metrics, /kv_event_sources and
+// Routes beside those of the APIs (chat completions, completions, responses,
+// messages with count_tokens, models), /tokenize, /health, /version, /metrics, /kv_event_sources and
 // /reset_prefix_cache:
 //
 //	GET    /sim/requests  what was received, a JSON line each (?body=0: without bodies)

@@ -1,5 +1,6 @@
-// Package chat takes a request body to the hashes of its prompt's blocks:
-// messages are normalized as vLLM does, the model's template is rendered, the
+// Package chat takes a request body to the hashes of its prompt's blocks: bodies
+// of the responses and of Anthropic's API become the messages that vLLM makes of
+// them, messages are normalized as vLLM does, the model's template is rendered, the
 // prompt is encoded and its tokens are hashed block by block.
 //
 // Every request runs the whole template; nothing is assumed about it. What
