@@ -39,7 +39,7 @@ func (f *fleet) render(t *testing.T) {
 	equal, refused, unknown := 0, 0, 0
 	check := func(op llmapi.Operation, name string, body []byte) {
 		t.Helper()
-		res, err := harness.Post(f.engines[0].URL+op.Path()+"/render", "", body)
+		res, err := harness.Post(f.engines[0].URL+op.Path()+"/render", "", body, "Connection", "close")
 		if err != nil {
 			t.Fatal(err)
 		}
