@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
@@ -57,6 +58,54 @@ func TestAnswers(t *testing.T) {
 	}
 	r.store.Remove(homes[0])
 	refused("resp_0")
+}
+
+// TestAnswers_hammer: responses are given and continued while endpoints come and
+// go; whoever continues one gets there or is told that it is gone.
+func TestAnswers_hammer(t *testing.T) {
+	r := newRig(t, 4, nil)
+	var wg sync.WaitGroup
+	for g := range 6 {
+		tenant := &identity.Principal{Tenant: fmt.Sprint("t", g%2)}
+		wg.Go(func() {
+			for i := range 300 {
+				req := &Request{ID: fmt.Sprint(g, "-", i), Principal: tenant, API: &llmapi.Request{Op: llmapi.OpResponses, Model: "m", Body: []byte("x")}}
+				p, err := r.sched.Schedule(req)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				id, home := fmt.Sprint("resp_", g, "_", i), p.Target().Endpoint
+				p.Answered(id)
+				p.FirstToken()
+				end(p)
+				req.API.PreviousResponse = id
+				p, err = r.sched.Schedule(req)
+				if d, ok := errors.AsType[*DeniedError](err); err != nil && (!ok || d.Status != 404 && d.Status != 503) {
+					t.Errorf("got %v", err)
+				}
+				if err == nil {
+					if p.Target().Endpoint != home {
+						t.Errorf("%s was at %d, is continued at %d", id, home, p.Target().Endpoint)
+					}
+					end(p)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := range 100 {
+			id, err := r.store.Add(endpoint.Info{URL: fmt.Sprint("http://x", i), Addr: fmt.Sprint("x", i), Pool: "main"})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.store.Update(id, func(s *endpoint.State) { s.Ready, s.Trust = true, 1 })
+			r.store.Remove(id)
+		}
+	})
+	wg.Wait()
+	r.idle()
 }
 
 // TestNarrow_salt: an endpoint is no candidate for the operations in which it
