@@ -327,3 +327,136 @@ func TestPolicy_lastGood(t *testing.T) {
 		t.Errorf("got %+v", s)
 	}
 }
+
+// TestPolicy_cli: the command line says what a new policy would change for the
+// live decisions, and which rules decided about a request; nothing changes by
+// asking.
+func TestPolicy_cli(t *testing.T) {
+	d := harness.StartDev(t, "--engines", "1")
+	at := []string{"--admin", d.Admin, "--token", d.AdminToken}
+	for _, tenant := range []string{"acme", "globex"} {
+		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants[tenant], chatBody(d.Model, "You are brief.", "x", false, 4))
+		if err != nil || a.Status != 200 {
+			t.Fatalf("%v %+v", err, a)
+		}
+		out, code := kvasir(t, append([]string{"policy", "explain", "--request", a.RequestID}, at...)...)
+		if code != 0 || !strings.Contains(out, "tenant     "+tenant) || !strings.Contains(out, "tenant_pools") || !strings.Contains(out, "allowed") {
+			t.Errorf("explain: %d %s", code, out)
+		}
+	}
+	before := policyOf(t, d.Admin, d.AdminToken)
+	next := filepath.Join(t.TempDir(), "next")
+	if out, code := kvasir(t, "policy", "init", next); code != 0 {
+		t.Fatalf("init: %d %s", code, out)
+	}
+	diff := func(args ...string) (string, int) {
+		return kvasir(t, append(append([]string{"policy", "diff", next, "--exit-code"}, args...), at...)...)
+	}
+	if out, code := diff(); code != 0 || !strings.Contains(out, "0 µs") && !strings.Contains(out, "decided alike") {
+		t.Errorf("the same policy: %d %s", code, out)
+	}
+	editFile(t, filepath.Join(next, "data", "tenants", "globex.json"), `"models": {"*": true}`, `"models": {"other": true}`)
+	editFile(t, filepath.Join(next, "data", "tenants", "acme.json"), `"pools": ["main"]`, `"pools": ["main", "spare"]`)
+	out, code := diff()
+	if code != 1 || !strings.Contains(out, "1 allowed before, denied after") || !strings.Contains(out, "1 other endpoints") || !strings.Contains(out, `"id":"globex"`) {
+		t.Errorf("diff: %d %s", code, out)
+	}
+	editFile(t, filepath.Join(next, "kvasir", "admission.rego"), "package kvasir.admission", "package kvasir.admision")
+	if out, code := diff(); code != 1 || !strings.Contains(out, "there is no rule data.kvasir.admission") {
+		t.Errorf("a faulty one: %d %s", code, out)
+	}
+	if after := policyOf(t, d.Admin, d.AdminToken); after.Revision != before.Revision || after.State != "ok" {
+		t.Errorf("asking changed the policy: %+v", after)
+	}
+	if out, code := kvasir(t, "policy", "status", "--admin", d.Admin, "--token", "wrong-token"); code != 1 || !strings.Contains(out, "token") {
+		t.Errorf("a wrong token: %d %s", code, out)
+	}
+	if _, code := kvasir(t, "policy", "status", "--admin", "http://127.0.0.1:1", "--token", "x"); code != 3 {
+		t.Errorf("no router: exit code %d, want 3", code)
+	}
+	if _, code := kvasir(t, "policy", "explain", next, "--model", "m"); code != 2 {
+		t.Errorf("no tenant: exit code %d, want 2", code)
+	}
+	inputs := filepath.Join(t.TempDir(), "inputs")
+	save(t, inputs, []byte(`{"tenant": {"id": "acme", "auth": {"method": "api_key"}}, "request": {"model": "m"}}`+"\n"))
+	other := filepath.Join(t.TempDir(), "other")
+	if out, code := kvasir(t, "policy", "init", other); code != 0 {
+		t.Fatalf("init: %d %s", code, out)
+	}
+	editFile(t, filepath.Join(other, "data", "tenants", "acme.json"), `"enabled": true`, `"enabled": false`)
+	out, code = kvasir(t, "policy", "diff", other, "--old", d.PolicyDir, "--inputs", inputs)
+	if code != 0 || !strings.Contains(out, "1 inputs compared, 0 decided alike") || !strings.Contains(out, "tenant_disabled") {
+		t.Errorf("offline: %d %s", code, out)
+	}
+}
+
+// TestPolicy_settings: gates refuse a policy that changes too much unless it is
+// forced; a broken policy holds up no other change; a policy without a decision
+// is answered with 503 or, if so configured, by the fallback.
+func TestPolicy_settings(t *testing.T) {
+	engines := startEngines(t, 1)
+	model := engines[0].Model
+	dir := filepath.Join(t.TempDir(), "policy")
+	rules := filepath.Join(dir, "kvasir", "decision.rego")
+	writePolicy(t, dir, 1)
+	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}", fmt.Sprintf("policy: {dir: %q, gates: {allow_to_deny: 0.1}}\n", dir))
+	status := func(name string) (int, string) {
+		t.Helper()
+		a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(name, "You are brief.", "x", false, 4))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Status, string(a.Body)
+	}
+	expect := func(what string, want int, text string) {
+		t.Helper()
+		harness.Await(t, 5*time.Second, what, func() bool {
+			s, b := status(model)
+			return s == want && strings.Contains(b, text)
+		})
+	}
+	expect("allowed", 200, "")
+	denies := `package kvasir
+
+default decision := {"allow": false, "reason": "closed"}
+`
+	save(t, rules, []byte(denies))
+	if s, b := adminDo(t, r, "POST", "/v1/policy/reload", nil); s != 422 || !strings.Contains(string(b), "1 of 1 live decisions would be denied") {
+		t.Errorf("the gate: %d %s", s, b)
+	}
+	expect("still allowed", 200, "")
+	if s, b := adminDo(t, r, "POST", "/v1/policy/reload?force=true", nil); s != 200 {
+		t.Errorf("forced: %d %s", s, b)
+	}
+	expect("denied", 403, "closed")
+
+	// a policy that is broken holds up nothing else
+	save(t, rules, []byte("package kvasir\n\ndecision {"))
+	editFile(t, r.Config, "models: [{name: "+model+",", "models: [{name: "+model+", aliases: [another],")
+	s, b := adminDo(t, r, "POST", "/v1/reload", nil)
+	if s != 422 || !strings.Contains(string(b), "everything else is as the files say") || !strings.Contains(string(b), "kvasir/decision.rego:3") {
+		t.Errorf("reload with a broken policy: %d %s", s, b)
+	}
+	if s, b := status("another"); s != 403 || !strings.Contains(b, "closed") {
+		t.Errorf("the alias is not in force: %d %s", s, b)
+	}
+
+	// a policy that contradicts itself gives no decision
+	both := policyBody(1) + "\ndecision := {\"allow\": false, \"reason\": \"other\"} if input.request.model == \"" + model + "\"\n"
+	save(t, rules, []byte(both))
+	if s, b := adminDo(t, r, "POST", "/v1/policy/reload?force=true", nil); s != 200 {
+		t.Fatalf("reload: %d %s", s, b)
+	}
+	expect("no decision", 503, "policy_error")
+	editFile(t, r.Config, "gates: {allow_to_deny: 0.1}", "on_error: allow, fallback: {pools: [main]}")
+	if s, b := adminDo(t, r, "POST", "/v1/reload", nil); s != 200 {
+		t.Fatalf("reload: %d %s", s, b)
+	}
+	expect("the fallback", 200, "")
+	if n := gauges(t, r)["kvasir_policy_fallbacks_total"]; n == 0 {
+		t.Error("the fallback is not counted")
+	}
+	if e := ask(t, r, model, "y"); !slices.Equal(e.Rules, []string{"policy_fallback"}) || e.Namespace == "public" || e.Namespace == "" {
+		t.Errorf("got %+v", e)
+	}
+}
