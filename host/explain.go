@@ -43,10 +43,14 @@ func (e explainer) DryRun(_ context.Context, q *admin.DryRun) (any, error) {
 	if err := api.Scan(op, q.Body); err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
+	method := identity.MethodAPIKey // what a tenant's clients show, unless they show nothing
+	if tenant == e.h.cfg.Identity.Anonymous.Tenant {
+		method = identity.MethodAnonymous
+	}
 	l := e.h.rules.Acquire()
 	defer l.Release()
 	return l.Value().scheduler.DryRun(&scheduler.Request{
-		API: &api, Principal: &identity.Principal{Tenant: tenant, User: q.User, Method: "explain"}, ID: "dry-run", Received: e.h.now(),
+		API: &api, Principal: &identity.Principal{Tenant: tenant, User: q.User, Method: method}, ID: "dry-run", Received: e.h.now(),
 	}), nil
 }
 

@@ -154,7 +154,9 @@ func (p *policySeen) print(w io.Writer) {
 			add("%s %d", n, v)
 		}
 	}
-	fmt.Fprintf(w, "policy     %s\n", strings.Join(acts, "; "))
+	if len(acts) > 0 {
+		fmt.Fprintf(w, "policy     %s\n", strings.Join(acts, "; "))
+	}
 }
 
 func printExplanation(w io.Writer, b []byte) error {

@@ -125,6 +125,12 @@ func TestLimits(t *testing.T) {
 	if a = ask("globex", 4); a.Status != 200 {
 		t.Errorf("after the stream: %d", a.Status)
 	}
+	file := filepath.Join(t.TempDir(), "body.json")
+	save(t, file, fmt.Appendf(nil, `{"model": %q, "messages": [{"role": "user", "content": "x"}]}`, d.Model))
+	out, code := kvasir(t, "explain", file, "--tenant", "acme", "--admin", d.Admin, "--token", d.AdminToken)
+	if code != 0 || !strings.Contains(out, "pool in [main]") || !strings.Contains(out, "tokens_per_minute 1000") || strings.Contains(out, "refused") {
+		t.Errorf("explain of a request that was not sent: %d %s", code, out)
+	}
 	_, b := harness.GetBody(d.Admin+"/metrics", d.AdminToken)
 	for _, want := range []string{`kvasir_refused_total{reason="rate_limit_exceeded"} `, `kvasir_refused_total{reason="concurrency_limit"} `} {
 		if i := strings.Index(string(b), want); i < 0 || strings.HasPrefix(string(b[i+len(want):]), "0\n") {

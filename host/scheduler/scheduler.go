@@ -203,9 +203,9 @@ func (s *Scheduler) place(in *policy.Input, now time.Time) {
 // Models lists the models policy lets principal use, with their aliases.
 func (s *Scheduler) Models(p *identity.Principal) []llmapi.Model {
 	var out []llmapi.Model
-	snap := s.st.store.Load()
+	snap, labels := s.st.store.Load(), inputLabels(&Request{Principal: p})
 	for _, m := range s.listed {
-		in := policy.Input{Principal: p, Operation: llmapi.OpModels.String(), Model: m.name, SizeClass: sizeClass(0)}
+		in := policy.Input{Principal: p, Operation: llmapi.OpModels.String(), Model: m.name, SizeClass: sizeClass(0), Labels: labels}
 		s.place(&in, s.st.now())
 		dec, err := s.cfg.Policy.Decide(&in)
 		if err != nil || dec == nil || !dec.Allow {
