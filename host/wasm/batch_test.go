@@ -1,7 +1,10 @@
 package wasm
 
 import (
+	"fmt"
 	"math"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,5 +131,27 @@ func TestBreaker(t *testing.T) {
 	b.probed(now, nil)
 	if !b.allow() || b.reason() != "" {
 		t.Error("not heard after a good probe")
+	}
+}
+
+// TestStrides: the C SDK is compiled for the strides of this host, and every
+// number of candidates has one.
+func TestStrides(t *testing.T) {
+	sdk, err := os.ReadFile("../../sdk/c/kvasir.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range strides {
+		if !strings.Contains(string(sdk), fmt.Sprintf("case %d: kvasir_score_rows(b, out, one, %d, 0); break;", s, s)) {
+			t.Errorf("kvasir.h has no case for stride %d", s)
+		}
+	}
+	if n := strings.Count(string(sdk), "; break;"); n != len(strides) {
+		t.Errorf("kvasir.h has %d cases, want %d", n, len(strides))
+	}
+	for n := range uint32(abi.MaxCandidates + 1) {
+		if s := strideOf(n); s < max(n, 1) || s%abi.StrideMultiple != 0 {
+			t.Fatalf("%d candidates: stride %d", n, s)
+		}
 	}
 }
