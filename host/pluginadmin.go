@@ -42,6 +42,7 @@ type pluginStats struct {
 	Busy              uint64                 `json:"busy"` // no free instance
 	Faults            map[wasm.Reason]uint64 `json:"faults"`
 	Instances         int                    `json:"instances"` // free at this moment
+	Recycled          uint64                 `json:"recycled"`  // replaced because their memory grew
 	Sliced            bool                   `json:"sliced"`    // asked without the decision lock
 	UnitsPerCandidate float64                `json:"units_per_candidate"`
 	LastUnits         int64                  `json:"last_units"`  // fuel of the last timed call
@@ -52,7 +53,7 @@ type pluginStats struct {
 }
 
 func statsOf(p *plugin, s *wasm.Stats) *pluginStats {
-	return &pluginStats{s.Calls, s.Abstained, s.Busy, s.Faults, s.Instances, s.Sliced, s.UnitsPerCandidate, s.LastUnits,
+	return &pluginStats{s.Calls, s.Abstained, s.Busy, s.Faults, s.Instances, s.Recycled, s.Sliced, s.UnitsPerCandidate, s.LastUnits,
 		s.CallNanos / 1e3, float64(s.CallNanosMax) / 1e3, p.observed.Load(), p.unheard.Load()}
 }
 

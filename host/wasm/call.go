@@ -52,16 +52,27 @@ func (p *Plugin) call(in *instance, r Role, n int) error {
 func (p *Plugin) finish(in *instance, r Role, err error) error {
 	switch {
 	case err == nil:
-		p.pool.put(in)
+		p.giveBack(in)
 		p.stats.calls.Add(1)
 		p.breaker.ok()
 		return nil
 	case errors.Is(err, ErrAbstain):
-		p.pool.put(in)
+		p.giveBack(in)
 		p.stats.abstained.Add(1)
 		return err
 	}
 	return p.fault(in, r, err)
+}
+
+// giveBack returns an instance to the pool, or one in its place.
+func (p *Plugin) giveBack(in *instance) {
+	if in.uses%sampleEvery == 0 && !in.old {
+		in.old = in.grown()
+	}
+	if in.old {
+		in = p.succeed(in)
+	}
+	p.pool.put(in)
 }
 
 // Score has the candidates rated: scores is [b.N], higher is better. terms is

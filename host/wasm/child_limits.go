@@ -22,6 +22,10 @@ func limitProcessor() error {
 		return err
 	}
 	used := time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	l.Cur = min(uint64((used+childProcessor)/time.Second)+1, l.Max)
+	l.Cur = atMost(int64((used+childProcessor)/time.Second)+1, l.Max)
 	return syscall.Setrlimit(syscall.RLIMIT_CPU, &l)
 }
+
+// atMost returns v, or the limit where that is less. The types of limits differ
+// between systems.
+func atMost[T int64 | uint64](v int64, limit T) T { return min(T(v), limit) }

@@ -48,6 +48,8 @@ type instance struct {
 	base     uint32 // arena
 	size     uint32 // bytes of the arena
 	uses     uint64
+	atStart  uint32   // bytes of memory after the start
+	old      bool     // grew: another is to take its place
 	trace    *tracing // set during a Tracer's call
 	lastText []byte   // last bytes written to a descriptor: a Go guest's panic
 	stack    [4]uint64

@@ -58,6 +58,7 @@ type Plugin struct {
 	cold    *variant // sliced, for observe; nil = the plugin has no such role
 	budgets [numRoles]budget
 	pool    pool
+	heirs   heirs
 	breaker breaker
 	stats   counters
 
@@ -182,6 +183,9 @@ func (p *Plugin) refillLocked(ctx context.Context) error {
 		p.pool.add(in)
 		p.stats.refills.Add(1)
 	}
+	if err := p.makeHeirLocked(ctx); err != nil {
+		return err
+	}
 	if p.cold != nil && p.pinned == nil {
 		in, err := p.instantiate(ctx, p.cold)
 		if err != nil {
@@ -205,6 +209,9 @@ func (p *Plugin) Close() {
 	}
 	p.closed = true
 	p.pool.close()
+	if heir := p.heirs.ready.Swap(nil); heir != nil {
+		heir.close()
+	}
 	if p.pinned != nil {
 		p.pinned.close()
 		p.pinned = nil
@@ -289,6 +296,7 @@ func (p *Plugin) start(in *instance, v *variant) error {
 		}
 	}
 	in.started = true
+	in.atStart = in.mem.Size()
 	return nil
 }
 

@@ -14,6 +14,7 @@ type Stats struct {
 	Busy                  uint64 // calls without a free instance
 	Faults                map[Reason]uint64
 	Refills               uint64 // instances made after faults
+	Recycled              uint64 // instances replaced because their memory grew
 	Instances             int    // free ones at this moment
 	Quarantined           bool
 	QuarantineReason      string
@@ -27,9 +28,9 @@ type Stats struct {
 }
 
 type counters struct {
-	calls, abstained, busy, refills, observed atomic.Uint64
-	lastUnits, maxNanos                       atomic.Int64
-	meanNanos                                 atomic.Int64 // moving mean, 1/16 weight
+	calls, abstained, busy, refills, recycled, observed atomic.Uint64
+	lastUnits, maxNanos                                 atomic.Int64
+	meanNanos                                           atomic.Int64 // moving mean, 1/16 weight
 
 	mu     sync.Mutex // guards what follows
 	faults map[Reason]uint64
@@ -75,7 +76,7 @@ func (p *Plugin) Stats() Stats {
 	c := &p.stats
 	s := Stats{
 		Name: p.name, Version: p.manifest.Version, Digest: p.digest,
-		Calls: c.calls.Load(), Abstained: c.abstained.Load(), Busy: c.busy.Load(), Refills: c.refills.Load(),
+		Calls: c.calls.Load(), Abstained: c.abstained.Load(), Busy: c.busy.Load(), Refills: c.refills.Load(), Recycled: c.recycled.Load(),
 		Quarantined: !p.breaker.allow(), QuarantineReason: p.breaker.reason(),
 		Sliced: p.hot != nil && p.hot.sliced, UnitsPerCandidate: p.unitsPerCandidate(),
 		LastUnits: c.lastUnits.Load(), CallNanos: float64(c.meanNanos.Load()), CallNanosMax: c.maxNanos.Load(),
