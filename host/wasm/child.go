@@ -3,6 +3,7 @@ package wasm
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -58,10 +59,10 @@ type nursery struct {
 	cacheDir string
 	lost     sync.Once // says that there is no child
 
-	turn    chan struct{}       // cap 1: held to use what follows
-	running *child              // nil = none
-	used    time.Time           // when running answered last
-	proven  map[string]struct{} // trials that succeeded
+	turn    chan struct{}                  // cap 1: held to use what follows
+	running *child                         // nil = none
+	used    time.Time                      // when running answered last
+	proven  map[[sha256.Size]byte]struct{} // trials that succeeded
 }
 
 // take has a child load a module. Afterwards the compile cache holds its code.
@@ -77,7 +78,7 @@ func (n *nursery) take(ctx context.Context, digest string, code []byte, t *trial
 		return ctx.Err()
 	}
 	defer func() { <-n.turn }()
-	key := digest + string(head)
+	key := sha256.Sum256(append([]byte(digest), head...))
 	if _, ok := n.proven[key]; ok {
 		return nil
 	}

@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -17,7 +18,7 @@ func testNursery(t testing.TB) *nursery {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &nursery{command: command, cacheDir: t.TempDir(), turn: make(chan struct{}, 1), proven: map[string]struct{}{}}
+	n := &nursery{command: command, cacheDir: t.TempDir(), turn: make(chan struct{}, 1), proven: map[[sha256.Size]byte]struct{}{}}
 	if err := os.Chmod(n.cacheDir, 0o700); err != nil {
 		t.Fatal(err)
 	}

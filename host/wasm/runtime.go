@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -84,7 +85,7 @@ func (r *Runtime) openEngine(ctx context.Context, dir string, command []string) 
 			}
 			dir = r.tempDir
 		}
-		r.nursery = &nursery{command: command, cacheDir: dir, turn: make(chan struct{}, 1), proven: map[string]struct{}{}}
+		r.nursery = &nursery{command: command, cacheDir: dir, turn: make(chan struct{}, 1), proven: map[[sha256.Size]byte]struct{}{}}
 	}
 	if r.cache, err = openCache(dir); err != nil {
 		return errors.Join(err, r.removeTemp())
