@@ -88,6 +88,7 @@ type endpointStatus struct {
 	Dialect      string    `json:"dialect"`
 	Ready        bool      `json:"ready"`
 	Reason       string    `json:"reason,omitempty"`
+	Held         string    `json:"held,omitempty"` // by an operator
 	Events       string    `json:"events"`
 	EventsReason string    `json:"events_reason,omitempty"`
 	EventSource  string    `json:"event_source,omitempty"`
@@ -122,7 +123,7 @@ func (s status) Endpoints(context.Context) (any, error) {
 		}
 		st := snap.State(id)
 		e := endpointStatus{
-			URL: info.URL, Pool: info.Pool, Dialect: info.Dialect, Ready: snap.Ready.Has(id), Reason: st.Reason,
+			URL: info.URL, Pool: info.Pool, Dialect: info.Dialect, Ready: snap.Ready.Has(id), Reason: snap.Reasons[id], Held: st.Held.String(),
 			Events: st.Events.String(), Trust: st.Trust, BlockTokens: st.BlockTokens, CacheBlocks: st.CacheBlocks,
 			MaxModelLen: st.MaxModelLen, Models: st.Models, Running: st.Running, Waiting: st.Waiting, KVUsage: st.KVUsage,
 			Inflight: snap.Loads[i].Inflight(), Outstanding: snap.Loads[i].Outstanding(), ScrapedAt: st.ScrapedAt,

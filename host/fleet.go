@@ -25,6 +25,7 @@ type fleet struct {
 	mu      sync.Mutex // guards members, made; held through a change of the fleet
 	members map[memberKey]endpoint.ID
 	made    map[string]map[string]autoscale.Machine // by pool and driver's id
+	found   map[string][]string                     // URLs that discovery told, by pool
 }
 
 // memberKey is what makes an endpoint the same across reloads: whatever a
@@ -42,7 +43,7 @@ type memberKey struct {
 }
 
 func newFleet(h *Host) *fleet {
-	return &fleet{h: h, watchers: backend.NewFleet(h.index, h.assumed, h.store), members: map[memberKey]endpoint.ID{}, made: map[string]map[string]autoscale.Machine{}}
+	return &fleet{h: h, watchers: backend.NewFleet(h.index, h.assumed, h.store), members: map[memberKey]endpoint.ID{}, made: map[string]map[string]autoscale.Machine{}, found: map[string][]string{}}
 }
 
 func (f *fleet) run(ctx context.Context) error { return f.watchers.Run(ctx) }
@@ -86,6 +87,9 @@ func (f *fleet) syncLocked(g *generation) error {
 	for i := range g.cfg.Pools {
 		p := &g.cfg.Pools[i]
 		for _, u := range p.Endpoints {
+			want[f.key(g, p, u)] = p
+		}
+		for _, u := range f.found[p.Name] {
 			want[f.key(g, p, u)] = p
 		}
 		for _, m := range f.made[p.Name] {

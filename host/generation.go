@@ -100,6 +100,10 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *ge
 // drop gives up what a generation owns, once nothing uses it.
 func (h *Host) drop(g *generation) { h.plugins.release(g.plugins) }
 
+// salted are the dialects whose engines know cache salts, in some operations at
+// least; what a release lacks its watcher tells.
+var salted = map[string]bool{"vllm": true, "sglang": true}
+
 // poolRules turns a pool of the file into one of the scheduler. oneTenant says
 // that nobody but the anonymous tenant can ask.
 func poolRules(p *config.Pool, oneTenant bool) (scheduler.Pool, error) {
@@ -114,7 +118,7 @@ func poolRules(p *config.Pool, oneTenant bool) (scheduler.Pool, error) {
 			Connect: time.Duration(t.Connect), Send: time.Duration(t.Send), FirstByte: time.Duration(t.FirstByte),
 			BetweenEvents: time.Duration(t.BetweenEvents), Total: time.Duration(t.Total),
 		},
-		UsageInjection: true, Priority: p.Priority == "on", NoSalt: p.Dialect == "openai", Tenant: p.Tenant, Dedicated: oneTenant || p.Tenant != "",
+		UsageInjection: true, Priority: p.Priority == "on", NoSalt: !salted[p.Dialect], Tenant: p.Tenant, Dedicated: oneTenant || p.Tenant != "",
 	}, nil
 }
 

@@ -265,7 +265,7 @@ func (h *Host) openServers() (err error) {
 	}
 	h.admin, err = admin.New(admin.Config{
 		Token: h.adminToken, Hosts: c.Admin.Hosts, MaxBody: int64(c.Listen.MaxBody),
-		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Plugins: folderAdmin{pluginAdmin{h}}, Keys: keyAdmin{h}, Policies: policyAdmin{h}, Scaler: scaleAdmin{h}, Authorizer: policyAuthorizer{h},
+		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Plugins: folderAdmin{pluginAdmin{h}}, Keys: keyAdmin{h}, Policies: policyAdmin{h}, Scaler: scaleAdmin{h}, Holder: holder{h}, Authorizer: policyAuthorizer{h},
 		Metrics: h.registry.Handler(), Log: h.log, Identity: h.identity, Audit: h.audit,
 	})
 	if err != nil {
@@ -361,6 +361,7 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	actor(&background, func() error { return h.fleet.run(back) })
 	actor(&background, func() error { return h.housekeep(back) })
 	actor(&background, func() error { return h.scaling.run(back) })
+	actor(&background, func() error { return h.discover(back) })
 	actor(&background, func() error { return h.plugins.runtime.Run(back) })
 	actor(&background, func() error { return h.plugins.run(back) })
 	actor(&background, func() error { return h.offPath.run(back) })

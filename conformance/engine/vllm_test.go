@@ -31,6 +31,7 @@ func TestVLLM(t *testing.T) {
 	t.Run("tenants share nothing", f.tenants)
 	t.Run("leaving aborts", f.abort)
 	t.Run("errors are clear", f.errors)
+	t.Run("beside llama.cpp", f.mixed)
 }
 
 // isolation waits until the probe has seen that both engines keep salts apart.

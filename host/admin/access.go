@@ -38,13 +38,14 @@ const (
 	ScopeProfileWrite   = "profile:write"
 	ScopeAutoscaleRead  = "autoscale:read"
 	ScopeAutoscaleWrite = "autoscale:write"
+	ScopeEndpointWrite  = "endpoint:write"
 )
 
 // Scopes are all scopes of the admin API.
 var Scopes = []string{
 	ScopeStatus, ScopeMetrics, ScopeDebug, ScopeEndpointRead, ScopeConfigReload, ScopeExplainOwn, ScopeExplainAny,
 	ScopePluginRead, ScopePluginPush, ScopePluginActivate, ScopeKeyRead, ScopeKeyIssue, ScopeKeyRevoke, ScopeAuditRead,
-	ScopePolicyRead, ScopePolicyPropose, ScopePolicyActivate, ScopeProfileWrite, ScopeAutoscaleRead, ScopeAutoscaleWrite,
+	ScopePolicyRead, ScopePolicyPropose, ScopePolicyActivate, ScopeProfileWrite, ScopeAutoscaleRead, ScopeAutoscaleWrite, ScopeEndpointWrite,
 }
 
 // CheckScopes refuses scopes that have the noun of an admin scope and are none:

@@ -112,6 +112,7 @@ type Config struct {
 	Keys      Keys         // nil = its paths are 404
 	Policies  Policies     // nil = its paths are 404
 	Scaler    Scaler       // nil: no autoscaler
+	Holder    Holder       // nil: endpoints cannot be taken out by hand
 	Metrics   http.Handler // nil = its path is 404
 	Log       *slog.Logger // nil = silent
 

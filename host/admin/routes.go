@@ -85,6 +85,11 @@ func (s *Server) routes() []route {
 		add("POST /v1/policy/diff", ScopePolicyRead, whole, s.policyDiff)
 		add("POST /v1/policy/explain", ScopePolicyRead, whole, s.policyExplain)
 	}
+	if s.cfg.Holder != nil {
+		for _, verb := range holdVerbs {
+			add("POST /v1/endpoints/"+verb, ScopeEndpointWrite, asked("endpoint", "endpoint"), s.hold(verb))
+		}
+	}
 	if a := s.cfg.Scaler; a != nil {
 		add("GET /v1/autoscale", ScopeAutoscaleRead, fixed("autoscale"), read(a.Autoscale))
 		add("POST /v1/autoscale/notice", ScopeAutoscaleWrite, fixed("autoscale"), s.notice)

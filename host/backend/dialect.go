@@ -30,11 +30,20 @@ type Dialect interface {
 	ParseMetrics(text []byte) Metrics
 }
 
-// DialectOf returns the built-in dialect of a name: "vllm" or "openai".
+// DialectNames are the built-in dialects.
+var DialectNames = []string{"vllm", "sglang", "llamacpp", "ollama", "openai"}
+
+// DialectOf returns the built-in dialect of a name, one of DialectNames.
 func DialectOf(name string) (Dialect, error) {
 	switch name {
 	case "vllm":
 		return VLLM{}, nil
+	case "sglang":
+		return SGLang{}, nil
+	case "llamacpp":
+		return LlamaCpp{}, nil
+	case "ollama":
+		return Ollama{}, nil
 	case "openai":
 		return OpenAI{}, nil
 	}
@@ -46,6 +55,8 @@ type Capabilities struct {
 	Version     string  // as the engine tells, "" if it does not
 	Models      []Model // what it serves
 	MaxModelLen int     // prompt and output tokens it takes; 0 unknown
+	BlockTokens int     // tokens per block of its cache, where the metrics do not tell; 0 unknown
+	CacheTokens int     // tokens its cache holds, where the metrics do not tell; 0 unknown
 
 	// AnyName: the engine takes requests for names it does not list, as llama.cpp
 	// does with its one model. What it serves is then what the configuration says.

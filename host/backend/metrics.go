@@ -13,6 +13,7 @@ type Metrics struct {
 	KVUsage          float64 // in [0, 1]
 	BlockTokens      int     // 0 unknown
 	CacheBlocks      int     // 0 unknown
+	CacheTokens      int     // of the cache, where the engine counts tokens; 0 unknown
 	Sleeping         bool
 	StartTime        float64 // of the server process, seconds since 1970; 0 unknown
 
@@ -60,6 +61,8 @@ const (
 	mQueriesOld
 	mHitsOld
 	mLoRA
+	mAborted
+	mCapacity
 )
 
 // vllmMetric names a figure. The names with gpu_ are those of releases before
@@ -168,6 +171,64 @@ func parseVLLM(text []byte) Metrics {
 	m.KVUsage = min(m.KVUsage, 1)
 	m.HasCache = hasNew || hasOld
 	return m
+}
+
+// readMetrics reads a scrape by a table of names, counters without _total.
+func readMetrics(text []byte, names map[string]metricID) Metrics {
+	var m Metrics
+	id := func(name []byte) metricID {
+		name, _ = bytes.CutSuffix(name, []byte("_total"))
+		return names[string(name)]
+	}
+	eachSample(text, func(name []byte) bool { return id(name) != noMetric }, func(s *sample) {
+		if !(s.value >= 0 && s.value < 1e18) { // NaN, infinite or negative: not a count
+			return
+		}
+		i := id(s.name)
+		m.told |= 1 << i
+		m.take(i, s.value)
+	})
+	m.KVUsage = min(m.KVUsage, 1)
+	return m
+}
+
+// take adds one sample.
+func (m *Metrics) take(id metricID, v float64) {
+	switch id {
+	case mRunning:
+		m.Running, m.HasLoad = m.Running+v, true
+	case mWaiting:
+		m.Waiting += v
+	case mUsage:
+		m.KVUsage = max(m.KVUsage, v)
+	case mCapacity:
+		m.CacheTokens += int(min(v, 1<<40))
+	case mStart:
+		m.StartTime = v
+	case mRequests:
+		m.Requests += v
+	case mAborted:
+		m.Aborted += v
+	case mPrompt:
+		m.PromptTokens += v
+	case mOutput:
+		m.OutputTokens += v
+	case mHits:
+		m.CacheHits += v
+	}
+}
+
+// complete fills what a scrape does not tell from what discovery did.
+func (m *Metrics) complete(c *Capabilities) {
+	if m.BlockTokens == 0 {
+		m.BlockTokens = c.BlockTokens
+	}
+	if m.CacheTokens == 0 {
+		m.CacheTokens = c.CacheTokens
+	}
+	if m.CacheBlocks == 0 && m.BlockTokens > 0 {
+		m.CacheBlocks = m.CacheTokens / m.BlockTokens
+	}
 }
 
 // list splits a label that is a list with commas.

@@ -269,7 +269,10 @@ func (w *Watcher) find(ctx context.Context) {
 		return
 	}
 	w.nextFind = time.Now().Add(jitter(w.cfg.Rediscover))
-	w.note(func(s *Status) { s.Capabilities, s.Discovered, s.Ranks = caps, true, len(caps.Events) })
+	w.note(func(s *Status) {
+		s.Capabilities, s.Discovered, s.Ranks = caps, true, len(caps.Events)
+		s.Metrics.complete(&caps) // an engine may have no metrics
+	})
 	w.follow(ctx, &caps)
 }
 
@@ -292,7 +295,10 @@ func (w *Watcher) scrape(ctx context.Context) {
 	}
 	m := w.cfg.Dialect.ParseMetrics(body)
 	now := time.Now()
-	w.note(func(s *Status) { s.Metrics, s.ScrapedAt = m, now })
+	w.note(func(s *Status) {
+		m.complete(&s.Capabilities)
+		s.Metrics, s.ScrapedAt = m, now
+	})
 	if !w.scraped.IsZero() {
 		if why := restarted(&w.prev, &m); why != "" {
 			w.restart(why)

@@ -69,8 +69,9 @@ type Admin struct {
 // Pool is a set of interchangeable endpoints.
 type Pool struct {
 	Name        string            `yaml:"name" doc:"unique; also the value of the label pool"`
-	Dialect     string            `yaml:"dialect" doc:"vllm or openai; default vllm"`
+	Dialect     string            `yaml:"dialect" doc:"vllm, sglang, llamacpp, ollama or openai (any other server of that API); default vllm"`
 	Endpoints   []string          `yaml:"endpoints" doc:"base URLs"`
+	Discover    Discover          `yaml:"discover" doc:"further endpoints: from a file or from DNS"`
 	Labels      map[string]string `yaml:"labels" doc:"for policy constraints"`
 	Price       float64           `yaml:"price" doc:"of a GPU second beside that of other pools, in whatever money; for plugins that read the column price; default 0 = not set"`
 	Spot        bool              `yaml:"spot" doc:"true: may be taken away at any moment; for plugins that read the column spot; default false"`
@@ -90,6 +91,17 @@ type IsolationProbe struct {
 	Mode  string   `yaml:"mode" doc:"auto, on or off; default auto: on where there can be several tenants; a probe is three requests of a few blocks and one token, sent while the endpoint is idle"`
 	Every Duration `yaml:"every" doc:"default 1h: an engine's way with salts changes with a restart, which is seen and probed at once"`
 }
+
+// Discover names a source of endpoints.
+type Discover struct {
+	File  string   `yaml:"file" doc:"JSON: a list of URLs, or of {targets} as Prometheus' file_sd has them; watched; a broken file changes nothing"`
+	DNS   string   `yaml:"dns" doc:"name whose addresses, with port, are endpoints; without port the name of SRV records; a name server that fails changes nothing"`
+	Port  int      `yaml:"port" doc:"of the addresses of dns; default 0: SRV records"`
+	Every Duration `yaml:"every" doc:"how often it is asked; default 1s for a file, 10s for dns: the time to live of a headless service's records in Kubernetes is 5 to 30 s"`
+}
+
+// On reports whether there is a source.
+func (d *Discover) On() bool { return d.File != "" || d.DNS != "" }
 
 // Events says where an engine publishes its cache events.
 type Events struct {

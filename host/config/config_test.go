@@ -127,7 +127,7 @@ func TestParse_faults(t *testing.T) {
 		"unknown key":    {minimal + "lissten: x\n", []string{"kvasir.yaml:5: lissten: unknown key; did you mean \"listen\"?"}},
 		"nested unknown": {strings.Replace(minimal, "{name: main,", "{name: main, endpoint: x,", 1), []string{"kvasir.yaml:3: pools[0].endpoint: unknown key; did you mean \"endpoints\"?"}},
 		"all at once": {"listen: nowhere\npools: [{name: a, endpoints: [\"ftp://x\"], dialect: foo}]\nmodels: [{name: m, pools: [b]}]\n", []string{
-			":1: listen: want host:port", ":2: pools[0].dialect: want one of vllm, openai, got \"foo\"", ":2: pools[0].endpoints[0]: want", ":3: models[0].pools[0]: there is no pool \"b\"", "identity: nobody could ask"}},
+			":1: listen: want host:port", ":2: pools[0].dialect: want one of vllm, sglang, llamacpp, ollama, openai, got \"foo\"", ":2: pools[0].endpoints[0]: want", ":3: models[0].pools[0]: there is no pool \"b\"", "identity: nobody could ask"}},
 		"unit":           {minimal + "limits: {index: 64MB}\n", []string{"kvasir.yaml:5: limits.index: want a size such as 512KiB"}},
 		"time":           {strings.Replace(minimal, "{name: main,", "{name: main, timeouts: {connect: 2},", 1), []string{"pools[0].timeouts.connect: want a time such as 30s"}},
 		"duplicate":      {minimal + "limits: {index: 1MiB, index: 2MiB}\n", []string{"index"}},

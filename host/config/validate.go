@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// Dialects are the kinds of engines that a pool may have.
+var Dialects = []string{"vllm", "sglang", "llamacpp", "ollama", "openai"}
+
 // MaxEndpoints is how many endpoints one router serves: the width of the
 // index's holder sets and of the plugin batch are made for it.
 const MaxEndpoints = 512
@@ -68,6 +71,13 @@ func (c *Config) defaults() {
 func (p *Pool) defaults() {
 	or(&p.Dialect, "vllm")
 	or(&p.Priority, "off")
+	if p.Discover.On() {
+		every := Duration(time.Second)
+		if p.Discover.DNS != "" {
+			every = Duration(10 * time.Second)
+		}
+		or(&p.Discover.Every, every)
+	}
 	or(&p.Isolation.Mode, "auto")
 	or(&p.Isolation.Every, Duration(time.Hour))
 	or(&p.Events.Mode, "auto")
@@ -236,7 +246,7 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 			k.add(path+".name", "pool %q stands twice", p.Name)
 		}
 		names[p.Name] = true
-		k.oneOf(path+".dialect", p.Dialect, "vllm", "openai")
+		k.oneOf(path+".dialect", p.Dialect, Dialects...)
 		k.oneOf(path+".priority", p.Priority, "on", "off")
 		k.oneOf(path+".events.mode", p.Events.Mode, "auto", "on", "off")
 		if p.BlockTokens > 1024 {
@@ -246,7 +256,8 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 			k.add(path+".price", "want a number from 0 to 1e9, got %v", p.Price)
 		}
 		k.autoscale(path+".autoscale", p, pools)
-		if len(p.Endpoints) == 0 && !p.Autoscale.drives() {
+		k.discover(path+".discover", &p.Discover)
+		if len(p.Endpoints) == 0 && !p.Autoscale.drives() && !p.Discover.On() {
 			k.add(path+".endpoints", "missing: a pool without endpoints serves nobody")
 		}
 		for j, u := range p.Endpoints {
@@ -281,6 +292,18 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 		k.add("pools", "%d endpoints, at most %d are served", total, MaxEndpoints)
 	}
 	return names
+}
+
+func (k *checker) discover(path string, d *Discover) {
+	if d.File != "" && d.DNS != "" {
+		k.add(path, "want file or dns, not both")
+	}
+	if d.DNS == "" && d.Port != 0 || d.Port < 0 || d.Port > 65535 {
+		k.add(path+".port", "want the port of the addresses of dns, got %d", d.Port)
+	}
+	if e := time.Duration(d.Every); d.Every != 0 && (e < 100*time.Millisecond || e > time.Hour) {
+		k.add(path+".every", "want 100ms to 1h, got %v", e)
+	}
 }
 
 // badURL says what is wrong with an endpoint's base URL.

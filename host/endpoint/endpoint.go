@@ -77,6 +77,7 @@ type State struct {
 	Reason   string // why not ready; "" when it is
 	Sleeping bool   // the engine gave up its memory
 	Draining bool   // no further placements; requests in flight end normally
+	Held     Hold   // by an operator, whatever else is decided
 	Cordoned bool   // no further conversations, as long as another endpoint can take them
 
 	Running uint32  // requests the engine computes
@@ -109,7 +110,21 @@ type State struct {
 }
 
 // serving tells whether an endpoint in this state takes further requests.
-func (s *State) serving() bool { return s.Ready && !s.Sleeping && !s.Draining }
+func (s *State) serving() bool {
+	return s.Ready && !s.Sleeping && !s.Draining && s.Held != HoldDrained
+}
+
+// Hold is how far an operator takes an endpoint out of service.
+type Hold uint8
+
+const (
+	HoldNone     Hold = iota
+	HoldCordoned      // as State.Cordoned
+	HoldDrained       // as State.Draining
+)
+
+// String is the operator's word.
+func (h Hold) String() string { return [...]string{"", "cordoned", "drained"}[h] }
 
 func (s *State) isolation() string {
 	if s.Isolation == "" {

@@ -137,7 +137,7 @@ func (s *Snapshot) fillSlot(i int, st *State) {
 		s.EventAt[i] = st.EventAt.UnixNano()
 	}
 	s.Cached[i], s.EvictRate[i], s.RTTMS[i] = st.CachedTokens, st.EvictRate, st.RTTMS
-	if st.Cordoned {
+	if st.Cordoned || st.Held == HoldCordoned {
 		s.Cordoned.Add(ID(i))
 	}
 	if st.Draining && st.Ready && !st.Sleeping {
@@ -152,6 +152,8 @@ func (s *Snapshot) fillSlot(i int, st *State) {
 
 func notReady(st *State) string {
 	switch {
+	case st.Held == HoldDrained:
+		return "drained by an operator"
 	case st.Draining:
 		return "draining"
 	case st.Sleeping:

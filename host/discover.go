@@ -1,0 +1,114 @@
+package host
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/discovery"
+)
+
+// finder asks one pool's source.
+type finder struct {
+	pool   string
+	cfg    config.Discover
+	source discovery.Source
+	next   time.Time
+	fault  string // of the last time, "" = none
+}
+
+// discoverEvery is how often it is looked whose turn it is.
+const discoverEvery = 200 * time.Millisecond
+
+// discoverTimeout bounds one question to a source.
+const discoverTimeout = 10 * time.Second
+
+// discover keeps the endpoints of pools that have a source as it tells, until ctx
+// ends.
+func (h *Host) discover(ctx context.Context) error {
+	finders := map[string]*finder{}
+	t := time.NewTicker(discoverEvery)
+	defer t.Stop()
+	for {
+		h.finders(finders)
+		var wg sync.WaitGroup
+		for _, f := range finders {
+			if now := h.now(); !now.Before(f.next) {
+				f.next = now.Add(time.Duration(f.cfg.Every))
+				wg.Go(func() { h.find(ctx, f) })
+			}
+		}
+		wg.Wait()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// finders makes all those of the configuration in force, and forgets others.
+func (h *Host) finders(all map[string]*finder) {
+	l := h.rules.Acquire()
+	defer l.Release()
+	want := map[string]config.Discover{}
+	for i := range l.Value().cfg.Pools {
+		if p := &l.Value().cfg.Pools[i]; p.Discover.On() {
+			want[p.Name] = p.Discover
+		}
+	}
+	for name, f := range all {
+		if want[name] != f.cfg {
+			delete(all, name)
+			if _, stays := want[name]; !stays {
+				h.setFound(name, nil)
+			}
+		}
+	}
+	for name, c := range want {
+		if all[name] == nil {
+			all[name] = &finder{pool: name, cfg: c, source: discoverySource(&c)}
+		}
+	}
+}
+
+func discoverySource(c *config.Discover) discovery.Source {
+	if c.File != "" {
+		return &discovery.File{Path: c.File}
+	}
+	return &discovery.DNS{Name: c.DNS, Port: c.Port}
+}
+
+// find asks a source once. What it told before stays when it is of no use.
+func (h *Host) find(ctx context.Context, f *finder) {
+	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
+	defer cancel()
+	urls, err := f.source.Find(ctx)
+	if err == nil {
+		err = h.setFound(f.pool, urls)
+	}
+	fault := ""
+	if err != nil && ctx.Err() == nil {
+		fault = err.Error()
+	}
+	if fault != f.fault && fault != "" {
+		h.log.Warn("discovery is of no use, the endpoints before stay", "pool", f.pool, "err", fault)
+		h.note("discovery:find", "pool/"+f.pool, err)
+	}
+	f.fault = fault
+}
+
+// setFound makes urls the endpoints that discovery tells of a pool.
+func (h *Host) setFound(pool string, urls []string) error {
+	l := h.rules.Acquire()
+	defer l.Release()
+	h.fleet.mu.Lock()
+	defer h.fleet.mu.Unlock()
+	if slices.Equal(h.fleet.found[pool], urls) {
+		return nil
+	}
+	h.fleet.found[pool] = urls
+	return h.fleet.syncLocked(l.Value())
+}

@@ -1,0 +1,124 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Max bounds the endpoints of one source.
+const Max = 512
+
+// Source tells the endpoints of a pool. Its methods are called by one goroutine.
+type Source interface {
+	// Find returns the base URLs, sorted, each once. An error says that the source
+	// is of no use at this time.
+	Find(ctx context.Context) ([]string, error)
+}
+
+// ErrEmpty is wrapped when a source tells no endpoint at all. A fleet that shrinks
+// to nothing in one step is more often a mistake than meant.
+var ErrEmpty = errors.New("discovery: no endpoint")
+
+// normal checks and sorts what a source told.
+func normal(urls []string) ([]string, error) {
+	out := make([]string, 0, len(urls))
+	for _, s := range urls {
+		u, err := baseURL(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, u)
+	}
+	slices.Sort(out)
+	out = slices.Compact(out)
+	if len(out) == 0 {
+		return nil, ErrEmpty
+	}
+	if len(out) > Max {
+		return nil, fmt.Errorf("discovery: %d endpoints, at most %d", len(out), Max)
+	}
+	return out, nil
+}
+
+// baseURL reads host:port or http://host:port.
+func baseURL(s string) (string, error) {
+	s = strings.TrimRight(strings.TrimSpace(s), "/")
+	if !strings.Contains(s, "://") {
+		s = "http://" + s
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "":
+		return "", fmt.Errorf("discovery: want host:port or http://host:port, got %.100q", s)
+	case u.Scheme != "http":
+		return "", fmt.Errorf("discovery: want http://, got %.100q", s)
+	case u.Path != "" || u.RawQuery != "" || u.User != nil || u.Fragment != "":
+		return "", fmt.Errorf("discovery: want only a host and a port, got %.100q", s)
+	}
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
+		return "", fmt.Errorf("discovery: want a port in %.100q", s)
+	}
+	return u.String(), nil
+}
+
+// Resolver is what of a net.Resolver is used.
+type Resolver interface {
+	LookupHost(ctx context.Context, host string) ([]string, error)
+	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
+}
+
+// DNS finds endpoints by a name's addresses (Port set) or by its SRV records.
+type DNS struct {
+	Name     string // host name, or the whole SRV name such as _http._tcp.vllm.example
+	Port     int    // 0: SRV
+	Resolver Resolver
+}
+
+// Find implements Source.
+func (d *DNS) Find(ctx context.Context) ([]string, error) {
+	r := d.Resolver
+	if r == nil {
+		r = net.DefaultResolver
+	}
+	if d.Port == 0 {
+		return d.srv(ctx, r)
+	}
+	addrs, err := r.LookupHost(ctx, d.Name)
+	if err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	var out []string
+	for _, a := range addrs {
+		out = append(out, net.JoinHostPort(a, strconv.Itoa(d.Port)))
+	}
+	return normal(out)
+}
+
+// srv resolves the targets of the SRV records too: an endpoint is an address, and
+// one that moves to another node is another one.
+func (d *DNS) srv(ctx context.Context, r Resolver) ([]string, error) {
+	_, records, err := r.LookupSRV(ctx, "", "", d.Name)
+	if err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	if len(records) > Max {
+		return nil, fmt.Errorf("discovery: %d SRV records, at most %d", len(records), Max)
+	}
+	var out []string
+	for _, s := range records {
+		addrs, err := r.LookupHost(ctx, s.Target)
+		if err != nil {
+			return nil, fmt.Errorf("discovery: %w", err)
+		}
+		for _, a := range addrs {
+			out = append(out, net.JoinHostPort(a, strconv.Itoa(int(s.Port))))
+		}
+	}
+	return normal(out)
+}

@@ -1,0 +1,60 @@
+package discovery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// File finds endpoints in a JSON file, which whoever knows the fleet rewrites: a
+// list of URLs, or the list of target groups that Prometheus reads (file_sd):
+//
+//	["http://10.0.0.1:8000", "http://10.0.0.2:8000"]
+//	[{"targets": ["10.0.0.1:8000", "10.0.0.2:8000"], "labels": {"any": "thing"}}]
+type File struct{ Path string }
+
+// maxFile bounds the file.
+const maxFile = 1 << 20
+
+// Find implements Source.
+func (f *File) Find(context.Context) ([]string, error) {
+	file, err := os.Open(f.Path)
+	if err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	if len(b) > maxFile {
+		return nil, fmt.Errorf("discovery: %s is larger than %d bytes", f.Path, maxFile)
+	}
+	urls, err := Parse(b)
+	if err != nil && !errors.Is(err, ErrEmpty) {
+		err = fmt.Errorf("%s: %w", f.Path, err)
+	}
+	return urls, err
+}
+
+// Parse reads the contents of such a file.
+func Parse(b []byte) ([]string, error) {
+	var list []string
+	if json.Unmarshal(b, &list) == nil {
+		return normal(list)
+	}
+	var groups []struct {
+		Targets []string `json:"targets"`
+	}
+	if err := json.Unmarshal(b, &groups); err != nil {
+		return nil, fmt.Errorf("discovery: want a list of URLs or of {\"targets\": [...]}: %v", err)
+	}
+	list = nil // what was read of it before the error
+	for _, g := range groups {
+		list = append(list, g.Targets...)
+	}
+	return normal(list)
+}

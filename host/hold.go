@@ -1,0 +1,32 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/kvasir-router/kvasir/host/admin"
+	"github.com/kvasir-router/kvasir/host/endpoint"
+)
+
+// holder takes endpoints out of service by hand.
+type holder struct{ h *Host }
+
+var holds = map[string]endpoint.Hold{"cordon": endpoint.HoldCordoned, "drain": endpoint.HoldDrained, "uncordon": endpoint.HoldNone}
+
+// Hold implements admin.Holder.
+func (o holder) Hold(_ context.Context, url, verb string) (any, error) {
+	url = strings.TrimRight(url, "/")
+	snap := o.h.store.Load()
+	n := 0
+	for id := range snap.N {
+		if info := snap.Info(endpoint.ID(id)); info != nil && info.URL == url {
+			o.h.store.Update(endpoint.ID(id), func(s *endpoint.State) { s.Held = holds[verb] })
+			n++
+		}
+	}
+	if n == 0 {
+		return nil, fmt.Errorf("%w: there is no endpoint %q (kvasir endpoint list)", admin.ErrNotFound, url)
+	}
+	return map[string]any{"endpoint": url, "held": holds[verb].String(), "pools": n}, nil
+}
