@@ -1,0 +1,127 @@
+package fleet
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/conformance/harness"
+)
+
+// TestDiscovery_file: endpoints come and go with a file under load, a broken file
+// changes nothing, and one is drained by hand; no request fails.
+func TestDiscovery_file(t *testing.T) {
+	engines := startEngines(t, 3, "--speed", "20")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "fleet.json")
+	list := func(es ...*engine) {
+		t.Helper()
+		var urls []string
+		for _, e := range es {
+			urls = append(urls, e.URL)
+		}
+		b, err := json.Marshal(urls)
+		if err == nil {
+			err = os.WriteFile(file+".next", b, 0o600)
+		}
+		if err == nil {
+			err = os.Rename(file+".next", file)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	list(engines[0], engines[1])
+	model := filepath.Join(dir, "model")
+	if out, err := exec.Command(harness.Binary(t), "dev", "--write-model", model).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	r := harness.Serve(t, `
+listen: {LISTEN}
+admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
+state_dir: "{STATE}"
+identity: {anonymous: {tenant: local}}
+pools: [{name: main, discover: {file: `+file+`, every: 100ms}, events: {mode: "off"}}]
+models: [{name: demo, pools: [main], tokenizer: {dir: `+model+`}}]
+`)
+	ready := func() []string {
+		_, b := harness.GetBody(r.Admin+"/v1/endpoints", r.Token)
+		var es []struct {
+			URL   string
+			Ready bool
+		}
+		if err := json.Unmarshal(b, &es); err != nil {
+			t.Fatalf("%v %s", err, b)
+		}
+		var out []string
+		for _, e := range es {
+			if e.Ready {
+				out = append(out, e.URL)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	await := func(what string, es ...*engine) {
+		t.Helper()
+		var want []string
+		for _, e := range es {
+			want = append(want, e.URL)
+		}
+		slices.Sort(want)
+		harness.Await(t, 20*time.Second, what, func() bool { return slices.Equal(ready(), want) })
+	}
+	await("two endpoints", engines[0], engines[1])
+	stop, done := make(chan struct{}), make(chan int)
+	go func() {
+		n := 0
+		for {
+			select {
+			case <-stop:
+				done <- n
+				return
+			default:
+			}
+			a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody("demo", "Answer.", strings.Repeat("word ", n%50), n%2 == 0, 8))
+			if err != nil || a.Status != 200 {
+				t.Errorf("request %d: %v %+v", n, err, a)
+			}
+			n++
+		}
+	}()
+	list(engines...)
+	await("a third endpoint", engines...)
+	if err := os.WriteFile(file, []byte(`["http://`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	harness.Await(t, 10*time.Second, "word of the broken file", func() bool {
+		return strings.Contains(r.Log.String(), "discovery is of no use")
+	})
+	await("three endpoints still", engines...)
+	list(engines[1], engines[2])
+	await("without the first", engines[1], engines[2])
+
+	kvasir := func(args ...string) string {
+		t.Helper()
+		c := exec.Command(harness.Binary(t), append(args, "--admin", r.Admin, "--token", r.Token)...)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("kvasir %v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	kvasir("endpoint", "drain", engines[1].URL, "--wait", "20s")
+	await("without the drained one", engines[2])
+	if out := kvasir("endpoint", "list"); !strings.Contains(out, "drained by an operator") {
+		t.Errorf("kvasir endpoint list:\n%s", out)
+	}
+	kvasir("endpoint", "uncordon", engines[1].URL)
+	await("with it again", engines[1], engines[2])
+	close(stop)
+	t.Logf("%d requests", <-done)
+}
