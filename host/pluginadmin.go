@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/admin"
@@ -172,7 +173,40 @@ func (a pluginAdmin) putInForce(name, digest string, undo func() error) (any, er
 
 // Activate implements admin.Plugins.
 func (a pluginAdmin) Activate(_ context.Context, name, digest string) (any, error) {
+	digest, err := a.version(name, digest)
+	if err != nil {
+		return nil, err
+	}
 	return a.change(name, func() (string, error) { return digest, a.h.pluginStore.Activate(name, digest) })
+}
+
+// minDigest is how many characters of a digest name a version.
+const minDigest = 8
+
+// version completes the digest of a stored version.
+func (a pluginAdmin) version(name, digest string) (string, error) {
+	if len(digest) < minDigest {
+		return "", fmt.Errorf("%w: digest %.64q: want at least %d characters of it", admin.ErrRefused, digest, minDigest)
+	}
+	stored, err := a.h.pluginStore.List()
+	if err != nil {
+		a.h.log.Warn("plugin store", "err", err)
+	}
+	var found []string
+	for _, s := range stored {
+		for _, v := range s.Versions {
+			if s.Name == name && strings.HasPrefix(v.Digest, digest) {
+				found = append(found, v.Digest)
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", fmt.Errorf("%w: no version %.64s of plugin %.64q is stored", admin.ErrNotFound, digest, name)
+	case 1:
+		return found[0], nil
+	}
+	return "", fmt.Errorf("%w: %d versions of %s begin with %s", admin.ErrRefused, len(found), name, digest)
 }
 
 // Rollback implements admin.Plugins.

@@ -28,7 +28,7 @@ func pluginCommand() *cobra.Command {
 		Long: "A placement plugin rates, narrows or orders the endpoints a request may go to, as WebAssembly.\n\n" +
 			"  kvasir plugin new my-scorer --lang go\n  cd my-scorer\n  kvasir plugin build\n  kvasir plugin check my-scorer.wasm\n  kvasir plugin push my-scorer.wasm --activate",
 	}
-	c.AddCommand(pluginNew(), pluginBuild(), pluginCheck(), pluginBench(), pluginKeygen(), pluginSign(), pluginPush(), pluginList(), pluginRollback(), pluginUnshadow())
+	c.AddCommand(pluginNew(), pluginBuild(), pluginCheck(), pluginBench(), pluginKeygen(), pluginSign(), pluginPush(), pluginList(), pluginActivate(), pluginRollback(), pluginUnshadow())
 	return c
 }
 
@@ -192,31 +192,50 @@ func pluginRollback() *cobra.Command {
 	c := &cobra.Command{Use: "rollback NAME", Short: "go back to the version that was active before", Args: cobra.ExactArgs(1)}
 	a, output := adminFlags(c), outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := errors.Join(checkOutput(*output), checkPluginName(args[0])); err != nil {
-			return err
-		}
-		b, err := a.call("POST", "/v1/plugins/"+args[0]+"/rollback", nil)
-		if err != nil {
-			return err
-		}
-		if *output == "json" {
-			return printJSON(cmd.OutOrStdout(), b)
-		}
-		var v struct{ Digest, Note string }
-		if err := json.Unmarshal(b, &v); err != nil {
-			return fmt.Errorf("the router's answer: %w", err)
-		}
-		if v.Note != "" {
-			cmd.PrintErrln(v.Note)
-		}
-		if v.Digest == "" {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no pushed version is active any more\n", args[0])
-		} else {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s: active\n", args[0], short(v.Digest))
-		}
-		return err
+		return switchPlugin(cmd, a, *output, args[0], "/rollback")
 	}
 	return c
+}
+
+func pluginActivate() *cobra.Command {
+	c := &cobra.Command{
+		Use: "activate NAME DIGEST", Short: "place the next request by a version that was pushed before", Args: cobra.ExactArgs(2),
+		Long: "DIGEST is that of kvasir plugin push and list, or its first characters. It takes the scope plugin:activate where pushing\n" +
+			"takes plugin:push, so that who writes a plugin need not be who puts it in force.",
+	}
+	a, output := adminFlags(c), outputFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		return switchPlugin(cmd, a, *output, args[0], "/activate?digest="+url.QueryEscape(args[1]))
+	}
+	return c
+}
+
+// switchPlugin has another version of a plugin made active and tells which one
+// is.
+func switchPlugin(cmd *cobra.Command, a *adminClient, output, name, path string) error {
+	if err := errors.Join(checkOutput(output), checkPluginName(name)); err != nil {
+		return err
+	}
+	b, err := a.call("POST", "/v1/plugins/"+name+path, nil)
+	if err != nil {
+		return err
+	}
+	if output == "json" {
+		return printJSON(cmd.OutOrStdout(), b)
+	}
+	var v struct{ Digest, Note string }
+	if err := json.Unmarshal(b, &v); err != nil {
+		return fmt.Errorf("the router's answer: %w", err)
+	}
+	if v.Note != "" {
+		cmd.PrintErrln(v.Note)
+	}
+	if v.Digest == "" {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no pushed version is active any more\n", name)
+	} else {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s: active\n", name, short(v.Digest))
+	}
+	return err
 }
 
 func pluginUnshadow() *cobra.Command {

@@ -219,3 +219,46 @@ models: [{name: m, pools: [main]}]
 		t.Errorf("after the end: used %s, want %s", got, at)
 	}
 }
+
+// TestPluginAuthors: who pushes a plugin need not be who puts it in force.
+func TestPluginAuthors(t *testing.T) {
+	d := harness.StartDev(t, "--engines", "1")
+	key := func(scope string) string {
+		return keyOf(t, ok(t, "key", "issue", "--admin", d.Admin, "--token", d.AdminToken, "--tenant", "ops", "--scope", scope, "--output", "json")).Key
+	}
+	author, activator := key("plugin:push"), key("plugin:activate")
+	file := filepath.Join(t.TempDir(), "mine.wasm")
+	if err := os.WriteFile(file, guest(t, "last", 0), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	push := func(token string, more ...string) (string, string, int) {
+		return cli(t, append([]string{"plugin", "push", file, "--name", "mine", "--output", "json", "--admin", d.Admin, "--token", token}, more...)...)
+	}
+	for token, more := range map[string][]string{author: {"--activate"}, activator: nil} {
+		if _, errs, code := push(token, more...); code != 1 || !strings.Contains(errs, "scope plugin:") {
+			t.Errorf("exit %d: %s", code, errs)
+		}
+	}
+	out, errs, code := push(author)
+	var v struct{ Digest string }
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != 0 {
+		t.Fatalf("%v: exit %d: %s", err, code, errs)
+	}
+	activate := func(token, digest string) (string, string, int) {
+		return cli(t, "plugin", "activate", "mine", digest, "--admin", d.Admin, "--token", token)
+	}
+	for _, c := range []struct{ token, digest, want string }{
+		{author, v.Digest, "scope plugin:activate"}, {activator, "00000000", "no version"}, {activator, v.Digest[:4], "at least 8"},
+	} {
+		if _, errs, code := activate(c.token, c.digest); code != 1 || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: exit %d: %s", c.want, code, errs)
+		}
+	}
+	if out, errs, code := activate(activator, v.Digest[:12]); code != 0 || !strings.Contains(out, "mine "+v.Digest[:12]+": active") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	b, err := os.ReadFile(filepath.Join(d.StateDir, "audit.log"))
+	if err != nil || !regexp.MustCompile(`"verb":"plugin:activate","object":"plugin/mine","result":"ok","detail":\{"digest":"`+v.Digest+`"`).Match(b) {
+		t.Errorf("%v: the activation is not in the audit log:\n%s", err, b)
+	}
+}

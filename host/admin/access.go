@@ -152,23 +152,32 @@ func (s *Server) authorised(next http.Handler) http.Handler {
 	})
 }
 
-// permit reports whether the sender may do verb to object; where not it answers
-// and records that.
-func (s *Server) permit(w http.ResponseWriter, r *http.Request, verb, object string) bool {
+// scoped reports whether the sender has a scope; where not it answers and
+// records that.
+func (s *Server) scoped(w http.ResponseWriter, r *http.Request, scope, object string) bool {
 	p := principal(r)
-	why := ""
-	if !holds(p, verb) {
-		why = "This needs the scope " + verb + ", which " + p.Name() + " does not have."
-	} else if a := s.cfg.Authorizer; a != nil && p.Method != identity.MethodRoot {
-		if ok, reason := a.Authorize(p, verb, object); !ok {
-			why = "Denied by policy: " + reason
-		}
-	}
-	if why == "" {
+	if holds(p, scope) {
 		return true
 	}
-	s.refuse(w, r, verb, object, why)
+	s.refuse(w, r, scope, object, "This needs the scope "+scope+", which "+p.Name()+" does not have.")
 	return false
+}
+
+// permit reports whether the sender may do verb to object, by scope and by
+// policy; where not it answers and records that.
+func (s *Server) permit(w http.ResponseWriter, r *http.Request, verb, object string) bool {
+	if !s.scoped(w, r, verb, object) {
+		return false
+	}
+	p, a := principal(r), s.cfg.Authorizer
+	if a == nil || p.Method == identity.MethodRoot {
+		return true
+	}
+	ok, reason := a.Authorize(p, verb, object)
+	if !ok {
+		s.refuse(w, r, verb, object, "Denied by policy: "+reason)
+	}
+	return ok
 }
 
 // refuse answers with 403 and records it.
@@ -205,6 +214,16 @@ type deed struct {
 	detail       map[string]string // may grow while it is done; never a secret
 }
 
+// outcome notes which version of what is in force after a deed.
+func (d *deed) outcome(v any) {
+	m, _ := v.(map[string]any)
+	for _, name := range []string{"digest", "config_sha256", "revision", "generation"} {
+		if x, ok := m[name]; ok {
+			d.detail[name] = fmt.Sprint(x)
+		}
+	}
+}
+
 // change does a deed between two lines of the audit log and answers. If the
 // first cannot be written nothing is done.
 func (s *Server) change(w http.ResponseWriter, r *http.Request, d deed, do func(context.Context) (any, error)) {
@@ -222,6 +241,8 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, d deed, do func(
 		result := audit.OK
 		if err != nil {
 			result, d.detail["why"] = audit.Failed, err.Error()
+		} else {
+			d.outcome(v)
 		}
 		if e := s.append(r, &d, result); e != nil {
 			s.cfg.Log.Error("audit log: the end of a deed is not in it", "verb", d.verb, "object", d.object, "result", result, "err", e)

@@ -3,9 +3,11 @@ package admin
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -93,6 +95,14 @@ func (k *keyring) Revoke(_ context.Context, id string) (any, error) {
 	return id, nil
 }
 
+// rules is a policy that does nothing.
+type rules struct{}
+
+func (rules) Policy(context.Context) (any, error)                        { return "policy", nil }
+func (rules) ReloadPolicy(_ context.Context, force bool) (any, error)    { return force, nil }
+func (rules) PolicyDiff(context.Context, map[string][]byte) (any, error) { return "diff", nil }
+func (rules) PolicyExplain(_ context.Context, input []byte) (any, error) { return string(input), nil }
+
 func key(id, tenant string, scopes ...string) *identity.Principal {
 	return &identity.Principal{Tenant: tenant, Method: identity.MethodAPIKey, KeyID: id, Scopes: scopes}
 }
@@ -111,7 +121,7 @@ func newSite(t *testing.T, a Authorizer) *site {
 	h := &fake{}
 	s := &site{who: people{}, tape: &tape{}, keys: &keyring{}}
 	var err error
-	s.Server, err = New(Config{Token: token, Explainer: h, Status: h, Reloader: h, Plugins: h, Keys: s.keys, Metrics: metrics, Identity: s.who, Audit: s.tape, Authorizer: a})
+	s.Server, err = New(Config{Token: token, Explainer: h, Status: h, Reloader: h, Plugins: h, Keys: s.keys, Policies: rules{}, Metrics: metrics, Identity: s.who, Audit: s.tape, Authorizer: a})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,6 +166,7 @@ func TestScopes(t *testing.T) {
 		"POST /v1/plugins/{name}/activate": ScopePluginActivate, "POST /v1/plugins/{name}/rollback": ScopePluginActivate,
 		"DELETE /v1/plugins/{name}/shadow": ScopePluginPush, "DELETE /v1/plugins/{name}": ScopePluginActivate,
 		"GET /v1/keys": ScopeKeyRead, "POST /v1/keys": ScopeKeyIssue, "POST /v1/keys/{id}/rotate": ScopeKeyIssue, "POST /v1/keys/{id}/revoke": ScopeKeyRevoke,
+		"GET /v1/policy": ScopePolicyRead, "POST /v1/policy/reload": ScopePolicyActivate, "POST /v1/policy/diff": ScopePolicyRead, "POST /v1/policy/explain": ScopePolicyRead,
 		"GET /metrics": ScopeMetrics, "GET /debug/pprof/": ScopeDebug, "GET /debug/pprof/cmdline": ScopeDebug, "GET /debug/pprof/profile": ScopeDebug,
 		"GET /debug/pprof/symbol": ScopeDebug, "GET /debug/pprof/trace": ScopeDebug,
 	}
@@ -195,6 +206,28 @@ func TestScopes(t *testing.T) {
 	}
 }
 
+var update = flag.Bool("update", false, "rewrite SCOPES.md")
+
+// TestScopes_table: SCOPES.md is what the routes are.
+func TestScopes_table(t *testing.T) {
+	s := newSite(t, nil)
+	var rows []string
+	for _, rt := range s.routes() {
+		rows = append(rows, fmt.Sprintf("| `%s` | `%s` |", rt.pattern, rt.scope))
+	}
+	slices.Sort(rows)
+	want := "# Paths and scopes of the admin API\n\nWhat beside these is asked stands in the package comment. `noun:*` is all scopes of a noun.\n" +
+		"`GET /healthz` and `GET /readyz` take nothing.\n\n| path | scope |\n|---|---|\n" + strings.Join(rows, "\n") + "\n"
+	if *update {
+		if err := os.WriteFile("SCOPES.md", []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile("SCOPES.md"); err != nil || string(got) != want {
+		t.Errorf("%v: SCOPES.md is not what the routes are: go test ./host/admin -run TestScopes_table -update", err)
+	}
+}
+
 // TestChanges: what changes something stands in the log before and after, and
 // is not done where the first line cannot be written.
 func TestChanges(t *testing.T) {
@@ -210,8 +243,11 @@ func TestChanges(t *testing.T) {
 		}
 		return details
 	}
-	f("POST", "/v1/reload", "", "key:op config:reload config begun", "key:op config:reload config ok")
-	d := f("POST", "/v1/plugins?name=x", "code", "key:op plugin:push plugin/x begun", "key:op plugin:push plugin/x ok")
+	d := f("POST", "/v1/reload", "", "key:op config:reload config begun", "key:op config:reload config ok")
+	if d[0]["generation"] != "" || d[1]["generation"] != "2" {
+		t.Errorf("got %v", d)
+	}
+	d = f("POST", "/v1/plugins?name=x", "code", "key:op plugin:push plugin/x begun", "key:op plugin:push plugin/x ok")
 	if d[0]["digest"] != "5694d08a2e53ffcae0c3103e5ad6f6076abd960eb1f8a56577040bc1028f702b" || !strings.HasPrefix(d[0]["remote"], "127.0.0.1:") {
 		t.Errorf("got %v", d[0]) // sha256sum of "code"
 	}
@@ -232,6 +268,10 @@ func TestChanges(t *testing.T) {
 	f("POST", "/v1/keys/k1/rotate?grace=1h", "", "key:op key:rotate key/k1 begun", "key:op key:rotate key/k1 ok")
 	f("POST", "/v1/keys/k1/revoke", "", "key:op key:revoke key/k1 begun", "key:op key:revoke key/k1 ok")
 	f("POST", "/v1/keys/none/revoke", "", "key:op key:revoke key/none begun", "key:op key:revoke key/none failed")
+	s.who["op"].Scopes = append(s.who["op"].Scopes, "policy:activate")
+	if d = f("POST", "/v1/policy/reload?force=true", "", "key:op policy:activate policy begun", "key:op policy:activate policy ok"); d[0]["force"] != "true" {
+		t.Errorf("got %v", d)
+	}
 	f("GET", "/debug/pprof/cmdline", "", "key:op debug:profile /debug/pprof/cmdline ok")
 	f("GET", "/v1/status", "")
 	f("GET", "/v1/keys", "")
@@ -335,6 +375,22 @@ func TestAuthorizer(t *testing.T) {
 	}
 	if got, text := s.call(t, "none", "GET", "/v1/status", ""); got != 403 {
 		t.Errorf("policy gave a scope: got %d %s", got, text)
+	}
+}
+
+// TestAuthorizer_keys: policy is asked about the tenant that a key is for, once.
+func TestAuthorizer_keys(t *testing.T) {
+	var asked []string
+	s := newSite(t, rule(func(_ *identity.Principal, verb, object string) (bool, string) {
+		asked = append(asked, verb+" "+object)
+		return object == "tenant/acme", "another tenant"
+	}))
+	s.who["clerk"] = key("c", "ops", "key:issue")
+	for tenant, want := range map[string]int{"acme": 200, "globex": 403} {
+		asked = nil
+		if got, text := s.call(t, "clerk", "POST", "/v1/keys", `{"tenant":"`+tenant+`"}`); got != want || !slices.Equal(asked, []string{"key:issue tenant/" + tenant}) {
+			t.Errorf("%s: got %d %s, asked %q", tenant, got, text, asked)
+		}
 	}
 }
 

@@ -41,7 +41,7 @@ func (f *fake) DryRun(_ context.Context, q *DryRun) (any, error) {
 func (f *fake) Ready() error                           { return f.ready }
 func (f *fake) Status(context.Context) (any, error)    { return nil, errors.New("index: broken") }
 func (f *fake) Endpoints(context.Context) (any, error) { return []string{"a"}, nil }
-func (f *fake) Reload(context.Context) (any, error)    { return map[string]int{"generation": 2}, f.reload }
+func (f *fake) Reload(context.Context) (any, error)    { return map[string]any{"generation": 2}, f.reload }
 
 func (f *fake) Plugins(context.Context) (any, error) { return []string{"p"}, nil }
 func (f *fake) Push(_ context.Context, name string, code []byte, activate bool) (any, error) {

@@ -18,7 +18,7 @@ import (
 type route struct {
 	pattern string                     // as for http.ServeMux
 	scope   string                     // checked before serve is called
-	object  func(*http.Request) string // what it is about, for policy and the audit log
+	object  func(*http.Request) string // what it is about, for policy and the audit log; nil = the body tells, and serve asks policy
 	serve   http.HandlerFunc
 }
 
@@ -74,7 +74,7 @@ func (s *Server) routes() []route {
 	}
 	if k := s.cfg.Keys; k != nil {
 		add("GET /v1/keys", ScopeKeyRead, fixed("keys"), read(k.Keys))
-		add("POST /v1/keys", ScopeKeyIssue, fixed("keys"), s.issueKey)
+		add("POST /v1/keys", ScopeKeyIssue, nil, s.issueKey)
 		add("POST /v1/keys/{id}/rotate", ScopeKeyIssue, named("key", "id"), s.rotateKey)
 		add("POST /v1/keys/{id}/revoke", ScopeKeyRevoke, named("key", "id"), s.revokeKey)
 	}
@@ -108,7 +108,11 @@ func (s *Server) Handler() http.Handler {
 	api := http.NewServeMux()
 	for _, rt := range s.routes() {
 		api.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) {
-			if s.permit(w, r, rt.scope, rt.object(r)) {
+			object := ""
+			if rt.object != nil {
+				object = rt.object(r)
+			}
+			if s.scoped(w, r, rt.scope, object) && (rt.object == nil || s.permit(w, r, rt.scope, object)) {
 				rt.serve(w, r)
 			}
 		})

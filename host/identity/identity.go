@@ -5,6 +5,10 @@
 // hashes (HMAC-SHA256 under a pepper that is not in the file). A [Store] holds
 // one immutable set of records; replacing it is how keys are added and revoked
 // in a running process. Keys never enter an error, a log or a Principal.
+//
+// Beside keys a Store believes the tokens of issuers ([Tokens]; package jwt has
+// them), client certificates ([Certificates]), and what a trusted proxy says of
+// its clients ([TrustedProxy]). A header of anybody else is no credential.
 package identity
 
 import (
@@ -67,7 +71,8 @@ func (p *Principal) HasScope(scope string) bool {
 	return false
 }
 
-// Name names a principal in logs: how it was verified and as whom.
+// Name names a principal in logs: how it was verified, as whom, and by whose
+// word.
 func (p *Principal) Name() string {
 	switch p.Method {
 	case MethodAPIKey:
@@ -75,7 +80,7 @@ func (p *Principal) Name() string {
 	case MethodRoot, MethodAnonymous:
 		return p.Method
 	}
-	return p.Method + ":" + p.Tenant + "/" + p.User
+	return p.Method + ":" + p.Tenant + "/" + p.User + "@" + p.Issuer
 }
 
 // Credentials are what a request carried. The slices are valid during the

@@ -94,6 +94,13 @@ func TestPrincipal(t *testing.T) {
 	if p.Issuer != "alice" || p.Name() != "key:"+r.ID || fmt.Sprint(p.Labels) != "[{a 1} {b 2}]" {
 		t.Errorf("got %+v", p)
 	}
+	for want, p := range map[string]*Principal{
+		"jwt:t/u@https://idp": {Method: MethodJWT, Tenant: "t", User: "u", Issuer: "https://idp"}, "admin_token": {Method: MethodRoot}, "anonymous": {Method: MethodAnonymous, Tenant: "t"},
+	} {
+		if got := p.Name(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
 	for scope, want := range map[string]bool{"plugin:push": true, "plugin:activate": true, "key:read": true, "key:issue": false, "plugins:push": false, "plug:x": false, "": false, "plugin": true} {
 		if p.HasScope(scope) != want {
 			t.Errorf("%q: got %t", scope, !want)
