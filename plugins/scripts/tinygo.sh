@@ -87,7 +87,7 @@ if [ ! -x "$dir/bin/tinygo" ]; then
 	fi
 	patch
 	echo "plugins: building TinyGo $version (a minute or two)" >&2
-	go build -trimpath -tags llvm$llvm -ldflags '-s -w' -o bin/tinygo .
+	GOWORK=off go build -trimpath -tags llvm$llvm -ldflags '-s -w' -o bin/tinygo .
 	find . -mindepth 1 -maxdepth 1 | grep -vxE '\./(bin|src|targets|lib|binaryen|LICENSE)' | xargs rm -rf
 	mv "$dir.tmp" "$dir"
 fi
