@@ -1,0 +1,119 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+)
+
+// writeNumbered writes a policy whose decisions carry its number in a rule's id
+// and in the trust group, of which one comes from the rules and one from data.
+func writeNumbered(t testing.TB, dir string, number int) {
+	t.Helper()
+	for _, d := range []string{"kvasir", "data"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save(t, filepath.Join(dir, "kvasir", "decision.rego"), fmt.Sprintf(`package kvasir
+
+default decision := {"allow": false, "reason": "undefined"}
+
+# METADATA
+# labels: {id: rule_%d}
+decision := {
+	"allow": true,
+	"constraints": [{"label": "pool", "op": "in", "values": ["main"]}],
+	"cache": {"scope": "group", "group": data.group},
+} if input.request.model != ""
+`, number))
+	save(t, filepath.Join(dir, "data", "data.json"), fmt.Sprintf(`{"group": "g%d"}`, number))
+}
+
+// TestPolicies_hammer replaces the policy, reloads everything, looks at the
+// directory and asks for the status while requests are decided: each decision has
+// the parts of one policy.
+func TestPolicies_hammer(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "policy")
+	writeNumbered(t, dir, 0)
+	h, _ := startHost(t, t.TempDir(), fmt.Sprintf("policy: {dir: %q}\n", dir))
+	editions := 30
+	if testing.Short() {
+		editions = 15
+	}
+	var stop atomic.Bool
+	var mu sync.Mutex // guards seen
+	seen := map[string]string{}
+	var wg sync.WaitGroup
+	repeat := func(f func()) {
+		wg.Go(func() {
+			for !stop.Load() {
+				f()
+			}
+		})
+	}
+	var api llmapi.Request
+	if err := api.Scan(llmapi.OpChat, []byte(`{"model":"m","messages":[{"role":"user","content":"hello"}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		repeat(func() {
+			l := h.rules.Acquire()
+			defer l.Release()
+			e := l.Value().scheduler.DryRun(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: "local"}, ID: "dry-run"})
+			if !e.Allow || len(e.Rules) != 1 || e.Generation != l.Value().number || e.PolicyRevision != l.Value().policy.Revision() {
+				t.Errorf("got %+v", e)
+				stop.Store(true)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			parts := e.Rules[0] + " " + e.NamespaceHash
+			if old := seen[e.PolicyRevision]; old != "" && old != parts {
+				t.Errorf("revision %s: %s and %s", e.PolicyRevision, old, parts)
+			}
+			seen[e.PolicyRevision] = parts
+		})
+	}
+	var w policyWatch
+	repeat(func() { h.policies.look(&w) })
+	repeat(func() { h.Reload() })
+	repeat(func() {
+		if st := (policyAdmin{h}).status(); st.Engine != "opa" || st.State == "unloaded" {
+			t.Errorf("got %+v", st)
+		}
+	})
+	for i := 1; i <= editions && !stop.Load(); i++ {
+		writeNumbered(t, dir, i)
+		if i%10 == 5 {
+			save(t, filepath.Join(dir, "kvasir", "broken.rego"), "package kvasir\n\nx {")
+			if _, err := (policyAdmin{h}).ReloadPolicy(context.Background(), false); err == nil || !strings.Contains(err.Error(), "kvasir/broken.rego:3") {
+				t.Errorf("a broken policy: %v", err)
+			}
+			if err := os.Remove(filepath.Join(dir, "kvasir", "broken.rego")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := (policyAdmin{h}).ReloadPolicy(context.Background(), false); err != nil {
+			t.Errorf("edition %d: %v", i, err)
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+	if st := (policyAdmin{h}).status(); st.State != "ok" || st.Source != fromDirectory {
+		t.Errorf("got %+v", st)
+	}
+	if len(seen) < editions/10 {
+		t.Errorf("%d revisions were seen", len(seen))
+	}
+	t.Logf("%d revisions decided, %d generations", len(seen), h.policies.loads.Load())
+}
