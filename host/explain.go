@@ -64,7 +64,7 @@ func (s status) Ready() error {
 	default:
 		return fmt.Errorf("endpoints are being looked at for the first time")
 	}
-	if (policyAdmin{s.h}).status().State == "unloaded" {
+	if policyAdmin(s).status().State == "unloaded" {
 		return fmt.Errorf("no policy could be loaded: see GET /v1/policy")
 	}
 	return nil

@@ -87,7 +87,7 @@ func (h *rulesHeld) TraceEvent(e topdown.Event) {
 		return
 	}
 	h.seen[r] = true
-	out := RuleHeld{Path: strings.TrimPrefix(r.Path().String(), "data.")}
+	out := RuleHeld{Path: strings.TrimPrefix(r.Ref().String(), "data.")}
 	if l := r.Loc(); l != nil {
 		out.File, out.Line = l.File, l.Row
 	}
