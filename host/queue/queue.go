@@ -1,0 +1,226 @@
+// Package queue keeps requests waiting while every endpoint that could take them
+// is at its cap, and says whose turn it is when a place may be free.
+//
+// Requests that wait for the same pools are a lane. In a lane those of higher
+// priority go first; within a priority tenants take turns by deficit round robin,
+// charged in tokens to compute, so that one tenant's long prompts do not keep
+// another's short ones waiting (Shreedhar & Varghese, "Efficient Fair Queuing using
+// Deficit Round Robin", 1995).
+//
+// A turn is a chance, not a place: whoever has it asks the scheduler again, under
+// the rules in force then, and comes back if it is still in vain.
+package queue
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/internal/timing"
+)
+
+const (
+	// quantum is what a tenant may compute per round: a usual prompt. Smaller costs
+	// rounds and changes nothing, larger lets tenants send bursts.
+	quantum = 8192
+	// maxTries bounds the requests that try one free place after each other: those
+	// before may be bound by policy to endpoints that are still full.
+	maxTries = 8
+	// maxCost bounds what one request is charged: the longest prompts there are.
+	maxCost = 1 << 20
+)
+
+// Want is what a request waits for.
+type Want struct {
+	Lane     string   // of the pools, for instance their names
+	Pools    []string // where it could go; not changed
+	Tenant   string
+	Priority int // higher = sooner
+	Tokens   int // to compute
+}
+
+// Queue is all that wait. Its methods may be called concurrently; the zero Queue is
+// empty.
+type Queue struct {
+	waiting atomic.Int64
+
+	mu    sync.Mutex // guards the fields below, and what hangs on them
+	lanes map[string]*lane
+
+	entered, placed, expired, left, full atomic.Uint64
+	waits                                timing.Histogram
+}
+
+// Stats counts since the queue was made.
+type Stats struct {
+	Waiting int // at this moment
+
+	Entered uint64
+	Placed  uint64
+	Expired uint64 // had waited until their deadline
+	Left    uint64 // their clients did
+	Full    uint64 // were not let in: too many waited
+	Waits   timing.Counts
+}
+
+// Stats returns the counts.
+func (q *Queue) Stats() Stats {
+	return Stats{int(q.waiting.Load()), q.entered.Load(), q.placed.Load(), q.expired.Load(), q.left.Load(), q.full.Load(), q.waits.Load()}
+}
+
+// lane is those who wait for the same pools.
+type lane struct {
+	name  string
+	pools []string
+	n     int     // in it, those who have a turn too
+	bands []*band // by falling priority; none is empty
+}
+
+// round is one chance on its way through a lane.
+type round struct {
+	lane  *lane
+	tries int // how many may still have it
+	began bool
+}
+
+// Waiter is one request that waits. It belongs to one goroutine.
+type Waiter struct {
+	q     *Queue
+	want  Want
+	cost  int
+	since time.Time
+	turn  chan struct{} // cap 1
+
+	lane  *lane
+	round *round // its turn, or the last one that it had in vain; guarded by q.mu
+	has   bool   // its turn was given and is not over; guarded by q.mu
+}
+
+// Enter lets a request wait, unless limit do already: then it returns nil.
+func (q *Queue) Enter(w Want, limit int, now time.Time) *Waiter {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if int(q.waiting.Load()) >= limit {
+		q.full.Add(1)
+		return nil
+	}
+	if q.lanes == nil {
+		q.lanes = map[string]*lane{}
+	}
+	l := q.lanes[w.Lane]
+	if l == nil {
+		l = &lane{name: w.Lane, pools: w.Pools}
+		q.lanes[w.Lane] = l
+	}
+	x := &Waiter{q: q, want: w, cost: min(max(w.Tokens, 1), maxCost), since: now, turn: make(chan struct{}, 1), lane: l}
+	l.n++
+	l.put(x)
+	q.waiting.Add(1)
+	q.entered.Add(1)
+	return x
+}
+
+// Busy reports whether others wait in a lane whom a request of this priority may
+// not overtake.
+func (q *Queue) Busy(name string, priority int) bool {
+	if q.waiting.Load() == 0 {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.lanes[name]
+	return l != nil && len(l.bands) > 0 && l.bands[0].priority >= priority
+}
+
+// Wake says that a place in a pool came free.
+func (q *Queue) Wake(pool string) {
+	if q.waiting.Load() == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range q.lanes {
+		for _, p := range l.pools {
+			if p == pool {
+				q.give(&round{lane: l, tries: maxTries})
+				break
+			}
+		}
+	}
+}
+
+// Tick gives every lane a chance: places come free in ways that nobody tells of, a
+// cap that was raised or an endpoint that came. It is called a few times a second.
+func (q *Queue) Tick() {
+	if q.waiting.Load() == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range q.lanes {
+		q.give(&round{lane: l, tries: maxTries})
+	}
+}
+
+// give gives the turn of a round to the next in its lane, or ends it. q.mu is held.
+func (q *Queue) give(r *round) {
+	if r.tries == 0 {
+		return
+	}
+	if w := r.lane.next(r); w != nil {
+		r.tries, r.began = r.tries-1, true
+		w.round, w.has = r, true
+		w.turn <- struct{}{} // has room: it has one turn at a time
+	}
+}
+
+// Turn has a value when it is the waiter's turn; then Again or Leave must follow.
+func (w *Waiter) Turn() <-chan struct{} { return w.turn }
+
+// Again says that the turn was in vain: the waiter keeps its place and what it has
+// not used, and the next one tries.
+func (w *Waiter) Again() {
+	w.q.mu.Lock()
+	defer w.q.mu.Unlock()
+	w.has = false
+	w.q.give(w.round)
+}
+
+// End is how a waiter leaves.
+type End uint8
+
+const (
+	Placed  End = iota // its turn was of use, or it was answered
+	Expired            // it had waited long enough
+	Left               // its client did
+)
+
+// Leave ends the wait. A turn that it has is passed on; where it was placed there
+// may be room for more.
+func (w *Waiter) Leave(how End, now time.Time) {
+	q := w.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := w.lane
+	l.take(w, how == Placed)
+	if l.n--; l.n == 0 {
+		delete(q.lanes, l.name)
+	}
+	q.waiting.Add(-1)
+	q.waits.Add(now.Sub(w.since))
+	switch how {
+	case Placed:
+		q.placed.Add(1)
+	case Expired:
+		q.expired.Add(1)
+	case Left:
+		q.left.Add(1)
+	}
+	if !w.has {
+		return
+	}
+	if how == Placed { // there may be room for more, but for those who had it in vain
+		w.round.tries, w.round.began = maxTries, false
+	}
+	q.give(w.round)
+}
