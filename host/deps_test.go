@@ -56,6 +56,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"plugins":        {},
 	"policies":       {},
 
+	"host/queue":               {ours: "host/internal/timing"},
 	"host/kvindex":             {},
 	"host/backend":             {ours: "host/blockhash host/endpoint host/kvevents host/kvindex host/llmapi", theirs: "github.com/cespare/xxhash/v2"},
 	"host/scheduler":           {ours: "host/blockhash host/endpoint host/identity host/internal/timing host/llmapi host/policy host/quota host/tokenizer"},
@@ -74,7 +75,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/replay/virtual": {ours: "host/autoscale host/replay"},
 
 	"host": {ours: "abi plugins host/autoscale host/hostmod host/plugstore host/wasm host/admin host/backend host/config host/discovery host/endpoint host/identity host/identity/jwt host/internal/atomicfile host/internal/snapshot host/internal/timing host/kvindex host/llmapi" +
-		" host/policy host/proxy host/scheduler host/telemetry host/telemetry/audit host/telemetry/decisions host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
+		" host/policy host/proxy host/queue host/scheduler host/telemetry host/telemetry/audit host/telemetry/decisions host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
 	"cmd/kvasir": {ours: "abi host/autoscale conformance/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/plugsign host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},
 

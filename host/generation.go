@@ -147,6 +147,7 @@ func profileRules(p *config.Profile, first bool) scheduler.Profile {
 	}
 	out := scheduler.Profile{
 		Name: name, Objective: scheduler.Objective(p.Objective), Holdout: *p.Holdout, Distrust: p.Trust == "off", Normalize: scheduler.Normalize(p.Normalize),
+		Queue: scheduler.Queue{Deadline: time.Duration(*p.Queue.Deadline), Limit: p.Queue.MaxWaiting},
 		Envelope: scheduler.Envelope{
 			MaxLoadRatio: float32(p.Envelope.MaxLoadRatio), SlackTokens: float32(p.Envelope.SlackTokens), MaxShare: float32(p.Envelope.MaxShare),
 		},

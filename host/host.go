@@ -33,6 +33,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/plugstore"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/proxy"
+	"github.com/kvasir-router/kvasir/host/queue"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
@@ -85,6 +86,7 @@ type Host struct {
 	folder        *folder
 	pluginMetrics *hostmod.Metrics
 	offPath       *offPath
+	queue         queue.Queue
 	policies      *policies
 	scaling       *scaling
 	room          *waitingRoom
@@ -447,6 +449,8 @@ func (h *Host) housekeep(ctx context.Context) error {
 	defer maintain.Stop()
 	epoch := time.NewTicker(time.Second)
 	defer epoch.Stop()
+	turn := time.NewTicker(queueEvery)
+	defer turn.Stop()
 	for {
 		select {
 		case <-rotate.C:
@@ -456,6 +460,8 @@ func (h *Host) housekeep(ctx context.Context) error {
 			h.index.Maintain(maintainFor)
 		case <-epoch.C:
 			h.index.Tick()
+		case <-turn.C:
+			h.queue.Tick()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -472,6 +478,7 @@ func (h *Host) Observe(o *scheduler.Observation) {
 		PredictedTokens: o.PromptTokens, PredictedCached: o.PredictedCached, HasPrediction: o.PromptTokens > 0,
 	})
 	h.metrics.Placed(kind, o.PromptTokens, o.PredictedCached)
+	h.queue.Wake(o.Pool)
 	h.fleet.observe(o)
 	snap := h.store.Load()
 	h.detector.observe(o, snap.Current(o.Endpoint, o.Generation) && snap.Events[o.Endpoint] == endpoint.EventsLive)

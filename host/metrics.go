@@ -30,6 +30,7 @@ func (h *Host) collect() {
 	h.registry.Collect(h.collectPrompts)
 	h.registry.Collect(h.collectPlugins)
 	h.registry.Collect(h.collectStages)
+	h.registry.Collect(h.collectQueue)
 	h.registry.Collect(h.collectAudit)
 	h.registry.Collect(h.collectScaling)
 	h.registry.Collect(h.collectTokens)

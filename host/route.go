@@ -57,18 +57,11 @@ func (h *Host) Schedule(r *proxy.Request) (proxy.Placement, error) {
 
 // schedule is one try of Schedule. Its error is the scheduler's.
 func (h *Host) schedule(r *proxy.Request) (proxy.Placement, error) {
-	l := h.rules.Acquire()
-	defer l.Release()
 	req := scheduler.Request{API: r.API, Principal: r.Principal, ID: r.ID, Session: r.Session, Priority: r.Priority, Labels: r.Labels, Received: r.Received}
-	reserved, ok := h.reserveLog()
-	if !ok {
-		return nil, errNoAudit
-	}
-	p, err := l.Value().scheduler.Schedule(&req)
-	h.logDecision(l.Value(), &req, p, err, reserved)
+	p, err := h.place(&req, r.Gone)
 	r.Limits = proxy.Limits{Requests: proxy.Remaining(req.Quota.Requests), Tokens: proxy.Remaining(req.Quota.Tokens)}
 	if err != nil {
-		return nil, err
+		return nil, tellWait(err, req.Queued)
 	}
 	return &placement{p: p}, nil
 }

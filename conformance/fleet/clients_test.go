@@ -47,6 +47,7 @@ state_dir: "{STATE}"
 identity: {anonymous: {tenant: local}}
 pools: [{name: main, endpoints: ["`+es[0].URL+`"], capacity: {max_inflight: 1}, events: {mode: "off"}}]
 models: [{name: `+es[0].Model+`, pools: [main], tokenizer: {dir: `+demoDir(t)+`}}]
+profiles: [{name: default, queue: {deadline: 100ms}}]
 `)
 	body, err := json.Marshal(chatBody(es[0].Model, "s", "u", true, 5))
 	if err != nil {

@@ -127,7 +127,7 @@ type Credentials struct {
 
 // Capacity bounds one endpoint.
 type Capacity struct {
-	MaxInflight int `yaml:"max_inflight" doc:"requests at once on one endpoint; default 256: vLLM's own default batch limit; above it requests are refused with 429"`
+	MaxInflight int `yaml:"max_inflight" doc:"requests at once on one endpoint; default 256: vLLM's own default batch limit; above it requests wait (queue of the profile)"`
 	CacheTokens int `yaml:"kv_tokens" doc:"KV cache size in tokens where the engine does not tell; default 0 = as the engine tells, else 1,048,576"`
 }
 
@@ -172,6 +172,7 @@ type Profile struct {
 	Objective string   `yaml:"objective" doc:"ttft, throughput or blend; default blend"`
 	Scorers   []Scorer `yaml:"scorers" doc:"whose scores are added up, at most 4; default [{plugin: leastwork}], the default cost as the plugin that ships with the router: whoever writes a better one replaces it like any other; where it fails, the same cost as native code scores. [{builtin: leastwork}] has the native code alone, which saves about 0.3 µs a request"`
 	Normalize string   `yaml:"normalize" doc:"off, minmax or rank; default off. minmax puts each scorer's scores of a request's candidates between 0, the worst, and 1, the best, before they are weighted and added up, rank their order: for scorers of unlike units, which are refused otherwise. rank where single far-off scores must not drown the others"`
+	Queue     Queue    `yaml:"queue" doc:"how requests wait while every endpoint that could take them is at its max_inflight"`
 	// DefaultScorers says that the file named none.
 	DefaultScorers bool     `yaml:"-"`
 	Filters        []string `yaml:"filters" doc:"plugins that may drop candidates, in this order, at most 4"`
@@ -237,6 +238,12 @@ type Envelope struct {
 	MaxLoadRatio float64 `yaml:"max_load_ratio" doc:"default 1.5 times the mean outstanding work"`
 	SlackTokens  int     `yaml:"slack_tokens" doc:"default 16384: so that one request at low load breaks no affinity"`
 	MaxShare     float64 `yaml:"max_share" doc:"default 0.5: of one endpoint's work that one tenant may hold while others ask for it"`
+}
+
+// Queue is how requests wait for a place.
+type Queue struct {
+	Deadline   *Duration `yaml:"deadline" doc:"default 30s: longer, and clients give up first; 0s refuses at once, with 429"`
+	MaxWaiting int       `yaml:"max_waiting" doc:"requests that may wait, whatever their profile; default 1000: each holds its body and a connection; more are refused at once, with 429"`
 }
 
 // Sticky is session affinity.

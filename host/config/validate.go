@@ -99,6 +99,11 @@ func (p *Profile) defaults() {
 		or(&p.Scorers[i].Weight, 1)
 	}
 	or(&p.Picker, Builtin)
+	if p.Queue.Deadline == nil {
+		d := Duration(30 * time.Second)
+		p.Queue.Deadline = &d
+	}
+	or(&p.Queue.MaxWaiting, 1000)
 	or(&p.Normalize, "off")
 	or(&p.Trust, "measured")
 	or(&p.Envelope.MaxLoadRatio, 1.5)

@@ -44,7 +44,7 @@ type Want struct {
 type Queue struct {
 	waiting atomic.Int64
 
-	mu    sync.Mutex // guards the fields below, and what hangs on them
+	mu    sync.Mutex // guards the fields below, and what hangs on them; the scheduler asks Busy under its own lock
 	lanes map[string]*lane
 
 	entered, placed, expired, left, full atomic.Uint64
@@ -72,7 +72,8 @@ func (q *Queue) Stats() Stats {
 type lane struct {
 	name  string
 	pools []string
-	n     int     // in it, those who have a turn too
+	n     int     // in it
+	late  bool    // a place came free while all of them had turns
 	bands []*band // by falling priority; none is empty
 }
 
@@ -112,11 +113,16 @@ func (q *Queue) Enter(w Want, limit int, now time.Time) *Waiter {
 		l = &lane{name: w.Lane, pools: w.Pools}
 		q.lanes[w.Lane] = l
 	}
+	// A place that came free while nobody waited woke nobody.
+	first := l.n == 0
 	x := &Waiter{q: q, want: w, cost: min(max(w.Tokens, 1), maxCost), since: now, turn: make(chan struct{}, 1), lane: l}
 	l.n++
 	l.put(x)
 	q.waiting.Add(1)
 	q.entered.Add(1)
+	if first {
+		q.give(&round{lane: l, tries: 1})
+	}
 	return x
 }
 
@@ -142,7 +148,7 @@ func (q *Queue) Wake(pool string) {
 	for _, l := range q.lanes {
 		for _, p := range l.pools {
 			if p == pool {
-				q.give(&round{lane: l, tries: maxTries})
+				q.chance(l)
 				break
 			}
 		}
@@ -158,19 +164,39 @@ func (q *Queue) Tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, l := range q.lanes {
-		q.give(&round{lane: l, tries: maxTries})
+		q.chance(l)
 	}
 }
 
-// give gives the turn of a round to the next in its lane, or ends it. q.mu is held.
-func (q *Queue) give(r *round) {
-	if r.tries == 0 {
-		return
+// chance gives a lane one. q.mu is held.
+func (q *Queue) chance(l *lane) {
+	if !q.give(&round{lane: l, tries: maxTries}) {
+		l.late = true
 	}
-	if w := r.lane.next(r); w != nil {
-		r.tries, r.began = r.tries-1, true
-		w.round, w.has = r, true
-		w.turn <- struct{}{} // has room: it has one turn at a time
+}
+
+// give gives the turn of a round to the next in its lane; false: nobody is left who
+// could have it. q.mu is held.
+func (q *Queue) give(r *round) bool {
+	if r.tries == 0 {
+		return false
+	}
+	w := r.lane.next(r)
+	if w == nil {
+		return false
+	}
+	r.tries, r.began = r.tries-1, true
+	w.round, w.has = r, true
+	w.turn <- struct{}{} // has room: it has one turn at a time
+	return true
+}
+
+// pass passes the turn of w, which is over, on. q.mu is held.
+func (q *Queue) pass(w *Waiter) {
+	q.give(w.round)
+	if l := w.lane; l.late && l.n > 0 {
+		l.late = false
+		q.chance(l)
 	}
 }
 
@@ -183,7 +209,7 @@ func (w *Waiter) Again() {
 	w.q.mu.Lock()
 	defer w.q.mu.Unlock()
 	w.has = false
-	w.q.give(w.round)
+	w.q.pass(w)
 }
 
 // End is how a waiter leaves.
@@ -222,5 +248,5 @@ func (w *Waiter) Leave(how End, now time.Time) {
 	if how == Placed { // there may be room for more, but for those who had it in vain
 		w.round.tries, w.round.began = maxTries, false
 	}
-	q.give(w.round)
+	q.pass(w)
 }

@@ -94,6 +94,7 @@ type Profile struct {
 	// Wants tells further columns to fill, beside those that scorers, filters and
 	// picker want: for Decided. It is called on each decision. May be nil.
 	Wants func() ColumnSet
+	Queue Queue
 	// Distrust gives no credit for what the index says: requests are placed by
 	// load alone, and what is known is still looked up and told.
 	Distrust bool

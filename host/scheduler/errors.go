@@ -28,6 +28,7 @@ type DeniedError struct {
 	Message    string
 	Param      string        // field of the request at fault, "" = none
 	RetryAfter time.Duration // > 0: when a retry may succeed
+	Wait       *Wait         // what the request may wait for; nil = nothing, or it may not
 }
 
 // Error implements error.

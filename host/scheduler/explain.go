@@ -39,6 +39,7 @@ type Explanation struct {
 	PolicyRevision string             `json:"policy_revision"`
 	Generation     uint64             `json:"generation"`
 	StagesMicros   map[string]float64 `json:"stages_us"`
+	QueuedMillis   float64            `json:"queued_ms,omitempty"` // it waited for a place
 	Outcome        *OutcomeSeen       `json:"outcome,omitempty"`
 }
 
@@ -123,6 +124,7 @@ func explain(id string, h *traceHead, cands []candTrace, more *[NumColumns][]flo
 		PredictedCached: int(h.predicted), PolicyRevision: h.revision, Generation: h.generation,
 		Policy: policySeen(h.dec), StagesMicros: map[string]float64{}, Order: []string{}, Candidates: []Candidate{}, Plugins: []PluginUse{},
 	}
+	e.QueuedMillis = micros(h.queued) / 1e3
 	if e.Rules == nil {
 		e.Rules = []string{}
 	}

@@ -160,8 +160,8 @@ func (d *decision) gather() *DeniedError {
 		b.Rates[n] = c.load.PrefillRate()
 		n++
 	}
-	if n == 0 && capped {
-		return errCapacity()
+	if n == 0 && capped || n > 0 && d.waits() {
+		return d.full()
 	}
 	if n == 0 {
 		return errNoEndpoint("none answers")

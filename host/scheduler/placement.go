@@ -336,7 +336,7 @@ func (p *Placement) Done(o Outcome) {
 	st.stats.finished(p, &o)
 	st.trace.finished(p, &o)
 	if st.cfg.Observer != nil {
-		st.cfg.Observer.Observe(&Observation{Endpoint: c.id, Generation: c.gen, Model: p.model, Tenant: p.tenant,
+		st.cfg.Observer.Observe(&Observation{Endpoint: c.id, Generation: c.gen, Pool: c.pool.Name, Model: p.model, Tenant: p.tenant,
 			Kind: p.kind, PromptTokens: p.promptTokens(), PredictedCached: int(c.matched), Streamed: p.streamed, Outcome: o})
 	}
 	p.recycle()

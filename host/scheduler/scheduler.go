@@ -8,6 +8,8 @@
 package scheduler
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/blockhash"
@@ -29,6 +31,15 @@ type Request struct {
 	Priority  string           // class the client hints at, "" = none
 	Labels    []identity.Label // what the client's headers say, sorted by name
 	Received  time.Time
+
+	// MayWait says that the caller can have the request wait where every endpoint
+	// is at its cap: the refusal then says what for, and is not counted or kept for
+	// explain. Behind tells whether others in a lane wait who go before a request
+	// of a priority; nil = nobody, or it is the request's turn. Queued is how long
+	// it waited.
+	MayWait bool
+	Behind  func(lane string, priority int) bool
+	Queued  time.Duration
 
 	// Asked, Decision and Trace are set by Schedule to what policy was asked, what
 	// it said (nil = nothing) and how, for logs.
@@ -58,6 +69,9 @@ type model struct {
 	prompter Prompter
 	pools    []poolUse
 	key      uint64 // of its lines
+
+	lane      string   // where its requests wait: the pools by name
+	lanePools []string // the same
 }
 
 // poolUse is a pool as one model uses it.
@@ -97,7 +111,10 @@ func New(cfg Config) (*Scheduler, error) {
 				served = c.Name
 			}
 			m.pools = append(m.pools, poolUse{pools[r.Pool], served})
+			m.lanePools = append(m.lanePools, r.Pool)
 		}
+		slices.Sort(m.lanePools)
+		m.lane = strings.Join(m.lanePools, "\n")
 		s.listed = append(s.listed, m)
 		s.models[c.Name] = m
 		for _, a := range c.Aliases {
@@ -167,6 +184,9 @@ func (s *Scheduler) Schedule(r *Request) (*Placement, error) {
 	}
 	if err := d.run(); err != nil {
 		d.unadmit(err)
+		if err.Wait != nil {
+			return nil, err
+		}
 		s.st.stats.refused(err)
 		s.st.trace.addDenied(d, err)
 		return nil, err

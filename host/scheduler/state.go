@@ -55,6 +55,7 @@ type Locality struct {
 type Observation struct {
 	Endpoint   endpoint.ID
 	Generation uint32 // life of the endpoint's slot
+	Pool       string
 	Model      string
 	Tenant     string
 

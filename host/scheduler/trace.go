@@ -66,6 +66,7 @@ type traceHead struct {
 	first, count        uint64 // candidates: numbers [first, first+count)
 	held                ColumnSet
 	adapter             string
+	queued              time.Duration
 	priority            float32
 	capped              bool
 	moreFirst           uint64 // columns of held: numbers [moreFirst, moreFirst+held×scored)
@@ -205,6 +206,7 @@ func (d *decision) head(h *traceHead) {
 	if d.want != 0 && d.chosen >= 0 {
 		h.held = d.b.held
 	}
+	h.queued = d.r.Queued
 	h.adapter, h.priority, h.capped = d.b.Adapter, d.b.Priority, d.b.Capped
 	if d.prof != nil {
 		h.objective, h.profile, h.native = string(d.prof.Objective), d.prof.Name, d.prof.native

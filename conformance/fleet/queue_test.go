@@ -1,0 +1,75 @@
+package fleet
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/conformance/harness"
+)
+
+// TestQueue_burst: of a burst that is larger than what the engines may have at once
+// nobody is refused; those who wait are placed as places come free, and the answer to
+// why a request took long says so.
+func TestQueue_burst(t *testing.T) {
+	engines := startEngines(t, 2)
+	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}", "")
+	limit(t, r, "capacity: {max_inflight: 2}")
+	var wg sync.WaitGroup
+	ids := make([]string, 24)
+	for i := range ids {
+		wg.Go(func() {
+			a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(engines[0].Model, "You are brief.", fmt.Sprint(i), i%2 == 0, 8))
+			if err != nil || a.Status != 200 {
+				t.Errorf("%v %+v", err, a)
+				return
+			}
+			ids[i] = a.RequestID
+		})
+	}
+	wg.Wait()
+	queued := 0
+	for _, id := range ids {
+		if id == "" {
+			continue
+		}
+		_, b := harness.GetBody(r.Admin+"/v1/explain/"+id, r.Token)
+		if strings.Contains(string(b), `"queued_ms":`) {
+			queued++
+		}
+	}
+	if queued == 0 {
+		t.Error("nobody waited, of 24 at once with 4 places")
+	}
+	_, metrics := harness.GetBody(r.Admin+"/metrics", r.Token)
+	for _, want := range []string{"kvasir_queue_waiting 0\n", fmt.Sprintf(`kvasir_queue_ended_total{end="placed"} %d`, queued), `kvasir_queue_ended_total{end="expired"} 0`} {
+		if !strings.Contains(string(metrics), want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+}
+
+// limit changes the pool of a router that runs.
+func limit(t testing.TB, r *harness.Router, settings string) {
+	t.Helper()
+	b, err := os.ReadFile(r.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := string(b)
+	i := strings.Index(s, "pools: [{name: main, ")
+	if i < 0 {
+		t.Fatalf("no pool main in %s", s)
+	}
+	save(t, r.Config, []byte(s[:i]+"pools: [{name: main, "+settings+", "+s[i+len("pools: [{name: main, "):]))
+	if status, b := adminDo(t, r, "POST", "/v1/reload", nil); status != 200 {
+		t.Fatalf("%d %s", status, b)
+	}
+	harness.Await(t, 10*time.Second, "the endpoints are ready", func() bool {
+		_, b := harness.GetBody(r.Admin+"/v1/endpoints", r.Token)
+		return strings.Count(string(b), `"ready":true`) >= 2
+	})
+}
