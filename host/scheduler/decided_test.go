@@ -2,10 +2,11 @@ package scheduler
 
 import (
 	"errors"
-	"github.com/kvasir-router/kvasir/host/policy"
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/kvasir-router/kvasir/host/policy"
 )
 
 // TestProfile_Decided: it is told of what each scorer said, nil for one that was
