@@ -40,15 +40,17 @@ func engineDir(t testing.TB) string {
 	return dir
 }
 
-// startVLLM starts n engines side by side and waits until all serve.
-func startVLLM(t testing.TB, n int) []*vllm {
+// startVLLM starts n engines side by side, with further flags, and waits until
+// all serve.
+func startVLLM(t testing.TB, n int, flags ...string) []*vllm {
 	t.Helper()
 	dir := engineDir(t)
 	var out []*vllm
 	for range n {
 		http, events := harness.FreePort(t), harness.FreePort(t)
-		cmd := exec.Command("bash", filepath.Join(scripts(t), "vllm-run.sh"), filepath.Join(dir, "vllm"), filepath.Join(dir, "tiny-qwen3"), strconv.Itoa(http), strconv.Itoa(events),
-			"--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--enable-scale-out")
+		args := []string{filepath.Join(scripts(t), "vllm-run.sh"), filepath.Join(dir, "vllm"), filepath.Join(dir, "tiny-qwen3"), strconv.Itoa(http), strconv.Itoa(events),
+			"--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--enable-scale-out"}
+		cmd := exec.Command("bash", append(args, flags...)...)
 		cmd.Env = append(os.Environ(), "VLLM_ENABLE_RESPONSES_API_STORE=1")
 		out = append(out, &vllm{harness.Start(t, cmd), fmt.Sprintf("http://127.0.0.1:%d", http)})
 	}

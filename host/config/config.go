@@ -83,7 +83,7 @@ type Pool struct {
 	Tenant      string            `yaml:"tenant" doc:"the one tenant whose requests may come here, whatever policy says; its caches then need no salts; default any"`
 	Isolation   IsolationProbe    `yaml:"isolation_probe" doc:"whether the engines are seen to keep caches of different salts apart; the result is the label isolation: verified, unverified or none, and engines of none get no salted requests"`
 	Autoscale   Autoscale         `yaml:"autoscale" doc:"how many endpoints the pool has; default: as many as endpoints lists"`
-	Priority    string            `yaml:"priority" doc:"on or off; default off: the engines are told the priority that policy gives a request; on needs vLLM's --scheduling-policy priority, without which vLLM refuses any"`
+	Priority    string            `yaml:"priority" doc:"on or off; default off: the engines are told the priority that policy gives a request; on needs vLLM's --scheduling-policy priority, without which vLLM takes no notice of it"`
 }
 
 // IsolationProbe is when an endpoint's isolation is looked at.

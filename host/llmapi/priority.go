@@ -7,10 +7,11 @@ package llmapi
 // request's priority from, "" if it has none, and the engine's value for ours.
 //
 // vLLM 0.32 entrypoints/openai/{chat_completion,completion,responses}/protocol.py:
-// "lower means earlier handling"; an engine without the priority scheduler
-// refuses any but 0. SGLang srt/entrypoints/openai/protocol.py and
-// srt/managers/schedule_policy.py: higher goes first unless the engine was
-// started with --schedule-low-priority-values-first.
+// "lower means earlier handling"; without the priority scheduler it does nothing.
+// The header X-Vllm-Priority, which would go before it, is never passed on.
+// SGLang srt/entrypoints/openai/protocol.py and srt/managers/schedule_policy.py:
+// higher goes first unless the engine was started with
+// --schedule-low-priority-values-first.
 func priorityOf(op Operation, d dialects, priority int) (name string, value int) {
 	switch {
 	case d&dVLLM != 0 && op.set()&opCTR != 0:
