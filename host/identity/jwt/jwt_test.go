@@ -452,6 +452,79 @@ func FuzzParseKeys(f *testing.F) {
 	})
 }
 
+// TestStore: a store takes tokens beside keys, counts failures of both against
+// the address, and on the admin listener believes some issuers only.
+func TestStore(t *testing.T) {
+	x := load(t)
+	c := config(keyFile(t, x.JWKS))
+	s, err := identity.NewStore(identity.Config{Anonymous: "local", FailuresPerMinute: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(f func(*identity.Credentials) (*identity.Principal, error), token string) (string, error) {
+		p, err := f(&identity.Credentials{Authorization: []byte("Bearer " + token)})
+		if err != nil {
+			return "", err
+		}
+		return p.Tenant, nil
+	}
+	good, bad := x.Good["pyjwt es256"], x.Bad["signature"]["signed by somebody else"]
+	if tenant, err := ask(s.Authenticate, good); tenant != "local" {
+		t.Errorf("no issuer is believed: got %q %v", tenant, err)
+	}
+	s.SetTokens(&at{verifier(t, c), x.now()})
+	if tenant, err := ask(s.Authenticate, good); tenant != "acme" {
+		t.Errorf("got %q %v", tenant, err)
+	}
+	if _, err := ask(s.Verify, good); !errors.Is(err, identity.ErrUnknownKey) {
+		t.Errorf("an issuer of clients on the admin listener: got %v", err)
+	}
+	for n := range 4 { // one failure was before
+		_, err := ask(s.Authenticate, bad)
+		if e, ok := errors.AsType[*Error](err); n < 2 && (!ok || e.Reason != ReasonSignature) || n >= 2 && !errors.Is(err, identity.ErrTooManyFailures) {
+			t.Errorf("%d: got %v", n, err)
+		}
+	}
+	if tenant, err := ask(s.Authenticate, good); tenant != "acme" {
+		t.Errorf("a good token of that address: got %q %v", tenant, err)
+	}
+	c.Admin = true
+	s.SetTokens(&at{verifier(t, c), x.now()})
+	if tenant, err := ask(s.Verify, good); tenant != "acme" {
+		t.Errorf("an issuer of operators: got %q %v", tenant, err)
+	}
+	s.SetTokens(nil)
+	if tenant, err := ask(s.Authenticate, good); tenant != "local" {
+		t.Errorf("no issuer any more: got %q %v", tenant, err)
+	}
+}
+
+// at is a verifier at a fixed time.
+type at struct {
+	*Verifier
+	now time.Time
+}
+
+func (a *at) Verify(token []byte, _ time.Time) (*identity.Principal, bool, error) {
+	return a.Verifier.Verify(token, a.now)
+}
+
+func BenchmarkStore(b *testing.B) {
+	x := load(b)
+	s, err := identity.NewStore(identity.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s.SetTokens(&at{verifier(b, config(keyFile(b, x.JWKS))), x.now()})
+	c := identity.Credentials{Authorization: []byte("Bearer " + x.Good["pyjwt rs256"])}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.Authenticate(&c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkVerify(b *testing.B) {
 	x := load(b)
 	v := verifier(b, config(keyFile(b, x.JWKS)))
