@@ -6,6 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kvasir-router/kvasir/conformance/harness"
@@ -92,4 +95,45 @@ func ask(t testing.TB, dir, rule string, asked []object) []json.RawMessage {
 		out[a.N] = a.V
 	}
 	return out
+}
+
+// TestCapabilities: what a rule may call is what upstream has, in upstream's
+// words, without what would make a decision depend on more than its input.
+func TestCapabilities(t *testing.T) {
+	type capabilities struct {
+		Builtins []struct {
+			Name             string
+			Decl             any
+			Nondeterministic bool
+		}
+		AllowNet []string `json:"allow_net"`
+	}
+	read := func(text []byte) (c capabilities) {
+		t.Helper()
+		if err := json.Unmarshal(text, &c); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	ours, theirs := read(files(t)["capabilities.json"]), read(opa(t, ".", "capabilities", "--current"))
+	if ours.AllowNet == nil || len(ours.AllowNet) > 0 {
+		t.Errorf("allow_net %v: an absent list is every host", ours.AllowNet)
+	}
+	known := map[string]int{}
+	for i, b := range theirs.Builtins {
+		known[b.Name] = i
+	}
+	for _, b := range ours.Builtins {
+		i, ok := known[b.Name]
+		if !ok || !reflect.DeepEqual(b.Decl, theirs.Builtins[i].Decl) {
+			t.Errorf("%s is not upstream's: run scripts/capabilities.py", b.Name)
+		}
+		if theirs.Builtins[i].Nondeterministic || slices.ContainsFunc([]string{"http.", "net.lookup", "time.", "rand.", "uuid.", "opa.", "io.jwt.", "json.match_schema", "json.verify_schema", "walk"},
+			func(p string) bool { return strings.HasPrefix(b.Name, p) }) {
+			t.Errorf("%s may be called", b.Name)
+		}
+	}
+	if len(ours.Builtins) < 100 {
+		t.Errorf("%d functions", len(ours.Builtins))
+	}
 }
