@@ -94,9 +94,9 @@ func (p *Plugin) score(in *instance, s *spec, b *Batch, scores, terms []float32)
 	if terms != nil && s.nterms > 0 {
 		flags, nterms = flags|abi.FlagExplain, s.nterms
 	}
-	l := place(n, uint32(len(s.cols)), uint32(len(s.req)), 0, nterms)
+	l := in.placeScore(s, n, nterms)
 	l.nslots = max(b.NSlots, 1)
-	v, err := p.write(in, b, s, &l, flags, 0)
+	v, err := p.write(in, b, s, l, flags, 0)
 	if err != nil {
 		return err
 	}
@@ -115,6 +115,15 @@ func (p *Plugin) score(in *instance, s *spec, b *Batch, scores, terms []float32)
 		copy(bitsOf(terms[k*n:(k+1)*n]), words(v[at:at+l.stride*4]))
 	}
 	return nil
+}
+
+// placeScore returns the layout of a batch of n for score: that of the call
+// before where it is the same.
+func (in *instance) placeScore(s *spec, n, nterms uint32) *layout {
+	if l := &in.laid; l.stride == 0 || in.laidN != n || l.nterms != nterms {
+		*l, in.laidN = place(n, uint32(len(s.cols)), uint32(len(s.req)), 0, nterms), n
+	}
+	return &in.laid
 }
 
 // write sizes the arena and writes header, columns and request slots; first is

@@ -48,7 +48,9 @@ type instance struct {
 	base     uint32 // arena
 	size     uint32 // bytes of the arena
 	uses     uint64
-	atStart  uint32   // bytes of memory after the start
+	atStart  uint32 // bytes of memory after the start
+	laid     layout // of the last call of score, with laidN candidates
+	laidN    uint32
 	old      bool     // grew: another is to take its place
 	trace    *tracing // set during a Tracer's call
 	lastText []byte   // last bytes written to a descriptor: a Go guest's panic

@@ -140,13 +140,12 @@ KVASIR_EXPORT("kvasir_alloc") uint32_t kvasir_alloc(uint32_t size) {
 typedef float kvasir_num __attribute__((vector_size(16)));
 typedef int32_t kvasir_bits __attribute__((vector_size(16)));
 #define KVASIR_LANES 4
-#define KVASIR_UNROLL 1
 #else
 typedef float kvasir_num;
 typedef int32_t kvasir_bits;
 #define KVASIR_LANES 1
-#define KVASIR_UNROLL 2
 #endif
+#define KVASIR_UNROLL 2 /* turns of a loop for one charge of fuel */
 
 typedef struct {
 	const float *cols;
