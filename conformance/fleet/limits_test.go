@@ -109,15 +109,18 @@ func TestLimits(t *testing.T) {
 	begun, end := make(chan *harness.Answer, 1), make(chan struct{})
 	go func() {
 		defer close(end)
-		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["globex"], chatBody(d.Model, "You are long.", "y", true, 200))
+		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["globex"], chatBody(d.Model, "You are long.", "y", true, 600))
 		if err == nil {
 			begun <- a
 		}
 	}()
-	harness.Await(t, 10*time.Second, "a second request of globex is refused while the first runs", func() bool {
-		a := ask("globex", 1)
-		return a.Status == 429 && strings.Contains(string(a.Body), "concurrency_limit")
+	harness.Await(t, 10*time.Second, "the stream began", func() bool {
+		_, b := harness.GetBody(d.Admin+"/metrics", d.AdminToken)
+		return strings.Contains(string(b), "kvasir_inflight 1")
 	})
+	if a := ask("globex", 1); a.Status != 429 || !strings.Contains(string(a.Body), "concurrency_limit") {
+		t.Errorf("a second request while the first runs: %d %s", a.Status, a.Body)
+	}
 	<-end
 	if a := <-begun; a.Status != 200 {
 		t.Errorf("the stream: %d", a.Status)
