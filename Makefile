@@ -49,14 +49,12 @@ test-long: deps deps-engine ## hours' worth of churn and load, in minutes
 bench: ## prints the machine, ratios and peers
 	@bash .ci/bench.sh
 
-bench-policy: ## decisions of the shipped policy with 1,000 tenants, and their reload, against their bars
+bench-policy: ## decisions of the shipped policy with 1,000 tenants and their reload, against their bars; constraints over 512 endpoints, limits
 	$(GO) test -run '^$$' -bench 'Snapshot|Reload' -benchtime 2s ./host/policy
+	$(GO) test -run '^$$' -bench 'Constraints|Quota' -benchtime 1s ./host/scheduler ./host/quota
 
 bench-wasm: ## a plugin beside native Go, at 8 to 4,096 candidates
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./plugins ./host/wasm
-
-bench-policy: ## what policy costs a request: constraints over 512 endpoints, limits
-	$(GO) test -run '^$$' -bench 'Constraints|Quota' -benchtime 1s ./host/scheduler ./host/quota
 
 lint:
 	@bash .ci/lint.sh

@@ -40,7 +40,6 @@ type scaleGroup struct {
 	control *autoscale.Controller
 	fleet   *scaleFleet
 	held    int // a request at most may wait for an endpoint of these pools
-	last    time.Time
 }
 
 func newScaling(h *Host) *scaling {

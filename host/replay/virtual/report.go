@@ -23,7 +23,6 @@ type Report struct {
 	good         int
 	found, asked float64
 	ttft         []float64
-	lost         int
 }
 
 func (r *Report) add(s *sim, q *request) {
