@@ -34,18 +34,25 @@ type policies struct {
 	failures atomic.Uint64
 	told     atomic.Int64 // Unix seconds of the last decision error that was logged
 
-	staged *policy.Snapshot // for the generation that is being built; guarded by Host.reloadMu
+	staged staged // for the generation that is being built; guarded by Host.reloadMu
 
 	mu   sync.Mutex // guards the fields below
 	last attempt
 	diff *policy.Diff // of the last policy that was compared
 }
 
+// staged is a policy that a generation is built with.
+type staged struct {
+	*policy.Snapshot
+	over string // what the directory holds, of a policy that was pushed
+}
+
 // attempt is the last time that a policy was to be loaded.
 type attempt struct {
 	at       time.Time
 	err      error  // nil = it is in force
-	from     string // directory or last_good: of the policy in force
+	from     string // directory, pushed or last_good: of the policy in force
+	over     string // what the directory held when the policy in force was pushed
 	since    time.Time
 	revision string
 }
@@ -53,6 +60,7 @@ type attempt struct {
 // Where the policy in force came from.
 const (
 	fromDirectory = "directory"
+	fromPush      = "pushed"
 	fromLastGood  = "last_good"
 )
 
@@ -66,7 +74,7 @@ func (p *policies) engine(cfg *config.Config, prev *generation) (policy.Engine, 
 		e, err := policy.NewStatic(policy.StaticConfig{Key: p.h.saltKey})
 		return e, nil, err
 	}
-	s := p.staged
+	s := p.staged.Snapshot
 	switch {
 	case s != nil:
 	case prev == nil:
@@ -121,25 +129,34 @@ func (p *policies) load(cfg *config.Config, prev *generation) (*policy.Snapshot,
 	return policy.Load(src, p.config(&cfg.Policy), before)
 }
 
-// start loads the policy of a process that begins.
+// start loads the policy of a process that begins: the one that was pushed if
+// the directory is as it was then, else the directory's, else the last good one.
 func (p *policies) start(cfg *config.Config) *policy.Snapshot {
-	s, err := p.load(cfg, nil)
-	if err == nil {
-		return s
+	kept, keptErr := policy.ReadLastGood(p.lastGood(), p.h.saltKey)
+	stands := keptErr == nil && kept.Over != "" && kept.Over == contents(policy.ReadDir(cfg.Policy.Dir, cfg.Policy.DataDir))
+	if !stands {
+		s, err := p.load(cfg, nil)
+		if err == nil {
+			return s
+		}
+		p.failed(err)
 	}
-	p.failed(err)
-	src, saved, lastErr := policy.ReadLastGood(p.lastGood(), p.h.saltKey)
-	if lastErr == nil {
-		s, lastErr = policy.Load(src, p.config(&cfg.Policy), nil)
+	var s *policy.Snapshot
+	if keptErr == nil {
+		s, keptErr = policy.Load(kept.Source, p.config(&cfg.Policy), nil)
 	}
-	if lastErr != nil {
-		if !errors.Is(lastErr, fs.ErrNotExist) {
-			p.h.log.Error("the last good policy cannot be used", "err", lastErr)
+	if keptErr != nil {
+		if !errors.Is(keptErr, fs.ErrNotExist) {
+			p.h.log.Error("the last good policy cannot be used", "err", keptErr)
 		}
 		p.h.log.Error("no policy is in force: every request is refused until there is one", "dir", cfg.Policy.Dir)
 		return nil
 	}
-	p.h.log.Error("the policy is refused: the last good one of before is in force", "dir", cfg.Policy.Dir, "revision", s.Revision(), "saved", saved)
+	if stands {
+		p.staged = staged{s, kept.Over}
+		return s
+	}
+	p.h.log.Error("the policy is refused: the last good one of before is in force", "dir", cfg.Policy.Dir, "revision", s.Revision(), "saved", kept.Saved)
 	p.mu.Lock()
 	p.last.from = fromLastGood
 	p.mu.Unlock()
@@ -168,34 +185,50 @@ func (p *policies) adopted(g, prev *generation) {
 	p.mu.Lock()
 	stale := p.last.from == fromLastGood && prev == nil
 	p.last.since, p.last.revision = now, g.policy.Revision()
+	over := ""
 	if !stale {
 		p.last = attempt{at: now, from: fromDirectory, since: now, revision: g.policy.Revision()}
+		if p.staged.Snapshot == g.policy && p.staged.over != "" {
+			over = p.staged.over
+			p.last.from, p.last.over = fromPush, over
+		}
 	}
+	p.staged = staged{} // start leaves it
 	p.mu.Unlock()
 	p.loads.Add(1)
 	if stale {
 		return
 	}
 	p.health.Fine()
-	if err := policy.SaveLastGood(p.lastGood(), p.h.saltKey, g.policy, now); err != nil {
+	if err := policy.SaveLastGood(p.lastGood(), p.h.saltKey, g.policy, over, now); err != nil {
 		p.h.log.Warn("the policy in force cannot be kept for the next start", "err", err)
 	}
 	p.h.log.Info("policy in force", "revision", g.policy.Revision(), "tests", g.policy.Tests(), "generation", g.number)
 }
 
 // candidateLocked loads what the directory holds and compares it with the live
-// decisions. It returns nil without an error if that is in force already. The
-// caller holds reloadMu.
-func (p *policies) candidateLocked(cfg *config.Config, prev *generation, force bool) (*policy.Snapshot, error) {
+// decisions. It returns nil without an error if that is in force already, and
+// unless asked for it also if a policy was pushed and the directory is as it was
+// then. The caller holds reloadMu.
+func (p *policies) candidateLocked(cfg *config.Config, prev *generation, asked, force bool) (*policy.Snapshot, error) {
 	src, err := policy.ReadDir(cfg.Policy.Dir, cfg.Policy.DataDir)
 	if err != nil {
 		return nil, err
 	}
 	before := prev.policy
+	if over := p.over(); !asked && over != "" && over == contents(src, nil) {
+		return nil, nil
+	}
 	if before != nil && sameLoading(&prev.cfg.Policy, &cfg.Policy) && src.Equal(before.Source()) {
 		p.unchanged()
 		return nil, nil
 	}
+	return p.vetLocked(src, cfg, before, force)
+}
+
+// vetLocked loads a policy and compares it with the live decisions of before,
+// which may be nil.
+func (p *policies) vetLocked(src *policy.Source, cfg *config.Config, before *policy.Snapshot, force bool) (*policy.Snapshot, error) {
 	s, err := policy.Load(src, p.config(&cfg.Policy), before)
 	if err != nil || before == nil {
 		return s, err
@@ -216,13 +249,45 @@ func (p *policies) candidateLocked(cfg *config.Config, prev *generation, force b
 func (p *policies) unchanged() {
 	p.health.Fine()
 	p.mu.Lock()
-	p.last.at, p.last.err, p.last.from = p.h.now(), nil, fromDirectory
+	p.last.at, p.last.err, p.last.from, p.last.over = p.h.now(), nil, fromDirectory, ""
 	p.mu.Unlock()
+}
+
+// over returns what the directory held when the policy in force was pushed, ""
+// if it was not.
+func (p *policies) over() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last.over
 }
 
 // reload puts the policy of the directory in force, in a generation of its own.
 // On error nothing has changed.
 func (p *policies) reload(why string, force bool) (*generation, error) {
+	return p.replace(why, "", func(prev *generation) (*policy.Snapshot, error) {
+		return p.candidateLocked(prev.cfg, prev, true, force)
+	})
+}
+
+// push puts another policy than the directory's in force, until the directory
+// changes; also a restart keeps it. On error nothing has changed.
+func (p *policies) push(files map[string][]byte, force bool) (*generation, error) {
+	l := p.h.rules.Acquire()
+	c := l.Value().cfg.Policy
+	l.Release()
+	over := contents(policy.ReadDir(c.Dir, c.DataDir))
+	return p.replace("pushed", over, func(prev *generation) (*policy.Snapshot, error) {
+		src, err := policy.FromFiles(files)
+		if err != nil {
+			return nil, err
+		}
+		return p.vetLocked(src, prev.cfg, prev.policy, force)
+	})
+}
+
+// replace builds a generation with the policy that load returns; nil = the one in
+// force.
+func (p *policies) replace(why, over string, load func(prev *generation) (*policy.Snapshot, error)) (*generation, error) {
 	h := p.h
 	h.reloadMu.Lock()
 	defer h.reloadMu.Unlock()
@@ -232,16 +297,15 @@ func (p *policies) reload(why string, force bool) (*generation, error) {
 	if prev.cfg.Policy.Dir == "" {
 		return nil, errors.New("host: the configuration has no policy.dir")
 	}
-	s, err := p.candidateLocked(prev.cfg, prev, force)
-	if err != nil {
-		p.failed(err)
-		return nil, err
-	}
-	if s == nil {
+	s, err := load(prev)
+	if err == nil && s == nil {
 		return prev, nil
 	}
-	h.log.Info("policy reload", "why", why, "force", force)
-	g, err := p.putLocked(s, nil)
+	var g *generation
+	if err == nil {
+		h.log.Info("policy reload", "why", why)
+		g, err = p.putLocked(staged{s, over}, nil)
+	}
 	if err != nil {
 		p.failed(err)
 	}
@@ -250,8 +314,8 @@ func (p *policies) reload(why string, force bool) (*generation, error) {
 
 // putLocked builds and adopts a generation with the policy s. The caller holds
 // reloadMu.
-func (p *policies) putLocked(s *policy.Snapshot, cfg *config.Config) (*generation, error) {
+func (p *policies) putLocked(s staged, cfg *config.Config) (*generation, error) {
 	p.staged = s
-	defer func() { p.staged = nil }()
+	defer func() { p.staged = staged{} }()
 	return p.h.rebuildLocked(cfg)
 }

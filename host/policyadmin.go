@@ -21,7 +21,7 @@ type policyStatus struct {
 	Engine       string       `json:"engine"` // opa, or static: there is no policy
 	State        string       `json:"state"`  // ok, degraded: a newer one was refused, stale: and too long ago, unloaded
 	Dir          string       `json:"dir,omitempty"`
-	Source       string       `json:"source,omitempty"` // directory or last_good
+	Source       string       `json:"source,omitempty"` // directory, pushed or last_good
 	Revision     string       `json:"revision,omitempty"`
 	PolicyDigest string       `json:"policy_digest,omitempty"`
 	DataDigest   string       `json:"data_digest,omitempty"`
@@ -84,6 +84,14 @@ func (a policyAdmin) status() *policyStatus {
 // ReloadPolicy implements admin.Policies.
 func (a policyAdmin) ReloadPolicy(_ context.Context, force bool) (any, error) {
 	if _, err := a.h.policies.reload("asked", force); err != nil {
+		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
+	}
+	return a.status(), nil
+}
+
+// PushPolicy implements admin.Policies.
+func (a policyAdmin) PushPolicy(_ context.Context, files map[string][]byte, force bool) (any, error) {
+	if _, err := a.h.policies.push(files, force); err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
 	return a.status(), nil

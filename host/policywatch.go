@@ -77,7 +77,7 @@ func (p *policies) changed(w *policyWatch) bool {
 	}
 	if dirs := fmt.Sprintf("%q %q", c.Dir, c.DataDir); dirs != w.dirs {
 		*w = policyWatch{dirs: dirs}
-		if current != nil {
+		if w.tried = p.over(); w.tried == "" && current != nil {
 			w.tried = contents(current.Source(), nil)
 		}
 	}

@@ -42,11 +42,11 @@ func (h *Host) reloadAllLocked(cfg *config.Config) (*generation, error) {
 	if cfg.Policy.Dir == "" || !sameLoading(&prev.cfg.Policy, &cfg.Policy) {
 		return h.rebuildLocked(cfg)
 	}
-	s, refused := h.policies.candidateLocked(cfg, prev, false)
+	s, refused := h.policies.candidateLocked(cfg, prev, false, false)
 	if refused != nil {
 		h.policies.failed(refused)
 	}
-	g, err := h.policies.putLocked(s, cfg)
+	g, err := h.policies.putLocked(staged{Snapshot: s}, cfg)
 	if err == nil && refused != nil {
 		err = fmt.Errorf("%w: %w", ErrPolicy, refused)
 	}

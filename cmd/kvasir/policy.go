@@ -19,7 +19,7 @@ func policyCommand() *cobra.Command {
 		Long: "A policy is a directory: *.rego, schemas, capabilities.json, and the data of tenants in data.\n" +
 			"kvasir policy init DIR writes the one that ships, to begin with; kvasir serve uses it with policy: {dir: DIR}.",
 	}
-	c.AddCommand(policyInit(), policyCheck(), policyTest(), policyExplain(), policyDiff(), policyStatus(), policyReload())
+	c.AddCommand(policyInit(), policyCheck(), policyTest(), policyExplain(), policyDiff(), policyStatus(), policyReload(), policyPush())
 	return c
 }
 
@@ -205,12 +205,50 @@ func policyReload() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var st struct{ State, Revision string }
-		if err := json.Unmarshal(b, &st); err != nil {
-			return fmt.Errorf("the router's answer: %w", err)
-		}
-		cmd.Printf("%s: revision %s\n", st.State, st.Revision)
-		return nil
+		return printState(cmd, b)
 	}
 	return c
+}
+
+func policyPush() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "push DIR",
+		Short: "put the policy in DIR in force in a running router, until its own directory changes or is reloaded",
+		Long:  "The router loads, tests and compares DIR as it does its own directory; on a fault the policy before stays. A restart keeps what was pushed.",
+		Args:  cobra.ExactArgs(1),
+	}
+	a := adminFlags(c)
+	dataDir := c.Flags().String("data-dir", "", "data of the policy; default DIR/data")
+	force := c.Flags().Bool("force", false, "whatever policy.gates say of the live decisions that would change")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		b, err := a.sendPolicy(fmt.Sprintf("/v1/policy?force=%v", *force), args[0], *dataDir)
+		if err != nil {
+			return err
+		}
+		return printState(cmd, b)
+	}
+	return c
+}
+
+// sendPolicy posts the files of a policy.
+func (a *adminClient) sendPolicy(path, dir, dataDir string) ([]byte, error) {
+	src, err := policy.ReadDir(dir, dataDir)
+	if err != nil {
+		return nil, &exitError{exitNo, err}
+	}
+	body, err := json.Marshal(src.Files())
+	if err != nil {
+		return nil, err
+	}
+	return a.call("POST", path, body)
+}
+
+// printState prints which policy is in force after a change.
+func printState(cmd *cobra.Command, b []byte) error {
+	var st struct{ State, Source, Revision string }
+	if err := json.Unmarshal(b, &st); err != nil {
+		return fmt.Errorf("the router's answer: %w", err)
+	}
+	cmd.Printf("%s: revision %s from %s\n", st.State, st.Revision, st.Source)
+	return nil
 }

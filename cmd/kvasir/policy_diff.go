@@ -42,7 +42,7 @@ func policyDiff() *cobra.Command {
 		var b []byte
 		var err error
 		if *old == "" {
-			b, err = diffLive(a, args[0], settings.dataDir)
+			b, err = a.sendPolicy("/v1/policy/diff", args[0], settings.dataDir)
 		} else {
 			b, err = diffOffline(&settings, *old, args[0], *inputs)
 		}
@@ -64,18 +64,6 @@ func policyDiff() *cobra.Command {
 		return err
 	}
 	return c
-}
-
-func diffLive(a *adminClient, dir, dataDir string) ([]byte, error) {
-	src, err := policy.ReadDir(dir, dataDir)
-	if err != nil {
-		return nil, &exitError{exitNo, err}
-	}
-	body, err := json.Marshal(src.Files())
-	if err != nil {
-		return nil, err
-	}
-	return a.call("POST", "/v1/policy/diff", body)
 }
 
 func diffOffline(f *policyFlags, old, dir, file string) ([]byte, error) {

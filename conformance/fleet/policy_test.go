@@ -460,3 +460,60 @@ default decision := {"allow": false, "reason": "closed"}
 		t.Errorf("got %+v", e)
 	}
 }
+
+// TestPolicy_push: a pushed policy decides although the directory holds another
+// one, also after a restart and a reload of the rest, until the directory changes
+// or is asked for; a faulty one is refused.
+func TestPolicy_push(t *testing.T) {
+	engines := startEngines(t, 1)
+	dir, other := filepath.Join(t.TempDir(), "policy"), filepath.Join(t.TempDir(), "other")
+	writePolicy(t, dir, 1)
+	writePolicy(t, other, 2)
+	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}", fmt.Sprintf("policy: {dir: %q}\n", dir))
+	n := 0
+	decides := func(what string, number int) {
+		t.Helper()
+		harness.Await(t, 5*time.Second, what, func() bool {
+			n++
+			return slices.Equal(ask(t, r, engines[0].Model, strconv.Itoa(n)).Rules, []string{"rule_" + strconv.Itoa(number)})
+		})
+	}
+	push := func() (string, int) {
+		return kvasir(t, "policy", "push", other, "--admin", r.Admin, "--token", r.Token)
+	}
+	decides("the directory's", 1)
+	if out, code := push(); code != 0 || !strings.Contains(out, "from pushed") {
+		t.Fatalf("push: %d %s", code, out)
+	}
+	decides("the pushed", 2)
+	if s, b := adminDo(t, r, "POST", "/v1/reload", nil); s != 200 {
+		t.Errorf("reload: %d %s", s, b)
+	}
+	decides("the pushed after a reload", 2)
+	r.Restart(t)
+	if s := policyOf(t, r.Admin, r.Token); s.State != "ok" || s.Source != "pushed" {
+		t.Errorf("after a restart: %+v", s)
+	}
+	decides("the pushed after a restart", 2)
+	save(t, filepath.Join(other, "kvasir", "x.rego"), []byte("package kvasir\n\nx {"))
+	if out, code := push(); code != 1 || !strings.Contains(out, "kvasir/x.rego:3") {
+		t.Errorf("a faulty one: %d %s", code, out)
+	}
+	decides("the pushed after a faulty one", 2)
+	writePolicy(t, dir, 3)
+	decides("the directory's, changed", 3)
+	if s := policyOf(t, r.Admin, r.Token); s.State != "ok" || s.Source != "directory" {
+		t.Errorf("after an edit: %+v", s)
+	}
+	if err := os.Remove(filepath.Join(other, "kvasir", "x.rego")); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := push(); code != 0 {
+		t.Fatalf("push: %d %s", code, out)
+	}
+	decides("pushed again", 2)
+	if s, b := adminDo(t, r, "POST", "/v1/policy/reload", nil); s != 200 {
+		t.Errorf("reload: %d %s", s, b)
+	}
+	decides("the directory's, asked for", 3)
+}

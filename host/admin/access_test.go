@@ -98,10 +98,11 @@ func (k *keyring) Revoke(_ context.Context, id string) (any, error) {
 // rules is a policy that does nothing.
 type rules struct{}
 
-func (rules) Policy(context.Context) (any, error)                        { return "policy", nil }
-func (rules) ReloadPolicy(_ context.Context, force bool) (any, error)    { return force, nil }
-func (rules) PolicyDiff(context.Context, map[string][]byte) (any, error) { return "diff", nil }
-func (rules) PolicyExplain(_ context.Context, input []byte) (any, error) { return string(input), nil }
+func (rules) Policy(context.Context) (any, error)                              { return "policy", nil }
+func (rules) ReloadPolicy(_ context.Context, force bool) (any, error)          { return force, nil }
+func (rules) PushPolicy(context.Context, map[string][]byte, bool) (any, error) { return "pushed", nil }
+func (rules) PolicyDiff(context.Context, map[string][]byte) (any, error)       { return "diff", nil }
+func (rules) PolicyExplain(_ context.Context, input []byte) (any, error)       { return string(input), nil }
 
 func key(id, tenant string, scopes ...string) *identity.Principal {
 	return &identity.Principal{Tenant: tenant, Method: identity.MethodAPIKey, KeyID: id, Scopes: scopes}

@@ -2,6 +2,8 @@ package admin
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,6 +17,9 @@ type Policies interface {
 	// ReloadPolicy reads the policy's directory and puts it in force, whatever its
 	// gates say if force is set. On error the policy before stays.
 	ReloadPolicy(ctx context.Context, force bool) (any, error)
+	// PushPolicy puts the policy in files, by path, in force until the directory
+	// changes. On error the policy before stays.
+	PushPolicy(ctx context.Context, files map[string][]byte, force bool) (any, error)
 	// PolicyDiff says what the policy in files, by path, would decide otherwise
 	// about what clients asked of late. Nothing changes.
 	PolicyDiff(ctx context.Context, files map[string][]byte) (any, error)
@@ -37,17 +42,42 @@ func (s *Server) policyExplain(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// policyDiff takes a JSON object of file names and their contents in base64.
+// policyPush puts the files of the body in force.
+func (s *Server) policyPush(w http.ResponseWriter, r *http.Request) {
+	body, ok := s.body(w, r)
+	if !ok {
+		return
+	}
+	force, sum := r.URL.Query().Get("force") == "true", sha256.Sum256(body)
+	d := deed{ScopePolicyActivate, "policy", map[string]string{"force": strconv.FormatBool(force), "body_sha256": hex.EncodeToString(sum[:])}}
+	s.change(w, r, d, func(ctx context.Context) (any, error) {
+		files, err := policyFiles(body)
+		if err != nil {
+			return nil, err
+		}
+		return s.cfg.Policies.PushPolicy(ctx, files, force)
+	})
+}
+
+// policyDiff compares the files of the body with the policy in force.
 func (s *Server) policyDiff(w http.ResponseWriter, r *http.Request) {
 	body, ok := s.body(w, r)
 	if !ok {
 		return
 	}
 	s.answer(w, r, func(ctx context.Context) (any, error) {
-		var files map[string][]byte
-		if err := json.Unmarshal(body, &files); err != nil {
-			return nil, fmt.Errorf("%w: want a JSON object of file names and contents in base64: %v", ErrRefused, err)
+		files, err := policyFiles(body)
+		if err != nil {
+			return nil, err
 		}
 		return s.cfg.Policies.PolicyDiff(ctx, files)
 	})
+}
+
+// policyFiles reads a JSON object of file names and their contents in base64.
+func policyFiles(body []byte) (files map[string][]byte, err error) {
+	if err := json.Unmarshal(body, &files); err != nil {
+		return nil, fmt.Errorf("%w: want a JSON object of file names and contents in base64: %v", ErrRefused, err)
+	}
+	return files, nil
 }

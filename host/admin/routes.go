@@ -81,6 +81,7 @@ func (s *Server) routes() []route {
 	if p := s.cfg.Policies; p != nil {
 		whole := fixed("policy")
 		add("GET /v1/policy", ScopePolicyRead, whole, read(p.Policy))
+		add("POST /v1/policy", ScopePolicyActivate, whole, s.policyPush)
 		add("POST /v1/policy/reload", ScopePolicyActivate, whole, s.policyReload)
 		add("POST /v1/policy/diff", ScopePolicyRead, whole, s.policyDiff)
 		add("POST /v1/policy/explain", ScopePolicyRead, whole, s.policyExplain)

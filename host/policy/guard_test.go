@@ -71,17 +71,17 @@ func TestGuard_stale(t *testing.T) {
 func TestLastGood(t *testing.T) {
 	s := mustLoad(t, with(), Config{})
 	path, now := filepath.Join(t.TempDir(), "policy.last"), time.Unix(1e9, 0)
-	if err := SaveLastGood(path, key32(), s, now); err != nil {
+	if err := SaveLastGood(path, key32(), s, "x", now); err != nil {
 		t.Fatal(err)
 	}
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", st.Mode(), err)
 	}
-	src, saved, err := ReadLastGood(path, key32())
-	if err != nil || !saved.Equal(now) || !src.Equal(s.Source()) {
-		t.Fatalf("%v %v", saved, err)
+	k, err := ReadLastGood(path, key32())
+	if err != nil || !k.Saved.Equal(now) || !k.Source.Equal(s.Source()) || k.Over != "x" {
+		t.Fatalf("%+v %v", k, err)
 	}
-	again, err := Load(src, Config{Key: key32()}, nil)
+	again, err := Load(k.Source, Config{Key: key32()}, nil)
 	if err != nil || again.Revision() != s.Revision() {
 		t.Errorf("%v", err)
 	}
@@ -89,16 +89,16 @@ func TestLastGood(t *testing.T) {
 	for i := 0; i < len(b); i += 1 + len(b)/97 {
 		c := append([]byte(nil), b...)
 		c[i] ^= 1
-		if _, _, err := parseLastGood(c, key32()); err == nil {
+		if _, err := parseLastGood(c, key32()); err == nil {
 			t.Errorf("a change of byte %d is not seen", i)
 		}
 	}
 	other := key32()
 	other[0]++
-	if _, _, err := ReadLastGood(path, other); err == nil || !strings.Contains(err.Error(), "not written by this router") {
+	if _, err := ReadLastGood(path, other); err == nil || !strings.Contains(err.Error(), "not written by this router") {
 		t.Errorf("another key: %v", err)
 	}
-	if _, _, err := ReadLastGood(path+"x", key32()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := ReadLastGood(path+"x", key32()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 }

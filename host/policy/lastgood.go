@@ -21,7 +21,17 @@ type lastGood struct {
 	Version  int               `json:"version"`
 	Revision string            `json:"revision"`
 	Saved    time.Time         `json:"saved"`
+	Over     string            `json:"over,omitempty"`
 	Files    map[string][]byte `json:"files"` // as Source.Files, in base64
+}
+
+// Kept is a policy that was in force.
+type Kept struct {
+	Source *Source
+	Saved  time.Time
+	// Over is what the policy's directory held when the policy was put in force
+	// although it came from elsewhere; "" = it came from the directory.
+	Over string
 }
 
 const (
@@ -31,9 +41,10 @@ const (
 )
 
 // SaveLastGood writes the policy in force to path, mode 0600, for a start at
-// which its directory is broken. key keys the MAC.
-func SaveLastGood(path string, key []byte, s *Snapshot, now time.Time) error {
-	b, err := json.Marshal(lastGood{lastGoodVersion, s.revision, now.UTC(), s.src.Files()})
+// which its directory is broken or, with over, is as it was: see Kept. key keys
+// the MAC.
+func SaveLastGood(path string, key []byte, s *Snapshot, over string, now time.Time) error {
+	b, err := json.Marshal(lastGood{lastGoodVersion, s.revision, now.UTC(), over, s.src.Files()})
 	if err != nil {
 		return fmt.Errorf("policy: %w", err)
 	}
@@ -46,39 +57,42 @@ func SaveLastGood(path string, key []byte, s *Snapshot, now time.Time) error {
 
 // ReadLastGood reads what SaveLastGood wrote. The error wraps fs.ErrNotExist if
 // there is none.
-func ReadLastGood(path string, key []byte) (src *Source, saved time.Time, err error) {
+func ReadLastGood(path string, key []byte) (*Kept, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, saved, fmt.Errorf("policy: %w", err)
+		return nil, fmt.Errorf("policy: %w", err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxLastGood))
 	if err != nil {
-		return nil, saved, fmt.Errorf("policy: %w", err)
+		return nil, fmt.Errorf("policy: %w", err)
 	}
-	src, saved, err = parseLastGood(text, key)
+	k, err := parseLastGood(text, key)
 	if err != nil {
-		return nil, saved, fmt.Errorf("policy: %s: %w", path, err)
+		return nil, fmt.Errorf("policy: %s: %w", path, err)
 	}
-	return src, saved, nil
+	return k, nil
 }
 
-func parseLastGood(text, key []byte) (src *Source, saved time.Time, err error) {
+func parseLastGood(text, key []byte) (*Kept, error) {
 	mac, b, _ := bytes.Cut(text, []byte("\n"))
 	if !hmac.Equal(mac, []byte(lastGoodMAC(key, b))) {
-		return nil, saved, errors.New("not written by this router, or damaged")
+		return nil, errors.New("not written by this router, or damaged")
 	}
 	var g lastGood
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&g); err != nil {
-		return nil, saved, err
+		return nil, err
 	}
 	if g.Version != lastGoodVersion {
-		return nil, saved, fmt.Errorf("version %d, want %d", g.Version, lastGoodVersion)
+		return nil, fmt.Errorf("version %d, want %d", g.Version, lastGoodVersion)
 	}
-	src, err = FromFiles(g.Files)
-	return src, g.Saved, err
+	src, err := FromFiles(g.Files)
+	if err != nil {
+		return nil, err
+	}
+	return &Kept{src, g.Saved, g.Over}, nil
 }
 
 func lastGoodMAC(key, b []byte) string {
