@@ -167,7 +167,7 @@ func TestScopes(t *testing.T) {
 		"POST /v1/plugins/{name}/activate": ScopePluginActivate, "POST /v1/plugins/{name}/rollback": ScopePluginActivate,
 		"DELETE /v1/plugins/{name}/shadow": ScopePluginPush, "DELETE /v1/plugins/{name}": ScopePluginActivate,
 		"GET /v1/keys": ScopeKeyRead, "POST /v1/keys": ScopeKeyIssue, "POST /v1/keys/{id}/rotate": ScopeKeyIssue, "POST /v1/keys/{id}/revoke": ScopeKeyRevoke,
-		"GET /v1/policy": ScopePolicyRead, "POST /v1/policy/reload": ScopePolicyActivate, "POST /v1/policy/diff": ScopePolicyRead, "POST /v1/policy/explain": ScopePolicyRead,
+		"GET /v1/policy": ScopePolicyRead, "POST /v1/policy": "policy:activate", "POST /v1/policy/reload": ScopePolicyActivate, "POST /v1/policy/diff": ScopePolicyRead, "POST /v1/policy/explain": ScopePolicyRead,
 		"GET /metrics": ScopeMetrics, "GET /debug/pprof/": ScopeDebug, "GET /debug/pprof/cmdline": ScopeDebug, "GET /debug/pprof/profile": ScopeDebug,
 		"GET /debug/pprof/symbol": ScopeDebug, "GET /debug/pprof/trace": ScopeDebug,
 	}
