@@ -41,7 +41,7 @@ func (p *pauses) add(part int32, a *harness.Answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := waited{id: a.RequestID, d: a.FirstBody}
-	if s := p.what.Load(); s != nil {
+	if s := p.what.Load(); s != nil && part == hostile {
 		w.what = *s
 	}
 	p.waits[part] = append(p.waits[part], w)

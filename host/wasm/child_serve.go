@@ -33,6 +33,7 @@ func ServeChild(in io.Reader, out io.Writer, modules []*HostModule) error {
 			if err != nil && busy.Load() { // nobody waits for the answer
 				os.Exit(1)
 			}
+			busy.Store(err == nil)
 			next <- asked{t, code, err}
 		}
 	}()
@@ -43,7 +44,6 @@ func ServeChild(in io.Reader, out io.Writer, modules []*HostModule) error {
 		if a.err != nil {
 			return fmt.Errorf("wasm: child: %w", a.err)
 		}
-		busy.Store(true)
 		v, err := a.t.load(a.code, modules)
 		if err != nil {
 			return err

@@ -11,6 +11,10 @@
 // on the caller's time. Instances lost to faults are made again, and plugins
 // in quarantine probed, by Runtime.Run.
 //
+// What is loaded is compiled and tried by a child process first, if the Config
+// names a program for it: one that calls ServeChild with the modules its guests
+// may import, early in main. Again is the command line of the same program.
+//
 // A guest is bounded in time, memory and reach, but it shares the process: the
 // engine's compiled code is no wall between hostile tenants.
 package wasm

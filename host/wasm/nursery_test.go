@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -58,6 +59,29 @@ func TestChild_priority(t *testing.T) {
 		if nice, policy := fields[19-3], fields[41-3]; nice != "19" || policy != "5" && policy != "0" {
 			t.Errorf("%s: nice %s, policy %s", f, nice, policy)
 		}
+	}
+}
+
+// TestChild_orphan: a child ends when nobody waits for its answer any more.
+func TestChild_orphan(t *testing.T) {
+	n := testNursery(t)
+	code, err := os.ReadFile("../../conformance/guests/spin_always.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := json.Marshal(&trial{CacheDir: n.cacheDir, Options: Options{Instances: 1}, Size: len(code)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := startChild(n.command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.in.Write(append(append(binary.LittleEndian.AppendUint32(nil, uint32(len(head))), head...), code...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.end(); err == nil {
+		t.Error("the child ended as if it had answered")
 	}
 }
 
