@@ -79,11 +79,13 @@ const (
 	IdleHeaderSize = 8 // size of the header of this minor version
 )
 
-// Values of the request column operation.
+// Values of the request column operation. More may come: a guest takes those it does not know for OperationOther.
 const (
 	OperationChat        = 0 // chat completions
 	OperationCompletions = 1 // completions
 	OperationOther       = 2 // anything else
+	OperationResponses   = 3 // responses of OpenAI's API
+	OperationMessages    = 4 // messages of Anthropic's API
 )
 
 // Values of the request column objective.
@@ -245,7 +247,7 @@ const (
 var RequestColumns = [NumRequestColumns]Column{
 	{"model_id", U32, "", 0, "number of the model in this generation"},
 	{"adapter_id", U32, "", 0, "number of the LoRA adapter in this generation, 0 = none"},
-	{"operation", U32, "", 0, "0 chat, 1 completions, 2 other"},
+	{"operation", U32, "", 0, "0 chat, 1 completions, 2 other, 3 responses, 4 messages"},
 	{"profile", U32, "", 0, "number of the profile in this generation"},
 	{"objective", U32, "", 0, "0 blend, 1 ttft, 2 throughput"},
 	{"tenant_hash", U64, "", 0, "keyed hash of the tenant"},

@@ -155,6 +155,10 @@ func operation(op llmapi.Operation) uint64 {
 		return abi.OperationChat
 	case llmapi.OpCompletions:
 		return abi.OperationCompletions
+	case llmapi.OpResponses:
+		return abi.OperationResponses
+	case llmapi.OpMessages:
+		return abi.OperationMessages
 	}
 	return abi.OperationOther
 }

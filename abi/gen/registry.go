@@ -53,7 +53,7 @@ var candidateColumns = []column{
 var requestColumns = []column{
 	{"model_id", "u32", "", 0, "number of the model in this generation"},
 	{"adapter_id", "u32", "", 0, "number of the LoRA adapter in this generation, 0 = none"},
-	{"operation", "u32", "", 0, "0 chat, 1 completions, 2 other"},
+	{"operation", "u32", "", 0, "0 chat, 1 completions, 2 other, 3 responses, 4 messages"},
 	{"profile", "u32", "", 0, "number of the profile in this generation"},
 	{"objective", "u32", "", 0, "0 blend, 1 ttft, 2 throughput"},
 	{"tenant_hash", "u64", "", 0, "keyed hash of the tenant"},

@@ -77,10 +77,12 @@ var groups = []group{
 		{"IdleFuelHint", 4, "u32 units of fuel the call may use, saturated"},
 		{"IdleHeaderSize", 8, "size of the header of this minor version"},
 	}},
-	{"Values of the request column operation.", []constant{
+	{"Values of the request column operation. More may come: a guest takes those it does not know for OperationOther.", []constant{
 		{"OperationChat", 0, "chat completions"},
 		{"OperationCompletions", 1, "completions"},
 		{"OperationOther", 2, "anything else"},
+		{"OperationResponses", 3, "responses of OpenAI's API"},
+		{"OperationMessages", 4, "messages of Anthropic's API"},
 	}},
 	{"Values of the request column objective.", []constant{
 		{"ObjectiveBlend", 0, "latency and throughput"},

@@ -65,10 +65,12 @@
 #define KVASIR_IDLE_FUEL_HINT 4u /* u32 units of fuel the call may use, saturated */
 #define KVASIR_IDLE_HEADER_SIZE 8u /* size of the header of this minor version */
 
-/* Values of the request column operation. */
+/* Values of the request column operation. More may come: a guest takes those it does not know for OperationOther. */
 #define KVASIR_OPERATION_CHAT 0u /* chat completions */
 #define KVASIR_OPERATION_COMPLETIONS 1u /* completions */
 #define KVASIR_OPERATION_OTHER 2u /* anything else */
+#define KVASIR_OPERATION_RESPONSES 3u /* responses of OpenAI's API */
+#define KVASIR_OPERATION_MESSAGES 4u /* messages of Anthropic's API */
 
 /* Values of the request column objective. */
 #define KVASIR_OBJECTIVE_BLEND 0u /* latency and throughput */

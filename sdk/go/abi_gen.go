@@ -79,11 +79,13 @@ const (
 	IdleHeaderSize = 8 // size of the header of this minor version
 )
 
-// Values of the request column operation.
+// Values of the request column operation. More may come: a guest takes those it does not know for OperationOther.
 const (
 	OperationChat        = 0 // chat completions
 	OperationCompletions = 1 // completions
 	OperationOther       = 2 // anything else
+	OperationResponses   = 3 // responses of OpenAI's API
+	OperationMessages    = 4 // messages of Anthropic's API
 )
 
 // Values of the request column objective.

@@ -112,13 +112,17 @@ pub const IDLE_FUEL_HINT: u32 = 4;
 /// size of the header of this minor version
 pub const IDLE_HEADER_SIZE: u32 = 8;
 
-// Values of the request column operation.
+// Values of the request column operation. More may come: a guest takes those it does not know for OperationOther.
 /// chat completions
 pub const OPERATION_CHAT: u32 = 0;
 /// completions
 pub const OPERATION_COMPLETIONS: u32 = 1;
 /// anything else
 pub const OPERATION_OTHER: u32 = 2;
+/// responses of OpenAI's API
+pub const OPERATION_RESPONSES: u32 = 3;
+/// messages of Anthropic's API
+pub const OPERATION_MESSAGES: u32 = 4;
 
 // Values of the request column objective.
 /// latency and throughput
