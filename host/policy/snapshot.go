@@ -106,7 +106,12 @@ func Open(dir, dataDir string, cfg Config) (*Snapshot, error) {
 // Load compiles, checks and tests a policy. prev, which may be nil, lends its
 // compiled rules where they are the same. The error is Faults, all of them, where
 // the policy is at fault.
-func Load(src *Source, cfg Config, prev *Snapshot) (*Snapshot, error) {
+func Load(src *Source, cfg Config, prev *Snapshot) (s *Snapshot, err error) {
+	defer func() { // a policy must not end a router, whatever it makes of OPA
+		if p := recover(); p != nil {
+			s, err = nil, Faults{{What: fmt.Sprintf("the policy cannot be compiled: %v", p), Mend: "leave out what was written last: it meets a fault of the policy engine"}}
+		}
+	}()
 	cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -130,7 +135,7 @@ func Load(src *Source, cfg Config, prev *Snapshot) (*Snapshot, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	s := &Snapshot{cfg: cfg, src: src, prog: p, data: d, loaded: time.Now()}
+	s = &Snapshot{cfg: cfg, src: src, prog: p, data: d, loaded: time.Now()}
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
