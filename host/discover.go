@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -87,7 +88,8 @@ func (h *Host) find(ctx context.Context, f *finder) {
 	defer cancel()
 	urls, err := f.source.Find(ctx)
 	if err == nil {
-		err = h.setFound(f.pool, urls)
+		urls, err = h.admit(f.pool, urls)
+		err = errors.Join(err, h.setFound(f.pool, urls))
 	}
 	fault := ""
 	if err != nil && ctx.Err() == nil {

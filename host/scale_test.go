@@ -14,7 +14,7 @@ import (
 // only.
 func TestScaleFleet_Adopt(t *testing.T) {
 	p := config.Pool{Name: "p", Autoscale: config.Autoscale{Max: 4, Driver: config.Driver{Allow: []string{"10.1.0.0/16", "*.gpu.example", "127.0.0.1"}}}}
-	f := newScaleFleet(nil, []config.Pool{p})
+	f := newScaleFleet(&Host{}, []config.Pool{p})
 	good := []autoscale.Machine{
 		{URL: "http://10.1.2.3:8000"}, {URL: "http://a.gpu.example:8000/"}, {URL: "http://127.0.0.1:1", Events: "tcp://127.0.0.1:5", Replay: "tcp://127.0.0.1:6"},
 	}

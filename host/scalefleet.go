@@ -128,6 +128,9 @@ func (f *scaleFleet) believe(p *config.Pool, m *autoscale.Machine) error {
 		return fmt.Errorf("%s is not in driver.allow", u.Hostname())
 	}
 	m.URL = u.String()
+	if err := f.h.admitted(p, m.URL); err != nil {
+		return err
+	}
 	return errors.Join(eventsURL(m.Events, u.Hostname()), eventsURL(m.Replay, u.Hostname()))
 }
 

@@ -125,3 +125,43 @@ models: [{name: demo, pools: [main], tokenizer: {dir: `+model+`}}]
 	close(stop)
 	t.Logf("%d requests", <-done)
 }
+
+// TestDiscovery_admitted: the policy is asked about endpoints that a file tells
+// of; what it refuses is left out, and the log says why.
+func TestDiscovery_admitted(t *testing.T) {
+	e := startEngine(t, "--speed", "20")
+	dir := t.TempDir()
+	policy, model, file := filepath.Join(dir, "policy"), filepath.Join(dir, "model"), filepath.Join(dir, "fleet.json")
+	for _, args := range [][]string{{"policy", "init", policy}, {"dev", "--write-model", model}} {
+		if out, err := exec.Command(harness.Binary(t), args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v %s", err, out)
+		}
+	}
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(policy, "data", "backends", "backends.json"), `{"main": {"plain_http": true, "networks": ["127.0.0.0/8"]}}`)
+	write(file, `["`+e.URL+`", "http://10.255.0.1:9"]`)
+	r := harness.Serve(t, `
+listen: {LISTEN}
+admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
+state_dir: "{STATE}"
+identity: {anonymous: {tenant: local}}
+pools: [{name: main, discover: {file: `+file+`, every: 100ms}, events: {mode: "off"}}]
+models: [{name: demo, pools: [main], tokenizer: {dir: `+model+`}}]
+policy: {dir: `+policy+`, admit_endpoints: true}
+`)
+	harness.Await(t, 20*time.Second, "the refusal in the log", func() bool {
+		return strings.Contains(r.Log.String(), "policy refuses http://10.255.0.1:9: address_not_allowed")
+	})
+	_, b := harness.GetBody(r.Admin+"/v1/endpoints", r.Token)
+	if !strings.Contains(string(b), e.URL) || strings.Contains(string(b), "10.255.0.1") {
+		t.Errorf("endpoints %s", b)
+	}
+}

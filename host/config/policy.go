@@ -12,6 +12,7 @@ type Policy struct {
 	MaxStale         Duration    `yaml:"max_stale" doc:"deny everything when the policy in force could not be replaced for so long; default 0: keep the last good one"`
 	RequiredLabels   *[]string   `yaml:"required_labels" doc:"labels that the constraints of every allowed decision must name; default [pool]: a rule over a field that is missing vanishes, and its constraint with it"`
 	AllowPublicScope bool        `yaml:"allow_public_scope" doc:"let the policy give the cache scope public, shared by all tenants; default false"`
+	AdmitEndpoints   bool        `yaml:"admit_endpoints" doc:"ask data.kvasir.backend.allow about each endpoint that discovery or a driver tells of, and leave out what is refused; default false: the allow-lists of the configuration decide"`
 	Gates            PolicyGates `yaml:"gates" doc:"greatest shares of the live decisions that a reload may change; beyond, it is refused unless forced"`
 }
 
@@ -46,7 +47,7 @@ func (p *Policy) defaults() {
 
 func (k *checker) policy(p *Policy, pools map[string]bool) {
 	if p.Dir == "" {
-		if p.DataDir != "" || p.OnError != "" || p.MaxStale != 0 || p.RequiredLabels != nil || p.AllowPublicScope || len(p.Fallback.Pools) > 0 || p.Gates != (PolicyGates{}) {
+		if p.DataDir != "" || p.OnError != "" || p.MaxStale != 0 || p.RequiredLabels != nil || p.AllowPublicScope || p.AdmitEndpoints || len(p.Fallback.Pools) > 0 || p.Gates != (PolicyGates{}) {
 			k.add("policy.dir", "missing: name the directory that holds the policy")
 		}
 		return
