@@ -206,7 +206,7 @@ func (s *scaling) build(pools []config.Pool) (*scaleGroup, error) {
 func scaleConfig(a *config.Autoscale) autoscale.Config {
 	return autoscale.Config{
 		Min: a.Min, Max: a.Max, Target: a.Target, Window: time.Duration(a.Window), IdleAfter: time.Duration(a.IdleAfter), ColdStart: time.Duration(a.ColdStart),
-		DrainTimeout: time.Duration(a.DrainTimeout), DriverTimeout: time.Duration(a.Driver.Timeout), DryRun: a.DryRun,
+		DrainTimeout: time.Duration(a.DrainTimeout), DriverTimeout: time.Duration(a.Driver.Timeout), DryRun: a.DryRun, WarmTimeout: time.Duration(a.WarmTimeout),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,6 +53,30 @@ func machines(t testing.TB, d *harness.Dev) int {
 		t.Fatal(err)
 	}
 	return len(s.Machines)
+}
+
+// alerts checks that every series of examples/alerts is served.
+func alerts(t *testing.T, d *harness.Dev) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", "..", "examples", "alerts", "kvasir.rules.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, served := harness.GetBody(d.Admin+"/metrics", d.AdminToken)
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		if _, expr, ok := strings.Cut(line, "expr: "); ok {
+			for _, name := range regexp.MustCompile(`kvasir_[a-z_]+`).FindAllString(expr, -1) {
+				n++
+				if !strings.Contains(string(served), "# TYPE "+name+" ") {
+					t.Errorf("an alert names %s, which is not served", name)
+				}
+			}
+		}
+	}
+	if n < 15 {
+		t.Errorf("%d series in the alerts", n)
+	}
 }
 
 // notice takes an endpoint away under a stream: the stream goes on to its end,
@@ -107,7 +132,9 @@ func TestAutoscale(t *testing.T) {
 	var failed, asked atomic.Int64
 	ask := func(user string, stream bool, tokens int) {
 		asked.Add(1)
-		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["acme"], chatBody(d.Model, "Answer.", user, stream, tokens))
+		body := chatBody(d.Model, "Answer.", user, stream, tokens)
+		body["ignore_eos"] = true // as long as asked for
+		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["acme"], body)
 		switch {
 		case err != nil:
 			failed.Add(1)
@@ -152,6 +179,7 @@ func TestAutoscale(t *testing.T) {
 	ask("wake up again", true, 4)
 	t.Logf("%d requests, %d failed; woken again in %v", asked.Load(), failed.Load(), time.Since(began))
 	notice(t, d, ask)
+	alerts(t, d)
 	verbs := map[string]int{}
 	for _, a := range scaling(t, d).Actions {
 		verbs[a.Verb] += a.N

@@ -16,8 +16,8 @@ import (
 const maxAnswer = 1 << 20
 
 // Command is a Driver that runs a program for each order. The program gets JSON
-// on its standard input, {"op": "list", "pool": …} or {"op": "apply", …the
-// fields of Order}, and writes an Answer as JSON. An exit code other than 0 is
+// on its standard input, {"op": "list", "pool": …}, {"op": "apply", …the
+// fields of Order} or {"op": "warm", "pool": …, "current": [id]}, and writes an Answer as JSON. An exit code other than 0 is
 // an error, whose text is the end of its standard error. No shell is involved.
 type Command struct {
 	Argv []string // program and arguments
@@ -39,6 +39,13 @@ func (c *Command) List(ctx context.Context, pool string) (*Answer, error) {
 // Apply implements Driver.
 func (c *Command) Apply(ctx context.Context, o *Order) (*Answer, error) {
 	return c.run(ctx, question{"apply", o})
+}
+
+// Warm implements Warmer: the question has op "warm" and the machine's id in
+// current. The answer is not read.
+func (c *Command) Warm(ctx context.Context, pool string, m Machine) error {
+	_, err := c.run(ctx, question{"warm", &Order{Pool: pool, Current: []string{m.ID}}})
+	return err
 }
 
 func (c *Command) run(ctx context.Context, q question) (*Answer, error) {

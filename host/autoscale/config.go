@@ -37,6 +37,10 @@ type Config struct {
 	// DriverTimeout bounds one call of the driver. Default 30 seconds.
 	DriverTimeout time.Duration
 
+	// WarmTimeout bounds what the driver does with a machine before it serves
+	// (Warmer). 0 = nothing is asked of it.
+	WarmTimeout time.Duration
+
 	// DryRun proposes and explains, and orders nothing.
 	DryRun bool
 }
@@ -82,7 +86,7 @@ func (c *Config) Validate() error {
 	for _, d := range []struct {
 		name string
 		d    time.Duration
-	}{{"window", c.Window}, {"idle_after", c.IdleAfter}, {"cold_start", c.ColdStart}, {"drain_timeout", c.DrainTimeout}, {"driver_timeout", c.DriverTimeout}} {
+	}{{"window", c.Window}, {"idle_after", c.IdleAfter}, {"cold_start", c.ColdStart}, {"drain_timeout", c.DrainTimeout}, {"driver_timeout", c.DriverTimeout}, {"warm_timeout", c.WarmTimeout}} {
 		if d.d < 0 {
 			bad("%s %v is negative", d.name, d.d)
 		}

@@ -122,6 +122,7 @@ func (c *Controller) Tick(ctx context.Context, s Signal) {
 		s.Pending += m.waiting()
 	}
 	s.ColdStart = c.pools[0].orders.cold.quantile(0.9)
+	c.warm(ctx, now)
 	c.drain(now)
 	p := c.loop.Tick(&s)
 	want := c.decide(ctx, &s, &p)

@@ -335,6 +335,25 @@ func TestController_scarceIsTold(t *testing.T) {
 	}
 }
 
+// TestController_warm: machines that were ordered are warmed before they serve;
+// the first of a pool serves at once, and an error keeps none away.
+func TestController_warm(t *testing.T) {
+	c := newCloud(t, time.Minute)
+	c.warmErr = errDriver
+	r := newRig(t, c, nil, Pool{Name: "p", Config: Config{Target: 0.7, Max: 4, WarmTimeout: time.Minute}})
+	r.work = 0.3
+	r.run(3 * time.Minute)
+	if slices.Contains(c.warmedIDs, "p1") || r.ready("p") == 0 {
+		t.Errorf("the first machine: warmed %v, %d serve", c.warmedIDs, r.ready("p"))
+	}
+	r.work = 2.5
+	r.run(5 * time.Minute)
+	wantReady(t, r, "p", 4)
+	if len(c.warmedIDs) != 3 || len(r.verbs(VerbDriver)) != 3 {
+		t.Errorf("warmed %v, errors %+v", c.warmedIDs, r.verbs(VerbDriver))
+	}
+}
+
 func TestController_dryRun(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.have("p", 2)

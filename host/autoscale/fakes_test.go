@@ -26,6 +26,9 @@ type cloud struct {
 	apply func(o *Order) (*Answer, error) // instead of the well-behaved driver
 	stock map[string]int                  // machines a pool can have; absent = any
 	told  []Order
+
+	warmedIDs []string
+	warmErr   error
 }
 
 type machine struct {
@@ -84,6 +87,14 @@ func (c *cloud) Remove(pool, id string) {
 }
 
 func (c *cloud) List(context.Context, string) (*Answer, error) { return &Answer{}, nil }
+
+func (c *cloud) Warm(_ context.Context, pool string, m Machine) error {
+	c.warmedIDs = append(c.warmedIDs, m.ID)
+	if n := c.find(pool, m.ID); n == nil || n.drain != NoRequests {
+		c.t.Errorf("%s takes requests while it is warmed", m.ID)
+	}
+	return c.warmErr
+}
 
 func (c *cloud) Apply(ctx context.Context, o *Order) (*Answer, error) {
 	c.told = append(c.told, *o)

@@ -13,6 +13,10 @@ type member struct {
 	seen   map[string]time.Time // ids that were ready once
 	first  map[string]time.Time // ids that have not been ready: since when known
 
+	fresh   []string        // ordered ones that are ready for the first time
+	warming map[string]bool // with the driver before they serve
+	warmed  chan warmed     // MaxSize: of the calls that ended
+
 	nodes   []Node // of this tick
 	ready   int    // serve or will again soon, and do not drain
 	loading int    // have never been ready
@@ -40,7 +44,8 @@ type draining struct {
 }
 
 func newMember(p *Pool) *member {
-	m := &member{Pool: *p, drains: map[string]*draining{}, seen: map[string]time.Time{}, first: map[string]time.Time{}, result: make(chan result, 1)}
+	m := &member{Pool: *p, drains: map[string]*draining{}, seen: map[string]time.Time{}, first: map[string]time.Time{}, result: make(chan result, 1),
+		warming: map[string]bool{}, warmed: make(chan warmed, MaxSize)}
 	m.Config = m.Config.withDefaults()
 	m.told = p.Driver == nil
 	return m
@@ -56,7 +61,9 @@ func (m *member) look(nodes []Node, now time.Time) {
 		if n.Ready && !was {
 			m.seen[n.ID] = now
 			delete(m.first, n.ID)
-			came++
+			if came++; came <= len(m.orders.wait) {
+				m.fresh = append(m.fresh, n.ID)
+			}
 		}
 		if !n.Ready && !was {
 			if _, ok := m.first[n.ID]; !ok {

@@ -43,6 +43,12 @@ func (w *Webhook) Apply(ctx context.Context, o *Order) (*Answer, error) {
 
 var webhookClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
+// Warm implements Warmer, as Command does.
+func (w *Webhook) Warm(ctx context.Context, pool string, m Machine) error {
+	_, err := w.post(ctx, question{"warm", &Order{Pool: pool, Current: []string{m.ID}}})
+	return err
+}
+
 func (w *Webhook) post(ctx context.Context, q question) (*Answer, error) {
 	body, err := json.Marshal(q)
 	if err != nil {

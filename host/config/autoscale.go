@@ -19,6 +19,7 @@ type Autoscale struct {
 	IdleAfter    Duration `yaml:"idle_after" doc:"without any request before the last endpoint goes, with min 0; default 15m"`
 	ColdStart    Duration `yaml:"cold_start" doc:"from order to readiness, until one was measured; default 2m"`
 	DrainTimeout Duration `yaml:"drain_timeout" doc:"how long an endpoint that is to go waits for its requests; default 15m"`
+	WarmTimeout  Duration `yaml:"warm_timeout" doc:"ask the driver to warm a machine before it takes requests ({\"op\": \"warm\"}), for at most so long; default 0: not asked. Sending the hottest prompts to a machine changed the mean time to first token by -10 to +3 %"`
 	OverflowOf   string   `yaml:"overflow_of" doc:"name of the pool whose needs this one meets when that cannot get endpoints; the rules of that pool then decide for both"`
 	DryRun       bool     `yaml:"dry_run" doc:"propose and explain, order nothing; a pool without a driver only parks and brings back the endpoints it lists"`
 	MaxHeld      int      `yaml:"max_held" doc:"requests that may wait for the first endpoint, a tenant at most half of them; default 256"`
