@@ -109,19 +109,25 @@ func writeError(ctx *fasthttp.RequestCtx, e *llmapi.Error) {
 // refuse answers with err, which came from the router or from reading the body.
 // general is what the client gets for an error that is not meant for it.
 func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, err error, general *llmapi.Error) int {
-	e := general
-	if r, ok := errors.AsType[*Refusal](err); ok {
-		e = &llmapi.Error{Status: r.Status, Code: r.Code, Message: r.Message}
-		if r.RetryAfter > 0 {
-			s := int((r.RetryAfter + time.Second - 1) / time.Second)
-			ctx.Response.Header.Set("Retry-After", strconv.Itoa(s))
-		}
-	} else if a, ok := errors.AsType[*llmapi.Error](err); ok {
-		e = a
+	e, after := shown(err, general)
+	if after > 0 {
+		s := int((after + time.Second - 1) / time.Second)
+		ctx.Response.Header.Set("Retry-After", strconv.Itoa(s))
 	}
 	p.count.refused.add(e.Code)
 	writeError(ctx, e)
 	return e.Status
+}
+
+// shown is what a client may see of err, and when it may try again (0 = not told).
+func shown(err error, general *llmapi.Error) (e *llmapi.Error, after time.Duration) {
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		return &llmapi.Error{Status: r.Status, Code: r.Code, Message: r.Message}, r.RetryAfter
+	}
+	if a, ok := errors.AsType[*llmapi.Error](err); ok {
+		return a, 0
+	}
+	return general, 0
 }
 
 // models answers GET /v1/models and /v1/models/{id}.

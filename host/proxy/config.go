@@ -59,6 +59,10 @@ type Config struct {
 	// AllowHalfClose serves clients that end their sending direction after the
 	// request. Their leaving is then seen at the next write only.
 	AllowHalfClose bool
+	// Heartbeat is after how long a stream whose request is held begins, and the time
+	// between its signs of life. Default 5 s: the proxies in between that give up
+	// soonest do so after 10 s or more without a byte.
+	Heartbeat time.Duration
 	// TLS, if set, is spoken with clients. With ClientCAs their certificates are
 	// shown to the router.
 	TLS *tls.Config
@@ -102,6 +106,7 @@ func (c Config) withDefaults() Config {
 	set(&c.Timeouts.FirstByte, 10*time.Minute)
 	set(&c.Timeouts.BetweenEvents, 2*time.Minute)
 	set(&c.Timeouts.Total, time.Hour)
+	set(&c.Heartbeat, 5*time.Second)
 	set(&c.BodyTimeout, time.Minute)
 	set(&c.ClientWriteTimeout, time.Minute)
 	set(&c.IdleTimeout, 4*time.Second)
@@ -142,7 +147,7 @@ func (c Config) Validate() error {
 		{"timeouts.first_byte", c.Timeouts.FirstByte}, {"timeouts.between_events", c.Timeouts.BetweenEvents},
 		{"timeouts.total", c.Timeouts.Total}, {"body_timeout", c.BodyTimeout},
 		{"client_write_timeout", c.ClientWriteTimeout}, {"idle_timeout", c.IdleTimeout},
-		{"stale_within", c.StaleWithin}, {"drain_timeout", c.DrainTimeout},
+		{"stale_within", c.StaleWithin}, {"drain_timeout", c.DrainTimeout}, {"heartbeat", c.Heartbeat},
 	} {
 		check(d.v >= 0, d.name, d.v)
 	}

@@ -19,22 +19,22 @@ const (
 )
 
 // exchange sends the request until an engine answers. It returns "" when a head
-// of an answer is parsed into ctx.Response, else what went wrong at last.
-func (s *stream) exchange(ctx *fasthttp.RequestCtx) string {
+// of an answer is parsed into resp, else what went wrong at last.
+func (s *stream) exchange(resp *fasthttp.Response) string {
 	died := false
 	for tries := 1; ; tries++ {
-		kind := s.attempt(ctx)
+		kind := s.attempt(resp)
 		if why := s.stopKind(); why != "" {
 			return why
 		}
 		reason := kind
 		if kind == "" {
-			if code := ctx.Response.StatusCode(); code != 429 && code != 503 {
+			if code := resp.StatusCode(); code != 429 && code != 503 {
 				return ""
 			}
 			reason = kindOverload
 		}
-		if tries >= s.p.cfg.MaxAttempts || !s.mayMove(reason, ctx.Response.StatusCode(), &died) {
+		if tries >= s.p.cfg.MaxAttempts || !s.mayMove(reason, resp.StatusCode(), &died) {
 			return kind
 		}
 		s.retried(reason)
@@ -86,21 +86,21 @@ func (s *stream) retried(reason string) {
 
 // attempt tries the target once, and once more on a fresh connection if the
 // engine closed a pooled one just as it was reused.
-func (s *stream) attempt(ctx *fasthttp.RequestCtx) string {
-	kind := s.try(ctx, false)
+func (s *stream) attempt(resp *fasthttp.Response) string {
+	kind := s.try(resp, false)
 	if kind == kindStale {
 		s.retried(kindStale)
 		s.release()
 		if s.stopped() {
 			return ErrClientGone
 		}
-		kind = s.try(ctx, true)
+		kind = s.try(resp, true)
 	}
 	return kind
 }
 
 // try does one attempt up to the parsed head of the answer.
-func (s *stream) try(ctx *fasthttp.RequestCtx, fresh bool) string {
+func (s *stream) try(resp *fasthttp.Response, fresh bool) string {
 	t := s.pl.Target()
 	s.timeouts = t.Timeouts.or(&s.p.cfg.Timeouts)
 	s.totalBy = s.req.Received.Add(s.timeouts.Total)
@@ -128,7 +128,7 @@ func (s *stream) try(ctx *fasthttp.RequestCtx, fresh bool) string {
 		// An engine that refuses early closes while the body is written; its
 		// answer may be there to be read.
 		s.keep = err == nil
-		err = s.readHead(ctx, c)
+		err = s.readHead(resp, c)
 	}
 	if err == nil {
 		s.p.count.stages[StageFirstHead].Add(time.Since(sent))
@@ -214,9 +214,9 @@ const maxInterim = 8
 
 var errInterim = errors.New("proxy: too many interim answers")
 
-// readHead reads the head of the answer into ctx.Response.
-func (s *stream) readHead(ctx *fasthttp.RequestCtx, c *upConn) error {
-	h := &ctx.Response.Header
+// readHead reads the head of the answer into resp.
+func (s *stream) readHead(resp *fasthttp.Response, c *upConn) error {
+	h := &resp.Header
 	s.interim = false
 	for range maxInterim {
 		head, err := c.head()

@@ -287,17 +287,27 @@ func (p *Proxy) brokenBody(ctx *fasthttp.RequestCtx, err error) {
 	}
 }
 
-// place asks the router. False: ctx holds the answer.
+// place asks the router. False: ctx holds the answer. True with s.wait set: the
+// stream begins before it has its place.
 func (p *Proxy) place(ctx *fasthttp.RequestCtx, s *stream) bool {
 	s.req.ID = string(s.idBuf)
 	from := s.now
 	pl, err := p.router.Schedule(&s.req)
 	s.now = time.Now()
 	p.count.stages[StageSchedule].Add(s.now.Sub(from))
+	if h, ok := errors.AsType[*Held](err); ok {
+		if pl, err = s.held(h); s.wait != nil {
+			return true
+		}
+		s.now = time.Now()
+	}
 	switch {
 	case err == nil && pl != nil:
 		s.pl = pl
 		return true
+	case s.stopKind() == ErrShutdown:
+		ctx.Response.Header.SetConnectionClose()
+		p.refuse(ctx, errDraining, errDraining)
 	case s.stopped():
 		p.count.clientGone.Add(1)
 		ctx.Response.Header.SetConnectionClose()
@@ -314,8 +324,12 @@ const statusClientGone = 499
 
 // forward sends the request and hands the answer over to fasthttp.
 func (p *Proxy) forward(ctx *fasthttp.RequestCtx, s *stream) {
+	if s.wait != nil {
+		s.handOverHeld(ctx)
+		return
+	}
 	p.budget.earn()
-	kind := s.exchange(ctx)
+	kind := s.exchange(&ctx.Response)
 	// The prompt is not needed any more: a long stream must not hold it.
 	s.freeBody()
 	if kind == "" {

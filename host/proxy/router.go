@@ -20,7 +20,8 @@ type Router interface {
 	// before the body is read. The credentials' slices are valid during the call.
 	Authenticate(c *identity.Credentials) (*identity.Principal, error)
 
-	// Schedule places a request and charges its work. It may wait (a queue); the
+	// Schedule places a request and charges its work. Its error may be a *Held: the
+	// request waits outside then. It may wait itself (a queue), for a short time; the
 	// client's departure is then seen on r.Gone. r, r.API and every byte and
 	// string reached from r.API belong to the proxy: they live until the response
 	// head came and are memory of other requests afterwards, so what must last
@@ -131,7 +132,9 @@ const (
 
 // Outcome is what happened to a request that was placed.
 type Outcome struct {
-	Status  int    // the client's HTTP status; 499 = it left before one
+	// Status is the client's HTTP status; 499 = it left before one. An error of a
+	// stream whose head went out while it was held has the status that it would have had.
+	Status  int
 	Err     string // one of the Err constants; "" = the answer was passed on whole
 	Retries int    // engines or connections tried in vain
 

@@ -39,6 +39,7 @@ type Stats struct {
 	BytesOut   uint64            // of answers' bodies
 
 	UsageRemoved uint64 // usage events that the router asked for and took out
+	Heartbeats   uint64 // to clients of streams that wait for an endpoint to be started
 	Dials        uint64 // of connections to engines
 	Reuses       uint64
 	Stale        uint64 // pooled connections found dead before use
@@ -52,7 +53,7 @@ type counters struct {
 
 	requests, completed, clientGone atomic.Uint64
 	bytesIn, bytesOut               atomic.Uint64
-	usageRemoved                    atomic.Uint64
+	usageRemoved, heartbeats        atomic.Uint64
 	dials, reuses, stale            atomic.Uint64
 
 	refused, failed, retries wordMap
@@ -66,7 +67,7 @@ func (p *Proxy) Stats() Stats {
 		InFlight: int(c.inFlight.Load()), BodyBytesHeld: bodyBytes.Load(),
 		Requests: c.requests.Load(), Completed: c.completed.Load(), ClientGone: c.clientGone.Load(),
 		Refused: c.refused.load(), Failed: c.failed.load(), Retries: c.retries.load(),
-		BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), UsageRemoved: c.usageRemoved.Load(),
+		BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), UsageRemoved: c.usageRemoved.Load(), Heartbeats: c.heartbeats.Load(),
 		Dials: c.dials.Load(), Reuses: c.reuses.Load(), Stale: c.stale.Load(),
 		IdleConns: p.upstreams.idle(),
 	}

@@ -76,6 +76,7 @@ type stream struct {
 	kind    string
 	now     time.Time
 	ttft    time.Duration
+	wait    *wait   // set while the request is held and its stream goes on meanwhile
 	outcome Outcome // here, since what an interface gets would be allocated
 }
 
@@ -110,19 +111,7 @@ func (s *stream) recycle() {
 // handOver makes the answer ctx's. From here on fasthttp calls WriteTo and Close,
 // or Close alone.
 func (s *stream) handOver(ctx *fasthttp.RequestCtx) {
-	h := &ctx.Response.Header
-	s.status = h.StatusCode()
-	h.SetCanonical(requestIDKey, s.idBuf)
-	s.tellLimits(h)
-	if llmapi.IsAnthropic(path(ctx.Request.Header.RequestURI())) {
-		h.SetCanonical(anthropicIDKey, s.idBuf)
-	}
-	if s.sse && len(h.Peek("X-Accel-Buffering")) == 0 {
-		h.Set("X-Accel-Buffering", "no") // nginx in front would collect events
-	}
-	if o := s.fields.one[kindOrigin]; o != nil && len(s.p.cfg.CORSOrigins) > 0 {
-		s.p.cors(ctx, o)
-	}
+	s.dress(ctx)
 	size := int(s.left)
 	if size < 0 || s.inject {
 		size = -1
@@ -137,22 +126,41 @@ func (s *stream) handOver(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	if size < 0 {
-		s.direct, _ = s.cc.(io.Writer)
-		if s.wc == nil || s.cc != net.Conn(s.wc) {
-			s.direct = nil // behind TLS, or no connection of ours
-		}
+		s.goDirect()
 	}
 	ctx.Response.ImmediateHeaderFlush = s.sse && len(s.up.data()) == 0
 	ctx.Response.SetBodyStream(s, size)
 }
 
+// dress adds to the head of the answer what the router has to say.
+func (s *stream) dress(ctx *fasthttp.RequestCtx) {
+	h := &ctx.Response.Header
+	s.status = h.StatusCode()
+	h.SetCanonical(requestIDKey, s.idBuf)
+	s.tellLimits(h)
+	if llmapi.IsAnthropic(path(ctx.Request.Header.RequestURI())) {
+		h.SetCanonical(anthropicIDKey, s.idBuf)
+	}
+	if s.sse && len(h.Peek("X-Accel-Buffering")) == 0 {
+		h.Set("X-Accel-Buffering", "no") // nginx in front would collect events
+	}
+	if o := s.fields.one[kindOrigin]; o != nil && len(s.p.cfg.CORSOrigins) > 0 {
+		s.p.cors(ctx, o)
+	}
+}
+
+// goDirect lets chunks go to the client connection without a copy.
+func (s *stream) goDirect() {
+	s.direct, _ = s.cc.(io.Writer)
+	if s.wc == nil || s.cc != net.Conn(s.wc) {
+		s.direct = nil // behind TLS, or no connection of ours
+	}
+}
+
 // handOverRaw answers an HTTP/1.0 client, which knows no chunks, with a body that
 // ends with the connection: fasthttp has no such framing for streams.
 func (s *stream) handOverRaw(ctx *fasthttp.RequestCtx) {
-	h := &ctx.Response.Header
-	h.SetContentLength(-2)
-	h.Del("Transfer-Encoding")
-	head := h.AppendBytes(nil)
+	head := rawHead(&ctx.Response.Header)
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(c net.Conn) {
 		if _, err := c.Write(head); err == nil {
@@ -160,6 +168,13 @@ func (s *stream) handOverRaw(ctx *fasthttp.RequestCtx) {
 		}
 		s.Close()
 	})
+}
+
+// rawHead is a head without any framing of the body.
+func rawHead(h *fasthttp.ResponseHeader) []byte {
+	h.SetContentLength(-2)
+	h.Del("Transfer-Encoding")
+	return h.AppendBytes(nil)
 }
 
 // touch moves the deadline of the next read.
@@ -193,8 +208,24 @@ func (s *stream) Read([]byte) (int, error) { panic("BUG: proxy: Read of a stream
 // chunk, at once. An error makes fasthttp close the client's connection without
 // the last chunk.
 func (s *stream) WriteTo(w io.Writer) (int64, error) {
-	u := s.up
 	s.w = w
+	goes := s.wait == nil || s.endure()
+	if goes {
+		s.move()
+	}
+	s.w, s.direct = nil, nil
+	if !goes {
+		return s.sent, errBroken
+	}
+	if s.clean {
+		return s.sent, nil
+	}
+	return s.sent, errBroken
+}
+
+// move passes on the body up to its end, and says how that came.
+func (s *stream) move() {
+	u := s.up
 	var err error
 	if len(u.data()) == 0 || !s.flush() {
 		s.touch()
@@ -206,11 +237,6 @@ func (s *stream) WriteTo(w io.Writer) (int64, error) {
 		err = s.uerr
 	}
 	s.conclude(err)
-	s.w, s.direct = nil, nil
-	if s.clean {
-		return s.sent, nil
-	}
-	return s.sent, errBroken
 }
 
 var errBroken = errors.New("proxy: answer is not whole")
@@ -382,6 +408,9 @@ func (s *stream) Close() error {
 // told, s is given back.
 func (s *stream) finish() {
 	p := s.p
+	if s.wait != nil {
+		s.giveUpWait()
+	}
 	if s.wc != nil {
 		s.wc.end()
 	}

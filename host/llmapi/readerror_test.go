@@ -1,0 +1,75 @@
+package llmapi
+
+import (
+	"encoding/json"
+	"testing"
+	"unicode/utf8"
+)
+
+// TestReadError reads what engines answered.
+func TestReadError(t *testing.T) {
+	for name, c := range map[string]struct {
+		body string
+		want Error
+	}{
+		"vllm":      {`{"error":{"message":"This model's maximum context length is 4096 tokens.","type":"BadRequestError","param":"input_tokens","code":400}}`, Error{400, "BadRequestError", "", "input_tokens", "This model's maximum context length is 4096 tokens."}},
+		"old vllm":  {`{"object":"error","message":"no such model","type":"NotFoundError","param":null,"code":404}`, Error{400, "NotFoundError", "", "", "no such model"}},
+		"openai":    {`{"error":{"message":"m","type":"t","param":null,"code":"context_length_exceeded"}}`, Error{400, "t", "context_length_exceeded", "", "m"}},
+		"anthropic": {`{"type":"error","error":{"type":"invalid_request_error","message":"m"}}`, Error{400, "invalid_request_error", "", "", "m"}},
+		"llama.cpp": {`{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}`, Error{400, "unavailable_error", "", "", "Loading model"}},
+		"ollama":    {`{"error":"model \"x\" not found"}`, Error{400, "", "", "", `model "x" not found`}},
+		"fastapi":   {`{"detail":"Not Found"}`, Error{400, "", "", "", "Not Found"}},
+		"fields":    {`{"detail":[{"loc":["body"],"msg":"bad"}]}`, Error{400, "", "", "", `[{"loc":["body"],"msg":"bad"}]`}},
+		"empty":     {``, Error{400, "", "", "", "The engine answered with status 400."}},
+		"html":      {`<html>Bad Gateway</html>`, Error{400, "", "", "", "The engine answered with status 400."}},
+		"cut":       {`{"error":{"message":"m"`, Error{400, "", "", "", "The engine answered with status 400."}},
+		"nothing":   {`{"error":{}}`, Error{400, "", "", "", "The engine answered with status 400."}},
+		"null":      {`{"error":null,"detail":null}`, Error{400, "", "", "", "The engine answered with status 400."}},
+		"numbers":   {`{"error":7}`, Error{400, "", "", "", "The engine answered with status 400."}},
+	} {
+		if got := ReadError([]byte(c.body), 400); *got != c.want {
+			t.Errorf("%s: got %+v, want %+v", name, *got, c.want)
+		}
+	}
+}
+
+// FuzzReadError: whatever an engine says, the event made of it is one event of
+// valid JSON that says something.
+func FuzzReadError(f *testing.F) {
+	f.Add([]byte(`{"error":{"message":"a\nb","type":"t","param":"p","code":"c"}}`))
+	f.Add([]byte(`{"detail":[1, 2]}`))
+	f.Add([]byte("{\"detail\":[\n\n1]}"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		e := ReadError(body, 418)
+		if e.Message == "" || e.Status != 418 {
+			t.Fatalf("%+v", e)
+		}
+		for _, op := range []Operation{OpChat, OpResponses, OpMessages} {
+			b := e.AppendEvent(nil, op, 0, "id")
+			data, n := cutData(b)
+			if n != 1 || !json.Valid(data) || utf8.Valid([]byte(e.Message)) && !utf8.Valid(b) {
+				t.Fatalf("%v: %q", op, b)
+			}
+		}
+	})
+}
+
+// cutData splits an event as the standard of server-sent events says: its
+// data, and the number of events in b.
+func cutData(b []byte) (data []byte, n int) {
+	line := []byte{}
+	for _, c := range b {
+		if c != '\n' && c != '\r' {
+			line = append(line, c)
+			continue
+		}
+		switch {
+		case len(line) == 0:
+			n++
+		case len(line) > 6 && string(line[:6]) == "data: ":
+			data = append(data, line[6:]...)
+		}
+		line = line[:0]
+	}
+	return data, n
+}
