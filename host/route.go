@@ -43,11 +43,12 @@ func (h *Host) Models(p *identity.Principal) []llmapi.Model {
 // first byte is forwarded, so that a long stream pins nothing.
 //
 // A request that nobody serves, for a model whose pools scale, waits for the
-// first endpoint; it holds no lease meanwhile, and is decided again.
+// first endpoint outside, in the proxy; it holds no lease meanwhile, and is decided
+// again.
 func (h *Host) Schedule(r *proxy.Request) (proxy.Placement, error) {
 	p, err := h.schedule(r)
 	if d, ok := errors.AsType[*scheduler.DeniedError](err); ok && d.Code == scheduler.CodeNoEndpoint {
-		p, err = h.room.wait(r, err)
+		err = h.room.hold(r, err)
 	}
 	if err != nil {
 		return nil, refusal(err)

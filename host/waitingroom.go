@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -26,10 +27,6 @@ type waitingRoom struct {
 
 type roomSeat struct{ pool, tenant string }
 
-// maxHold bounds one wait. Longer than most cold starts, and as long as a client
-// or a proxy in front waits for a first byte.
-const maxHold = 10 * time.Minute
-
 // lookEvery is how often who waits looks for an endpoint.
 const lookEvery = 50 * time.Millisecond
 
@@ -48,39 +45,56 @@ func (w *waitingRoom) waiting(pools []string) int {
 	return n
 }
 
-// wait holds a request that was denied with why until it can be placed. It
-// returns why at once if nothing will come.
-func (w *waitingRoom) wait(r *proxy.Request, why error) (proxy.Placement, error) {
+// hold takes in a request that was denied with why. It returns what the proxy is to
+// do: wait (a *proxy.Held, whose Wait gives the seat back), tell why since nothing
+// will come, or tell that there is no room.
+func (w *waitingRoom) hold(r *proxy.Request, why error) error {
 	pool := w.poolFor(r.API.Model)
 	if pool == nil {
-		return nil, why
+		return why
 	}
 	seat := roomSeat{pool: pool.Name}
 	if r.Principal != nil {
 		seat.tenant = r.Principal.Tenant
 	}
 	if !w.enter(seat, pool.Autoscale.MaxHeld) {
-		return nil, &proxy.Refusal{Status: http.StatusTooManyRequests, Code: "waiting_room_full",
+		return &proxy.Refusal{Status: http.StatusTooManyRequests, Code: "waiting_room_full",
 			Message: "too many requests wait for the model to be started", RetryAfter: time.Duration(pool.Autoscale.ColdStart)}
 	}
-	defer w.leave(seat)
 	w.h.scaling.poke()
+	most, cold := time.Duration(pool.Autoscale.MaxHold), time.Duration(pool.Autoscale.ColdStart)
+	return &proxy.Held{Wait: func(r *proxy.Request) (proxy.Placement, error) {
+		defer w.leave(seat)
+		if !w.await(r, most) {
+			return nil, &proxy.Refusal{Status: http.StatusServiceUnavailable, Code: "model_not_started",
+				Message: fmt.Sprintf("the model was not started within %v; try again later", most), RetryAfter: cold}
+		}
+		p, err := w.h.schedule(r)
+		if err != nil {
+			return nil, refusal(err)
+		}
+		return p, nil
+	}}
+}
+
+// await waits for an endpoint of r's model; false if none came within most or the
+// client left.
+func (w *waitingRoom) await(r *proxy.Request, most time.Duration) bool {
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
-	late := time.NewTimer(maxHold)
+	late := time.NewTimer(most)
 	defer late.Stop()
-	for {
+	for left := r.Gone(); ; {
 		select {
-		case <-r.Gone():
-			return nil, why
+		case <-left:
+			return false
 		case <-late.C:
-			return nil, why
+			return false
 		case <-t.C:
 		}
-		if !w.serves(r.API.Model) {
-			continue
+		if w.serves(r.API.Model) {
+			return true
 		}
-		return w.h.schedule(r)
 	}
 }
 

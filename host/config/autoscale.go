@@ -22,7 +22,8 @@ type Autoscale struct {
 	WarmTimeout  Duration `yaml:"warm_timeout" doc:"ask the driver to warm a machine before it takes requests ({\"op\": \"warm\"}), for at most so long; default 0: not asked. Sending the hottest prompts to a machine changed the mean time to first token by -10 to +3 %"`
 	OverflowOf   string   `yaml:"overflow_of" doc:"name of the pool whose needs this one meets when that cannot get endpoints; the rules of that pool then decide for both"`
 	DryRun       bool     `yaml:"dry_run" doc:"propose and explain, order nothing; a pool without a driver only parks and brings back the endpoints it lists"`
-	MaxHeld      int      `yaml:"max_held" doc:"requests that may wait for the first endpoint, a tenant at most half of them; default 256"`
+	MaxHeld      int      `yaml:"max_held" doc:"requests that may wait for the first endpoint, a tenant at most half of them; their bodies stay in memory and count against limits.bytes_in_flight, and they against limits.concurrent; default 256"`
+	MaxHold      Duration `yaml:"max_hold" doc:"how long one of them waits at most before it is refused with 503, or told so in its stream; streams get a sign of life every 5s meanwhile; default 10m"`
 	Driver       Driver   `yaml:"driver" doc:"who makes and removes endpoints"`
 }
 
@@ -58,6 +59,7 @@ func (a *Autoscale) defaults() {
 	or(&a.ColdStart, Duration(2*time.Minute))
 	or(&a.DrainTimeout, Duration(15*time.Minute))
 	or(&a.MaxHeld, 256)
+	or(&a.MaxHold, Duration(10*time.Minute)) // several cold starts of most engines; clients that set no limit wait as long
 	or(&a.Driver.Timeout, Duration(30*time.Second))
 	if len(a.Driver.Allow) == 0 {
 		a.Driver.Allow = []string{"127.0.0.0/8"}
@@ -85,6 +87,9 @@ func (k *checker) autoscale(path string, p *Pool, pools []Pool) {
 	}
 	if a.MaxHeld < 0 || a.MaxHeld > 1<<16 {
 		k.add(path+".max_held", "want 0 to 65536, got %d", a.MaxHeld)
+	}
+	if d := time.Duration(a.MaxHold); d < 0 || d > time.Hour {
+		k.add(path+".max_hold", "want at most 1h, got %v", d)
 	}
 	k.driver(path+".driver", &a.Driver)
 	if a.OverflowOf == "" {
