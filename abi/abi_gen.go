@@ -103,6 +103,118 @@ const (
 	AdapterUnknown = 3 // the host has not seen it there
 )
 
+// Limits of the experimental roles.
+const (
+	MaxScaleSamples = 60   // samples of kvasir_x_autoscale
+	MaxScaleSize    = 1024 // endpoints a pool or group may be wished
+	MaxScaleReason  = 256  // bytes of the reason for a size
+)
+
+// Argument of kvasir_x_autoscale (experimental): byte offsets from its base. Offsets in it are relative to the base and multiples of 64.
+const (
+	ScaleSize          = 0   // u32 bytes of this header
+	ScaleFlags         = 4   // u32 flags of a batch: shadow, replay
+	ScaleNPools        = 8   // u32 pools of the group, the one to fill first comes first
+	ScaleNNodes        = 12  // u32 endpoints of all pools
+	ScaleNSamples      = 16  // u32 ticks of history, at most MaxScaleSamples
+	ScaleNCols         = 20  // u32 columns of a sample
+	ScaleStride        = 24  // u32 elements of 4 bytes from one column of samples to the next
+	ScalePoolBytes     = 28  // u32 bytes from one pool to the next; may grow
+	ScaleNowMs         = 32  // f64 Unix milliseconds, frozen for the call
+	ScaleNodeBytes     = 40  // u32 bytes from one endpoint to the next; may grow
+	ScalePoolsOff      = 44  // u32 offset of the pools
+	ScaleNodesOff      = 48  // u32 offset of the endpoints, pool by pool
+	ScaleSamplesOff    = 52  // u32 offset of the samples' columns, oldest first
+	ScaleOutOff        = 56  // u32 offset of the result
+	ScaleOutBytes      = 60  // u32 bytes of the result, with pools, victims and reason
+	ScaleOutPoolsOff   = 64  // u32 offset of the result's sizes of pools, [npools] u32
+	ScaleOutVictimsOff = 68  // u32 offset of the result's victims, [nnodes] u32
+	ScaleOutReasonOff  = 72  // u32 offset of the result's reason, MaxScaleReason bytes
+	ScaleNow           = 76  // u32 endpoints that serve or were ordered
+	ScaleDesired       = 80  // u32 the built-in proposal
+	ScaleWish          = 84  // u32 of it: by work, lead and backlog alone
+	ScaleWindow        = 88  // u32 of it: greatest wish within the window
+	ScaleReserved      = 92  // u32 zero
+	ScaleRate          = 96  // f64 of it: smoothed offered work, endpoint-seconds per second
+	ScaleLead          = 104 // f64 of it: added for growth over a cold start, same unit
+	ScaleAhead         = 112 // f64 of it: endpoint-seconds that will have piled up when what is ordered now serves
+	ScaleBacklog       = 120 // f64 of it: endpoints added to work off the backlog
+	ScaleColdMs        = 128 // f64 of it: cold start reckoned with
+	ScaleHeaderSize    = 136 // size of the header of this minor version
+)
+
+// A pool of kvasir_x_autoscale: byte offsets from its begin.
+const (
+	ScalePoolMin         = 0  // u32 endpoints at least
+	ScalePoolMax         = 4  // u32 endpoints at most
+	ScalePoolReady       = 8  // u32 endpoints that serve and do not drain
+	ScalePoolPending     = 12 // u32 endpoints that were ordered and do not serve yet
+	ScalePoolDraining    = 16 // u32 endpoints that are to go
+	ScalePoolFailing     = 20 // u32 endpoints that served and are away
+	ScalePoolOutstanding = 24 // u32 requests in flight on its endpoints
+	ScalePoolFlags       = 28 // u32 ScalePoolSpot, ScalePoolBlocked
+	ScalePoolPrice       = 32 // f64 of an endpoint-second beside that of other pools, 0 = not set
+	ScalePoolColdMs      = 40 // f64 from order to readiness, measured or assumed
+	ScalePoolNameOff     = 48 // u32 offset of its name from the argument's base
+	ScalePoolNameLen     = 52 // u32 bytes of its name
+	ScalePoolFirst       = 56 // u32 first of its endpoints
+	ScalePoolNodes       = 60 // u32 its endpoints
+	ScalePoolHeaderSize  = 64 // bytes of a pool in this minor version
+)
+
+// Flags of a pool of kvasir_x_autoscale.
+const (
+	ScalePoolSpot    = 1 // its endpoints may be taken away at any moment
+	ScalePoolBlocked = 2 // the last order brought nothing: nothing is ordered there for a while
+)
+
+// An endpoint of kvasir_x_autoscale: byte offsets from its begin.
+const (
+	ScaleNodePool       = 0  // u32 its pool
+	ScaleNodeFlags      = 4  // u32 ScaleNodeReady, ScaleNodeFailing
+	ScaleNodeDrain      = 8  // u32 0 serves, 1 takes no new sessions, 2 takes no new requests
+	ScaleNodeInflight   = 12 // u32 requests in flight
+	ScaleNodeSessions   = 16 // u32 sessions whose last request was there
+	ScaleNodeNameOff    = 20 // u32 offset of its name (the driver's, or its URL) from the argument's base
+	ScaleNodeNameLen    = 24 // u32 bytes of its name
+	ScaleNodeReserved   = 28 // u32 zero
+	ScaleNodeHeat       = 32 // f64 tokens read from its cache, fading
+	ScaleNodeAgeMs      = 40 // f64 since it is known
+	ScaleNodeOldestMs   = 48 // f64 age of its oldest request
+	ScaleNodeHeaderSize = 56 // bytes of an endpoint in this minor version
+)
+
+// Flags of an endpoint of kvasir_x_autoscale.
+const (
+	ScaleNodeReady   = 1 // it answers
+	ScaleNodeFailing = 2 // it served and has been away for long
+)
+
+// Columns of the samples of kvasir_x_autoscale, f32.
+const (
+	ScaleSampleAgeMs    = 0 // before now_ms
+	ScaleSampleRate     = 1 // smoothed offered work, endpoint-seconds per second
+	ScaleSampleBacklog  = 2 // accepted work that is not done, endpoint-seconds
+	ScaleSampleQueueMs  = 3 // age of the oldest request that waited
+	ScaleSampleInflight = 4 // requests that were not done
+	ScaleSampleKVUsage  = 5 // mean share of KV memory in use by requests
+	ScaleSampleReady    = 6 // endpoints that served
+	ScaleSamplePending  = 7 // endpoints that were ordered
+	ScaleSampleDesired  = 8 // the built-in proposal
+	NumScaleSamples     = 9 // columns of this minor version; more may follow
+)
+
+// Result of kvasir_x_autoscale: byte offsets from out_off.
+const (
+	ScaleOutDesired    = 0  // u32 endpoints of the group, at most MaxScaleSize; arrives as Unwritten
+	ScaleOutNVictims   = 4  // u32 victims written; arrives as 0
+	ScaleOutHoldMs     = 8  // f64 no change of size for so long; arrives as 0
+	ScaleOutTTLMs      = 16 // f64 the result stands so long while later calls abstain; arrives as 0
+	ScaleOutReasonLen  = 24 // u32 bytes of the reason written; arrives as 0
+	ScaleOutReserved   = 28 // u32 zero
+	ScaleOutHeaderSize = 32 // bytes of the result before pools, victims and reason
+)
+
 // What host calls and memory cost in units of fuel.
 const (
 	FuelHostCall  = 50    // one call of an imported function
@@ -128,7 +240,7 @@ const (
 	ExportConfigure    = "kvasir_configure"       // JSON config, once per instance
 	ExportIdle         = "kvasir_idle"            // maintenance off the request path
 	ExportAdmit        = "kvasir_x_admit"         // experimental
-	ExportAutoscale    = "kvasir_x_autoscale"     // experimental
+	ExportAutoscale    = "kvasir_x_autoscale"     // the fleet of a group of pools → its size; experimental
 	ExportBackendParse = "kvasir_x_backend_parse" // experimental
 	ExportDiscover     = "kvasir_x_discover"      // experimental
 )

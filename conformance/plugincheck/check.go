@@ -101,6 +101,9 @@ func Check(ctx context.Context, code []byte, opt Options) (*Report, error) {
 	if p.Has(wasm.Observe) {
 		rep.add("observe", checkObserve(p))
 	}
+	if p.Has(wasm.Autoscale) {
+		rep.add("x_autoscale", checkAutoscale(p))
+	}
 	return rep, nil
 }
 
@@ -108,7 +111,7 @@ func (r *Report) describe(p *wasm.Plugin) {
 	m, s := p.Manifest(), p.Stats()
 	r.Name, r.Version, r.Digest, r.Imports = m.Name, m.Version, p.Digest(), m.Imports
 	r.UnitsPerCandidate, r.Sliced = s.UnitsPerCandidate, s.Sliced
-	for role := wasm.Filter; role <= wasm.Idle; role++ {
+	for role := range wasm.NumRoles {
 		if p.Has(role) {
 			r.Roles = append(r.Roles, role.String())
 		}

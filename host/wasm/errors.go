@@ -11,6 +11,7 @@ var (
 	ErrQuarantined = errors.New("wasm: the plugin is in quarantine")        // after repeated faults
 	ErrBusy        = errors.New("wasm: no instance is free")                // more callers than instances, or faults
 	ErrNoRole      = errors.New("wasm: the plugin does not have that role") // see Manifest.Roles
+	ErrUnsupported = errors.New("wasm: the plugin does not support this")   // an experimental role
 	ErrClosed      = errors.New("wasm: the plugin is closed")
 )
 

@@ -32,7 +32,7 @@ type instance struct {
 	slice   api.MutableGlobal // nil: plain form
 	alloc   api.Function
 	errFn   api.Function // nil = not exported
-	roles   [numRoles]api.Function
+	roles   [NumRoles]api.Function
 	ctx     context.Context // carries the instance to host functions
 	states  []any           // per host module of the runtime
 	logs    bool            // the log is granted
@@ -204,6 +204,8 @@ func (in *instance) run(role Role, budget int64) error {
 		return ErrAbstain
 	case status == abi.StatusUnsupported && role == Configure:
 		return nil
+	case status == abi.StatusUnsupported && role > Idle:
+		return ErrUnsupported
 	default:
 		return &Fault{Plugin: in.plugin, Reason: ReasonStatus, Detail: fmt.Sprintf("status %d%s", status, in.errorText(budget))}
 	}

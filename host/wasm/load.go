@@ -169,9 +169,9 @@ func (p *Plugin) begun(ctx context.Context, m *module, sliced bool) (*variant, *
 	return nil, nil, err
 }
 
-// finishLoad compiles the form observe needs and makes all instances.
+// finishLoad compiles the form the pinned roles need and makes all instances.
 func (p *Plugin) finishLoad(ctx context.Context, m *module, first *variant) error {
-	if p.Has(Observe) {
+	if p.manifest.has(Role.pinned) {
 		p.cold = first
 		if !first.sliced {
 			var err error

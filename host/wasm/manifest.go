@@ -20,16 +20,21 @@ const (
 	Observe
 	Configure
 	Idle
-	numRoles
+	Autoscale // experimental
+	NumRoles  // how many there are
 )
 
-var roleNames = [numRoles]string{"filter", "score", "pick", "observe", "configure", "idle"}
+var roleNames = [NumRoles]string{"filter", "score", "pick", "observe", "configure", "idle", "x_autoscale"}
 
-var roleExports = [numRoles]string{abi.ExportFilter, abi.ExportScore, abi.ExportPick,
-	abi.ExportObserve, abi.ExportConfigure, abi.ExportIdle}
+var roleExports = [NumRoles]string{abi.ExportFilter, abi.ExportScore, abi.ExportPick,
+	abi.ExportObserve, abi.ExportConfigure, abi.ExportIdle, abi.ExportAutoscale}
 
 // String returns the manifest's word for r.
 func (r Role) String() string { return roleNames[r] }
+
+// pinned tells whether r is called on the one pinned instance, off the request
+// path, and makes a plugin of its own.
+func (r Role) pinned() bool { return r == Observe || r > Idle }
 
 // hot tells whether r is called while a request waits.
 func (r Role) hot() bool { return r <= Pick }
@@ -64,7 +69,7 @@ type Publication struct {
 // Manifest is what a plugin says of itself. It is immutable.
 type Manifest struct {
 	Name, Version, ABI string
-	Roles              [numRoles]*RoleSpec // nil = the plugin has no such role
+	Roles              [NumRoles]*RoleSpec // nil = the plugin has no such role
 	Publishes          []Publication
 	Imports            []string
 	StateVersion       uint32
@@ -251,8 +256,8 @@ func (m *Manifest) validate() error {
 	if n := len(m.Version); n < 1 || n > 64 {
 		return fmt.Errorf("version of %d bytes, want 1…64", n)
 	}
-	if m.Roles[Filter] == nil && m.Roles[Score] == nil && m.Roles[Pick] == nil && m.Roles[Observe] == nil {
-		return fmt.Errorf("no role among filter, score, pick, observe")
+	if !m.has(func(r Role) bool { return r.hot() || r.pinned() }) {
+		return fmt.Errorf("no role among filter, score, pick, observe, x_autoscale")
 	}
 	if len(m.Publishes) > 0 && m.Roles[Observe] == nil {
 		return fmt.Errorf("publishes without the role observe")
@@ -271,6 +276,16 @@ func (m *Manifest) validate() error {
 		seen[i] = true
 	}
 	return nil
+}
+
+// has tells whether there is a role that is as asked.
+func (m *Manifest) has(is func(Role) bool) bool {
+	for r, s := range m.Roles {
+		if s != nil && is(Role(r)) {
+			return true
+		}
+	}
+	return false
 }
 
 func validName(s string) bool {

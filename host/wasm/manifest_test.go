@@ -13,7 +13,7 @@ func FuzzParseManifest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !validName(m.Name) || m.Roles == ([numRoles]*RoleSpec{}) {
+		if !validName(m.Name) || m.Roles == ([NumRoles]*RoleSpec{}) {
 			t.Fatalf("accepted %+v", m)
 		}
 	})

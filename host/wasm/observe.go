@@ -93,13 +93,22 @@ func (p *Plugin) offPath(r Role, f func(*instance, *spec) error) error {
 	}
 	err := f(in, p.specs[r])
 	switch {
-	case err == nil || errors.Is(err, ErrAbstain):
+	case err == nil || errors.Is(err, ErrAbstain) || errors.Is(err, ErrUnsupported):
 		p.stats.observed.Add(1)
 		return err
 	default:
 		p.pinned = nil
 		return p.fault(in, r, err)
 	}
+}
+
+// experiment runs f, a call of an experimental role, on the pinned instance.
+func (p *Plugin) experiment(r Role, f func(*instance) error) error {
+	err := p.offPath(r, func(in *instance, _ *spec) error { return f(in) })
+	if err == nil {
+		p.breaker.ok()
+	}
+	return err
 }
 
 func (p *Plugin) observe(in *instance, s *spec, o *Outcomes) error {

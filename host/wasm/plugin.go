@@ -48,15 +48,15 @@ type Plugin struct {
 	manifest *Manifest
 	rawMan   []byte
 	granted  map[string]bool
-	specs    [numRoles]*spec
+	specs    [NumRoles]*spec
 	pubs     []*published // in the order of the manifest
 	used     []*published // to release: pubs and columns read
 	states   []any        // per module of the runtime
 	opened   []bool
 
 	hot     *variant // nil = no hot role
-	cold    *variant // sliced, for observe; nil = the plugin has no such role
-	budgets [numRoles]budget
+	cold    *variant // sliced, for the pinned roles; nil = the plugin has none
+	budgets [NumRoles]budget
 	pool    pool
 	heirs   heirs
 	breaker breaker
@@ -68,7 +68,7 @@ type Plugin struct {
 	dead   []*instance
 
 	mu     sync.Mutex // guards pinned and closed; held while instances are made
-	pinned *instance  // for observe; nil = lost to a fault
+	pinned *instance  // for observe and the experimental roles; nil = lost to a fault
 	closed bool
 }
 
@@ -160,7 +160,7 @@ func (p *Plugin) mend(ctx context.Context, now time.Time) time.Time {
 // probe runs the smoke batches on a fresh instance.
 func (p *Plugin) probe(ctx context.Context) error {
 	if p.hot == nil {
-		return nil // only observe: made anew below
+		return nil // only pinned roles: made anew below
 	}
 	in, err := p.instantiate(ctx, p.hot)
 	if err != nil {

@@ -266,6 +266,78 @@ KVASIR_INLINE void kvasir_score_all(const kvasir_batch *b, kvasir_each *one) {
 #define KVASIR_PICK(b) KVASIR_ROLE(pick, b)
 #define KVASIR_OBSERVE(b) KVASIR_ROLE(observe, b)
 
+/* Experimental, may change in any minor version: the body sizes a group of pools.
+   It writes kvasir_scale_out(f)->desired and returns KVASIR_STATUS_OK, or
+   KVASIR_STATUS_ABSTAIN. The manifest lists it as "x_autoscale": {}. */
+typedef struct {
+	uint32_t size, flags, npools, nnodes, nsamples, ncols, stride, pool_bytes;
+	double now_ms;
+	uint32_t node_bytes, pools_off, nodes_off, samples_off, out_off, out_bytes, out_pools_off, out_victims_off, out_reason_off;
+	uint32_t now, desired, wish, window, reserved;
+	double rate, lead, ahead, backlog, cold_ms;
+} kvasir_fleet;
+
+typedef struct {
+	uint32_t min, max, ready, pending, draining, failing, outstanding, flags; /* KVASIR_SCALE_POOL_SPOT, _BLOCKED */
+	double price, cold_ms;
+	uint32_t name_off, name_len, first, nodes;
+} kvasir_pool;
+
+typedef struct {
+	uint32_t pool, flags, drain, inflight, sessions, name_off, name_len, reserved; /* KVASIR_SCALE_NODE_READY, _FAILING */
+	double heat, age_ms, oldest_ms;
+} kvasir_node;
+
+typedef struct {
+	uint32_t desired, nvictims;
+	double hold_ms, ttl_ms;
+	uint32_t reason_len, reserved;
+} kvasir_scale_result;
+
+KVASIR_ASSERT(sizeof(kvasir_fleet) == KVASIR_SCALE_HEADER_SIZE, "fleet size");
+KVASIR_ASSERT(__builtin_offsetof(kvasir_fleet, out_reason_off) == KVASIR_SCALE_OUT_REASON_OFF, "out_reason_off");
+KVASIR_ASSERT(__builtin_offsetof(kvasir_fleet, rate) == KVASIR_SCALE_RATE, "rate");
+KVASIR_ASSERT(sizeof(kvasir_pool) == KVASIR_SCALE_POOL_HEADER_SIZE, "pool size");
+KVASIR_ASSERT(__builtin_offsetof(kvasir_pool, name_off) == KVASIR_SCALE_POOL_NAME_OFF, "pool name");
+KVASIR_ASSERT(sizeof(kvasir_node) == KVASIR_SCALE_NODE_HEADER_SIZE, "node size");
+KVASIR_ASSERT(__builtin_offsetof(kvasir_node, heat) == KVASIR_SCALE_NODE_HEAT, "node heat");
+KVASIR_ASSERT(sizeof(kvasir_scale_result) == KVASIR_SCALE_OUT_HEADER_SIZE, "result size");
+
+static inline const kvasir_pool *kvasir_pool_at(const kvasir_fleet *f, uint32_t i) {
+	return (const kvasir_pool *)kvasir_at(f, f->pools_off + i * f->pool_bytes);
+}
+static inline const kvasir_node *kvasir_node_at(const kvasir_fleet *f, uint32_t i) {
+	return (const kvasir_node *)kvasir_at(f, f->nodes_off + i * f->node_bytes);
+}
+/* A column of history, KVASIR_SCALE_SAMPLE_RATE and so on: nsamples values, oldest first. */
+static inline const float *kvasir_samples(const kvasir_fleet *f, uint32_t col) {
+	return (const float *)kvasir_at(f, f->samples_off + col * f->stride * 4);
+}
+static inline kvasir_scale_result *kvasir_scale_out(const kvasir_fleet *f) { return (kvasir_scale_result *)kvasir_at(f, f->out_off); }
+/* Sizes of single pools; KVASIR_UNWRITTEN = by preference. */
+static inline uint32_t *kvasir_scale_pools(const kvasir_fleet *f) { return (uint32_t *)kvasir_at(f, f->out_pools_off); }
+/* Endpoints that go first when the size goes down; nvictims says how many. */
+static inline uint32_t *kvasir_scale_victims(const kvasir_fleet *f) { return (uint32_t *)kvasir_at(f, f->out_victims_off); }
+/* Adds to the reason that people read; what does not fit is cut. */
+static inline void kvasir_scale_reason(const kvasir_fleet *f, const char *text) {
+	kvasir_scale_result *out = kvasir_scale_out(f);
+	while (*text && out->reason_len < KVASIR_MAX_SCALE_REASON) ((char *)kvasir_at(f, f->out_reason_off))[out->reason_len++] = *text++;
+}
+static inline void kvasir_scale_reason_number(const kvasir_fleet *f, uint32_t n) {
+	char digits[11], *at = digits + 10;
+	*at = 0;
+	do *--at = (char)('0' + n % 10);
+	while (n /= 10);
+	kvasir_scale_reason(f, at);
+}
+
+#define KVASIR_AUTOSCALE(f)                                                                  \
+	static uint32_t kvasir_user_autoscale(const kvasir_fleet *f);                            \
+	KVASIR_EXPORT("kvasir_x_autoscale") uint32_t kvasir_x_autoscale(uint32_t p) {            \
+		return kvasir_user_autoscale((const kvasir_fleet *)(uintptr_t)p);                    \
+	}                                                                                        \
+	static uint32_t kvasir_user_autoscale(const kvasir_fleet *f)
+
 /* Configuration: text is JSON of len bytes, not terminated, valid during the call. */
 #define KVASIR_CONFIGURE(text, len)                                                     \
 	static uint32_t kvasir_user_configure(const char *text, uint32_t len);              \
@@ -274,6 +346,35 @@ KVASIR_INLINE void kvasir_score_all(const kvasir_batch *b, kvasir_each *one) {
 		return kvasir_user_configure((const char *)kvasir_at(c, c->data_off), c->data_len); \
 	}                                                                                   \
 	static uint32_t kvasir_user_configure(const char *text, uint32_t len)
+
+/* Reads the number behind "key" in the config, or the numbers of the list there, at most max of them, and returns how
+   many it read. Plain decimals without an exponent; the first place of the key counts, at whatever depth. */
+static inline uint32_t kvasir_numbers(const char *text, uint32_t len, const char *key, double *out, uint32_t max) {
+	uint32_t i = 0, k = 0, n = 0;
+	for (; i < len; i++) {
+		if (text[i] != '"') continue;
+		for (k = 0; key[k] && i + 1 + k < len && text[i + 1 + k] == key[k];) k++;
+		if (!key[k] && i + 1 + k < len && text[i + 1 + k] == '"') break;
+	}
+	if (i >= len) return 0;
+	int list = 0;
+	for (i += k + 2; i < len; i++) {
+		char c = text[i];
+		if (c == '[' && !list) list = 1;
+		else if (c == '-' || (c >= '0' && c <= '9')) {
+			double v = 0, unit = 1;
+			int minus = c == '-', behind = 0;
+			for (i += minus; i < len && ((text[i] >= '0' && text[i] <= '9') || (text[i] == '.' && !behind)); i++) {
+				if (text[i] == '.') behind = 1;
+				else v = v * 10 + (text[i] - '0'), unit *= behind ? 10 : 1;
+			}
+			if (n < max) out[n++] = (minus ? -v : v) / unit;
+			if (!list) break;
+			i--;
+		} else if (c != ' ' && c != ':' && c != ',' && c != '\n' && c != '\t' && c != '\r') break;
+	}
+	return n;
+}
 
 /* Maintenance, while no request waits: fuel is about how much the call may use. */
 #define KVASIR_IDLE(fuel)                                                                                                   \

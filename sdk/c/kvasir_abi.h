@@ -83,6 +83,102 @@
 #define KVASIR_ADAPTER_KNOWN 2u /* the engine can load it */
 #define KVASIR_ADAPTER_UNKNOWN 3u /* the host has not seen it there */
 
+/* Limits of the experimental roles. */
+#define KVASIR_MAX_SCALE_SAMPLES 60u /* samples of kvasir_x_autoscale */
+#define KVASIR_MAX_SCALE_SIZE 1024u /* endpoints a pool or group may be wished */
+#define KVASIR_MAX_SCALE_REASON 256u /* bytes of the reason for a size */
+
+/* Argument of kvasir_x_autoscale (experimental): byte offsets from its base. Offsets in it are relative to the base and multiples of 64. */
+#define KVASIR_SCALE_SIZE 0u /* u32 bytes of this header */
+#define KVASIR_SCALE_FLAGS 4u /* u32 flags of a batch: shadow, replay */
+#define KVASIR_SCALE_N_POOLS 8u /* u32 pools of the group, the one to fill first comes first */
+#define KVASIR_SCALE_N_NODES 12u /* u32 endpoints of all pools */
+#define KVASIR_SCALE_N_SAMPLES 16u /* u32 ticks of history, at most MaxScaleSamples */
+#define KVASIR_SCALE_N_COLS 20u /* u32 columns of a sample */
+#define KVASIR_SCALE_STRIDE 24u /* u32 elements of 4 bytes from one column of samples to the next */
+#define KVASIR_SCALE_POOL_BYTES 28u /* u32 bytes from one pool to the next; may grow */
+#define KVASIR_SCALE_NOW_MS 32u /* f64 Unix milliseconds, frozen for the call */
+#define KVASIR_SCALE_NODE_BYTES 40u /* u32 bytes from one endpoint to the next; may grow */
+#define KVASIR_SCALE_POOLS_OFF 44u /* u32 offset of the pools */
+#define KVASIR_SCALE_NODES_OFF 48u /* u32 offset of the endpoints, pool by pool */
+#define KVASIR_SCALE_SAMPLES_OFF 52u /* u32 offset of the samples' columns, oldest first */
+#define KVASIR_SCALE_OUT_OFF 56u /* u32 offset of the result */
+#define KVASIR_SCALE_OUT_BYTES 60u /* u32 bytes of the result, with pools, victims and reason */
+#define KVASIR_SCALE_OUT_POOLS_OFF 64u /* u32 offset of the result's sizes of pools, [npools] u32 */
+#define KVASIR_SCALE_OUT_VICTIMS_OFF 68u /* u32 offset of the result's victims, [nnodes] u32 */
+#define KVASIR_SCALE_OUT_REASON_OFF 72u /* u32 offset of the result's reason, MaxScaleReason bytes */
+#define KVASIR_SCALE_NOW 76u /* u32 endpoints that serve or were ordered */
+#define KVASIR_SCALE_DESIRED 80u /* u32 the built-in proposal */
+#define KVASIR_SCALE_WISH 84u /* u32 of it: by work, lead and backlog alone */
+#define KVASIR_SCALE_WINDOW 88u /* u32 of it: greatest wish within the window */
+#define KVASIR_SCALE_RESERVED 92u /* u32 zero */
+#define KVASIR_SCALE_RATE 96u /* f64 of it: smoothed offered work, endpoint-seconds per second */
+#define KVASIR_SCALE_LEAD 104u /* f64 of it: added for growth over a cold start, same unit */
+#define KVASIR_SCALE_AHEAD 112u /* f64 of it: endpoint-seconds that will have piled up when what is ordered now serves */
+#define KVASIR_SCALE_BACKLOG 120u /* f64 of it: endpoints added to work off the backlog */
+#define KVASIR_SCALE_COLD_MS 128u /* f64 of it: cold start reckoned with */
+#define KVASIR_SCALE_HEADER_SIZE 136u /* size of the header of this minor version */
+
+/* A pool of kvasir_x_autoscale: byte offsets from its begin. */
+#define KVASIR_SCALE_POOL_MIN 0u /* u32 endpoints at least */
+#define KVASIR_SCALE_POOL_MAX 4u /* u32 endpoints at most */
+#define KVASIR_SCALE_POOL_READY 8u /* u32 endpoints that serve and do not drain */
+#define KVASIR_SCALE_POOL_PENDING 12u /* u32 endpoints that were ordered and do not serve yet */
+#define KVASIR_SCALE_POOL_DRAINING 16u /* u32 endpoints that are to go */
+#define KVASIR_SCALE_POOL_FAILING 20u /* u32 endpoints that served and are away */
+#define KVASIR_SCALE_POOL_OUTSTANDING 24u /* u32 requests in flight on its endpoints */
+#define KVASIR_SCALE_POOL_FLAGS 28u /* u32 ScalePoolSpot, ScalePoolBlocked */
+#define KVASIR_SCALE_POOL_PRICE 32u /* f64 of an endpoint-second beside that of other pools, 0 = not set */
+#define KVASIR_SCALE_POOL_COLD_MS 40u /* f64 from order to readiness, measured or assumed */
+#define KVASIR_SCALE_POOL_NAME_OFF 48u /* u32 offset of its name from the argument's base */
+#define KVASIR_SCALE_POOL_NAME_LEN 52u /* u32 bytes of its name */
+#define KVASIR_SCALE_POOL_FIRST 56u /* u32 first of its endpoints */
+#define KVASIR_SCALE_POOL_NODES 60u /* u32 its endpoints */
+#define KVASIR_SCALE_POOL_HEADER_SIZE 64u /* bytes of a pool in this minor version */
+
+/* Flags of a pool of kvasir_x_autoscale. */
+#define KVASIR_SCALE_POOL_SPOT 1u /* its endpoints may be taken away at any moment */
+#define KVASIR_SCALE_POOL_BLOCKED 2u /* the last order brought nothing: nothing is ordered there for a while */
+
+/* An endpoint of kvasir_x_autoscale: byte offsets from its begin. */
+#define KVASIR_SCALE_NODE_POOL 0u /* u32 its pool */
+#define KVASIR_SCALE_NODE_FLAGS 4u /* u32 ScaleNodeReady, ScaleNodeFailing */
+#define KVASIR_SCALE_NODE_DRAIN 8u /* u32 0 serves, 1 takes no new sessions, 2 takes no new requests */
+#define KVASIR_SCALE_NODE_INFLIGHT 12u /* u32 requests in flight */
+#define KVASIR_SCALE_NODE_SESSIONS 16u /* u32 sessions whose last request was there */
+#define KVASIR_SCALE_NODE_NAME_OFF 20u /* u32 offset of its name (the driver's, or its URL) from the argument's base */
+#define KVASIR_SCALE_NODE_NAME_LEN 24u /* u32 bytes of its name */
+#define KVASIR_SCALE_NODE_RESERVED 28u /* u32 zero */
+#define KVASIR_SCALE_NODE_HEAT 32u /* f64 tokens read from its cache, fading */
+#define KVASIR_SCALE_NODE_AGE_MS 40u /* f64 since it is known */
+#define KVASIR_SCALE_NODE_OLDEST_MS 48u /* f64 age of its oldest request */
+#define KVASIR_SCALE_NODE_HEADER_SIZE 56u /* bytes of an endpoint in this minor version */
+
+/* Flags of an endpoint of kvasir_x_autoscale. */
+#define KVASIR_SCALE_NODE_READY 1u /* it answers */
+#define KVASIR_SCALE_NODE_FAILING 2u /* it served and has been away for long */
+
+/* Columns of the samples of kvasir_x_autoscale, f32. */
+#define KVASIR_SCALE_SAMPLE_AGE_MS 0u /* before now_ms */
+#define KVASIR_SCALE_SAMPLE_RATE 1u /* smoothed offered work, endpoint-seconds per second */
+#define KVASIR_SCALE_SAMPLE_BACKLOG 2u /* accepted work that is not done, endpoint-seconds */
+#define KVASIR_SCALE_SAMPLE_QUEUE_MS 3u /* age of the oldest request that waited */
+#define KVASIR_SCALE_SAMPLE_INFLIGHT 4u /* requests that were not done */
+#define KVASIR_SCALE_SAMPLE_KV_USAGE 5u /* mean share of KV memory in use by requests */
+#define KVASIR_SCALE_SAMPLE_READY 6u /* endpoints that served */
+#define KVASIR_SCALE_SAMPLE_PENDING 7u /* endpoints that were ordered */
+#define KVASIR_SCALE_SAMPLE_DESIRED 8u /* the built-in proposal */
+#define KVASIR_NUM_SCALE_SAMPLES 9u /* columns of this minor version; more may follow */
+
+/* Result of kvasir_x_autoscale: byte offsets from out_off. */
+#define KVASIR_SCALE_OUT_DESIRED 0u /* u32 endpoints of the group, at most MaxScaleSize; arrives as Unwritten */
+#define KVASIR_SCALE_OUT_N_VICTIMS 4u /* u32 victims written; arrives as 0 */
+#define KVASIR_SCALE_OUT_HOLD_MS 8u /* f64 no change of size for so long; arrives as 0 */
+#define KVASIR_SCALE_OUT_TTL_MS 16u /* f64 the result stands so long while later calls abstain; arrives as 0 */
+#define KVASIR_SCALE_OUT_REASON_LEN 24u /* u32 bytes of the reason written; arrives as 0 */
+#define KVASIR_SCALE_OUT_RESERVED 28u /* u32 zero */
+#define KVASIR_SCALE_OUT_HEADER_SIZE 32u /* bytes of the result before pools, victims and reason */
+
 /* What host calls and memory cost in units of fuel. */
 #define KVASIR_FUEL_HOST_CALL 50u /* one call of an imported function */
 #define KVASIR_FUEL_HOST_BYTES 16u /* bytes read or written by an imported function for one unit */

@@ -55,6 +55,9 @@ func exportPick(p uint32) uint32 { return call(rolePick, batch(p)) }
 //go:wasmexport kvasir_observe
 func exportObserve(p uint32) uint32 { return call(roleObserve, batch(p)) }
 
+//go:wasmexport kvasir_x_autoscale
+func exportAutoscale(p uint32) uint32 { return call(roleAutoscale, batch(p)) }
+
 //go:wasmexport kvasir_configure
 func exportConfigure(p uint32) uint32 {
 	return runConfigure(unsafe.Add(unsafe.Pointer(nil), p))

@@ -51,10 +51,11 @@ const (
 	roleScore
 	rolePick
 	roleObserve
+	roleAutoscale // this and what follows are experimental and have no columns
 	numRoles
 )
 
-var roleNames = [numRoles]string{"filter", "score", "pick", "observe"}
+var roleNames = [numRoles]string{"filter", "score", "pick", "observe", "x_autoscale"}
 
 var (
 	name      string

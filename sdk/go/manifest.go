@@ -22,8 +22,11 @@ func manifest() string {
 	for i, key := range roleNames {
 		if r := roles[i]; r != nil {
 			t.quote(key)
-			t.add(`:{"columns":`)
-			t.columns(r.columns)
+			t.add(":{")
+			if i < roleAutoscale {
+				t.add(`"columns":`)
+				t.columns(r.columns)
+			}
 			for _, m := range r.more {
 				t.add(`,"`)
 				t.add(m.key)

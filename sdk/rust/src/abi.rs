@@ -142,6 +142,182 @@ pub const ADAPTER_KNOWN: u32 = 2;
 /// the host has not seen it there
 pub const ADAPTER_UNKNOWN: u32 = 3;
 
+// Limits of the experimental roles.
+/// samples of kvasir_x_autoscale
+pub const MAX_SCALE_SAMPLES: u32 = 60;
+/// endpoints a pool or group may be wished
+pub const MAX_SCALE_SIZE: u32 = 1024;
+/// bytes of the reason for a size
+pub const MAX_SCALE_REASON: u32 = 256;
+
+// Argument of kvasir_x_autoscale (experimental): byte offsets from its base. Offsets in it are relative to the base and multiples of 64.
+/// u32 bytes of this header
+pub const SCALE_SIZE: u32 = 0;
+/// u32 flags of a batch: shadow, replay
+pub const SCALE_FLAGS: u32 = 4;
+/// u32 pools of the group, the one to fill first comes first
+pub const SCALE_N_POOLS: u32 = 8;
+/// u32 endpoints of all pools
+pub const SCALE_N_NODES: u32 = 12;
+/// u32 ticks of history, at most MaxScaleSamples
+pub const SCALE_N_SAMPLES: u32 = 16;
+/// u32 columns of a sample
+pub const SCALE_N_COLS: u32 = 20;
+/// u32 elements of 4 bytes from one column of samples to the next
+pub const SCALE_STRIDE: u32 = 24;
+/// u32 bytes from one pool to the next; may grow
+pub const SCALE_POOL_BYTES: u32 = 28;
+/// f64 Unix milliseconds, frozen for the call
+pub const SCALE_NOW_MS: u32 = 32;
+/// u32 bytes from one endpoint to the next; may grow
+pub const SCALE_NODE_BYTES: u32 = 40;
+/// u32 offset of the pools
+pub const SCALE_POOLS_OFF: u32 = 44;
+/// u32 offset of the endpoints, pool by pool
+pub const SCALE_NODES_OFF: u32 = 48;
+/// u32 offset of the samples' columns, oldest first
+pub const SCALE_SAMPLES_OFF: u32 = 52;
+/// u32 offset of the result
+pub const SCALE_OUT_OFF: u32 = 56;
+/// u32 bytes of the result, with pools, victims and reason
+pub const SCALE_OUT_BYTES: u32 = 60;
+/// u32 offset of the result's sizes of pools, \[npools\] u32
+pub const SCALE_OUT_POOLS_OFF: u32 = 64;
+/// u32 offset of the result's victims, \[nnodes\] u32
+pub const SCALE_OUT_VICTIMS_OFF: u32 = 68;
+/// u32 offset of the result's reason, MaxScaleReason bytes
+pub const SCALE_OUT_REASON_OFF: u32 = 72;
+/// u32 endpoints that serve or were ordered
+pub const SCALE_NOW: u32 = 76;
+/// u32 the built-in proposal
+pub const SCALE_DESIRED: u32 = 80;
+/// u32 of it: by work, lead and backlog alone
+pub const SCALE_WISH: u32 = 84;
+/// u32 of it: greatest wish within the window
+pub const SCALE_WINDOW: u32 = 88;
+/// u32 zero
+pub const SCALE_RESERVED: u32 = 92;
+/// f64 of it: smoothed offered work, endpoint-seconds per second
+pub const SCALE_RATE: u32 = 96;
+/// f64 of it: added for growth over a cold start, same unit
+pub const SCALE_LEAD: u32 = 104;
+/// f64 of it: endpoint-seconds that will have piled up when what is ordered now serves
+pub const SCALE_AHEAD: u32 = 112;
+/// f64 of it: endpoints added to work off the backlog
+pub const SCALE_BACKLOG: u32 = 120;
+/// f64 of it: cold start reckoned with
+pub const SCALE_COLD_MS: u32 = 128;
+/// size of the header of this minor version
+pub const SCALE_HEADER_SIZE: u32 = 136;
+
+// A pool of kvasir_x_autoscale: byte offsets from its begin.
+/// u32 endpoints at least
+pub const SCALE_POOL_MIN: u32 = 0;
+/// u32 endpoints at most
+pub const SCALE_POOL_MAX: u32 = 4;
+/// u32 endpoints that serve and do not drain
+pub const SCALE_POOL_READY: u32 = 8;
+/// u32 endpoints that were ordered and do not serve yet
+pub const SCALE_POOL_PENDING: u32 = 12;
+/// u32 endpoints that are to go
+pub const SCALE_POOL_DRAINING: u32 = 16;
+/// u32 endpoints that served and are away
+pub const SCALE_POOL_FAILING: u32 = 20;
+/// u32 requests in flight on its endpoints
+pub const SCALE_POOL_OUTSTANDING: u32 = 24;
+/// u32 ScalePoolSpot, ScalePoolBlocked
+pub const SCALE_POOL_FLAGS: u32 = 28;
+/// f64 of an endpoint-second beside that of other pools, 0 = not set
+pub const SCALE_POOL_PRICE: u32 = 32;
+/// f64 from order to readiness, measured or assumed
+pub const SCALE_POOL_COLD_MS: u32 = 40;
+/// u32 offset of its name from the argument's base
+pub const SCALE_POOL_NAME_OFF: u32 = 48;
+/// u32 bytes of its name
+pub const SCALE_POOL_NAME_LEN: u32 = 52;
+/// u32 first of its endpoints
+pub const SCALE_POOL_FIRST: u32 = 56;
+/// u32 its endpoints
+pub const SCALE_POOL_NODES: u32 = 60;
+/// bytes of a pool in this minor version
+pub const SCALE_POOL_HEADER_SIZE: u32 = 64;
+
+// Flags of a pool of kvasir_x_autoscale.
+/// its endpoints may be taken away at any moment
+pub const SCALE_POOL_SPOT: u32 = 1;
+/// the last order brought nothing: nothing is ordered there for a while
+pub const SCALE_POOL_BLOCKED: u32 = 2;
+
+// An endpoint of kvasir_x_autoscale: byte offsets from its begin.
+/// u32 its pool
+pub const SCALE_NODE_POOL: u32 = 0;
+/// u32 ScaleNodeReady, ScaleNodeFailing
+pub const SCALE_NODE_FLAGS: u32 = 4;
+/// u32 0 serves, 1 takes no new sessions, 2 takes no new requests
+pub const SCALE_NODE_DRAIN: u32 = 8;
+/// u32 requests in flight
+pub const SCALE_NODE_INFLIGHT: u32 = 12;
+/// u32 sessions whose last request was there
+pub const SCALE_NODE_SESSIONS: u32 = 16;
+/// u32 offset of its name (the driver's, or its URL) from the argument's base
+pub const SCALE_NODE_NAME_OFF: u32 = 20;
+/// u32 bytes of its name
+pub const SCALE_NODE_NAME_LEN: u32 = 24;
+/// u32 zero
+pub const SCALE_NODE_RESERVED: u32 = 28;
+/// f64 tokens read from its cache, fading
+pub const SCALE_NODE_HEAT: u32 = 32;
+/// f64 since it is known
+pub const SCALE_NODE_AGE_MS: u32 = 40;
+/// f64 age of its oldest request
+pub const SCALE_NODE_OLDEST_MS: u32 = 48;
+/// bytes of an endpoint in this minor version
+pub const SCALE_NODE_HEADER_SIZE: u32 = 56;
+
+// Flags of an endpoint of kvasir_x_autoscale.
+/// it answers
+pub const SCALE_NODE_READY: u32 = 1;
+/// it served and has been away for long
+pub const SCALE_NODE_FAILING: u32 = 2;
+
+// Columns of the samples of kvasir_x_autoscale, f32.
+/// before now_ms
+pub const SCALE_SAMPLE_AGE_MS: u32 = 0;
+/// smoothed offered work, endpoint-seconds per second
+pub const SCALE_SAMPLE_RATE: u32 = 1;
+/// accepted work that is not done, endpoint-seconds
+pub const SCALE_SAMPLE_BACKLOG: u32 = 2;
+/// age of the oldest request that waited
+pub const SCALE_SAMPLE_QUEUE_MS: u32 = 3;
+/// requests that were not done
+pub const SCALE_SAMPLE_INFLIGHT: u32 = 4;
+/// mean share of KV memory in use by requests
+pub const SCALE_SAMPLE_KV_USAGE: u32 = 5;
+/// endpoints that served
+pub const SCALE_SAMPLE_READY: u32 = 6;
+/// endpoints that were ordered
+pub const SCALE_SAMPLE_PENDING: u32 = 7;
+/// the built-in proposal
+pub const SCALE_SAMPLE_DESIRED: u32 = 8;
+/// columns of this minor version; more may follow
+pub const NUM_SCALE_SAMPLES: u32 = 9;
+
+// Result of kvasir_x_autoscale: byte offsets from out_off.
+/// u32 endpoints of the group, at most MaxScaleSize; arrives as Unwritten
+pub const SCALE_OUT_DESIRED: u32 = 0;
+/// u32 victims written; arrives as 0
+pub const SCALE_OUT_N_VICTIMS: u32 = 4;
+/// f64 no change of size for so long; arrives as 0
+pub const SCALE_OUT_HOLD_MS: u32 = 8;
+/// f64 the result stands so long while later calls abstain; arrives as 0
+pub const SCALE_OUT_TTL_MS: u32 = 16;
+/// u32 bytes of the reason written; arrives as 0
+pub const SCALE_OUT_REASON_LEN: u32 = 24;
+/// u32 zero
+pub const SCALE_OUT_RESERVED: u32 = 28;
+/// bytes of the result before pools, victims and reason
+pub const SCALE_OUT_HEADER_SIZE: u32 = 32;
+
 // What host calls and memory cost in units of fuel.
 /// one call of an imported function
 pub const FUEL_HOST_CALL: u32 = 50;
