@@ -133,12 +133,22 @@ func (c *Controller) Tick(ctx context.Context, s Signal) {
 	c.publish(&s, &p, want)
 }
 
+// SetOverride changes who proposes, nil = nobody but the built-in loop, and whether
+// that is only compared. It belongs to the goroutine that calls Tick. What an
+// override said before stands as long as it said, unless nobody proposes any more.
+func (c *Controller) SetOverride(o Overrider, shadow bool) {
+	if o == nil {
+		c.stand = standing{}
+	}
+	c.group.Override, c.group.Shadow = o, shadow
+}
+
 // decide asks the override, if there is one, and keeps it within the bounds.
 func (c *Controller) decide(ctx context.Context, s *Signal, p *Proposal) int {
 	size := s.Ready + s.Pending
 	c.remember(s, p)
-	c.setFault("", nil)
 	if c.group.Override == nil || s.Missing {
+		c.setOverride(nil)
 		return p.Desired
 	}
 	o, err := c.group.Override.Propose(ctx, c.view(s, p))
@@ -148,16 +158,16 @@ func (c *Controller) decide(ctx context.Context, s *Signal, p *Proposal) int {
 	switch {
 	case err != nil:
 		c.stand = standing{}
-		c.setFault(err.Error(), nil)
-		c.act(c.pools[0], Action{Time: s.Now, Verb: VerbOverride, Reason: err.Error()})
+		c.setFault(err, s.Now)
 		return p.Desired
 	case o != nil:
 		c.stand = standing{o: o, until: s.Now.Add(time.Duration(o.TTLMs) * time.Millisecond), hold: s.Now.Add(time.Duration(o.HoldMs) * time.Millisecond)}
 	case c.stand.o == nil || s.Now.After(c.stand.until):
 		c.stand = standing{}
+		c.setOverride(nil)
 		return p.Desired
 	}
-	c.setFault("", c.stand.o)
+	c.setOverride(c.stand.o)
 	if c.group.Shadow {
 		return p.Desired
 	}

@@ -450,3 +450,95 @@ func TestConfig_Validate(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestController_faultIsToldOnce: a plugin that fails at every tick is counted at
+// each, and fills neither the actions nor the audit log.
+func TestController_faultIsToldOnce(t *testing.T) {
+	c := newCloud(t, time.Minute)
+	c.have("p", 2)
+	f := &fixed{err: errors.New("trap")}
+	r := newRig(t, c, nil, Pool{Name: "p", Config: Config{Target: 0.7, Min: 2, Max: 6}})
+	r.c.SetOverride(f, false)
+	r.run(time.Minute)
+	f.err = errors.New("fuel")
+	r.run(time.Minute)
+	if st := r.c.Status(); len(r.verbs(VerbOverride)) != 2 || st.Faults != 24 || st.Fault != "fuel" || st.Override != nil {
+		t.Errorf("%d actions, status %d %q", len(r.verbs(VerbOverride)), st.Faults, st.Fault)
+	}
+	f.o, f.err = &Override{Desired: 4}, nil
+	r.run(tick)
+	if st := r.c.Status(); st.Fault != "" || st.Override == nil {
+		t.Errorf("status %q, %+v", st.Fault, st.Override)
+	}
+}
+
+// TestController_SetOverride: what a plugin said stands for its time when another
+// version takes over, and ends when none proposes any more.
+func TestController_SetOverride(t *testing.T) {
+	c := newCloud(t, time.Minute)
+	c.have("p", 2)
+	r := newRig(t, c, nil, Pool{Name: "p", Config: Config{Target: 0.7, Min: 2, Max: 6}})
+	r.work = 1
+	f := &fixed{o: &Override{Desired: 5, TTLMs: time.Hour.Milliseconds()}}
+	r.c.SetOverride(f, false)
+	r.run(3 * time.Minute)
+	wantReady(t, r, "p", 5)
+	r.c.SetOverride(&fixed{}, false)
+	r.run(20 * time.Minute)
+	wantReady(t, r, "p", 5)
+	r.c.SetOverride(&fixed{o: &Override{Desired: 6}}, true)
+	r.run(tick)
+	if st := r.c.Status(); !st.Shadow || st.Override.Desired != 6 || st.Desired > 5 {
+		t.Errorf("shadow: %+v", st)
+	}
+	r.c.SetOverride(nil, false)
+	r.run(20 * time.Minute)
+	wantReady(t, r, "p", 2)
+	if len(f.v.History) < 2 {
+		t.Errorf("%d samples", len(f.v.History))
+	}
+}
+
+// swapPools proposes what examples/autoscale-spot does: the built-in size, of the
+// first pool one endpoint, exchanged one after the other.
+type swapPools struct{}
+
+func (swapPools) Propose(_ context.Context, v *View) (*Override, error) {
+	own, spot, pending := 0, 0, 0
+	for i, p := range v.Pools {
+		for _, m := range p.Machines {
+			if m.Ready && m.Drain == Serving.String() {
+				*[]*int{&own, &spot}[i]++
+			}
+		}
+		pending += p.Pending
+	}
+	o := &Override{Desired: v.Proposal.Desired, Pools: map[string]int{"own": 1}}
+	if own > 1 && own+spot == o.Desired && pending == 0 {
+		o.Desired++
+	}
+	return o, nil
+}
+
+// TestController_exchange: sizes of single pools are kept by growing and by
+// shrinking: a fleet of the dear pool becomes one of the cheap one, and never
+// has less than is needed.
+func TestController_exchange(t *testing.T) {
+	c := newCloud(t, time.Minute)
+	c.have("own", 4)
+	r := newRig(t, c, func(g *Group) { g.Override = swapPools{} },
+		Pool{Name: "own", Config: Config{Target: 0.7, Min: 0, Max: 8}}, Pool{Name: "spot", Config: Config{Target: 0.7, Max: 8}, Spot: true})
+	r.work = 2.7
+	for range 1000 {
+		r.run(tick)
+		if n := r.ready("own") + r.ready("spot"); n < 4 {
+			t.Fatalf("%d endpoints serve", n)
+		}
+	}
+	if own, spot := r.ready("own"), r.ready("spot"); own != 1 || spot != 3 {
+		t.Errorf("own %d, spot %d, want 1 and 3", own, spot)
+	}
+	if n := len(r.actions); n > 30 {
+		t.Errorf("%d actions to exchange three machines", n)
+	}
+}

@@ -67,6 +67,7 @@ type Override struct {
 	HoldMs  int64          `json:"hold_ms,omitempty"` // no change of size for so long
 	TTLMs   int64          `json:"ttl_ms,omitempty"`  // how long it stands when the next call abstains
 	Reason  string         `json:"reason,omitempty"`
+	By      string         `json:"by,omitempty"` // who proposes, in words
 }
 
 // Overrider proposes instead of the built-in loop. (nil, nil) abstains. An

@@ -35,6 +35,9 @@ func (c *Controller) grow(n int, reason string, now time.Time) {
 			if n == 0 {
 				return
 			}
+			if m.size() >= c.share(m) {
+				break
+			}
 			c.undrain(m, id, now)
 			n--
 		}
@@ -67,28 +70,35 @@ func (c *Controller) share(m *member) int {
 	return MaxSize
 }
 
-// shrink gives up what was ordered and has not come, then drains endpoints; the
-// least preferred pools first.
+// shrink gives up what was ordered and has not come, then drains endpoints; first
+// in pools that have more than an override lets them, then in the least preferred
+// ones.
 func (c *Controller) shrink(n int, reason string, now time.Time) {
 	for _, m := range slices.Backward(c.pools) {
-		spare := min(n, m.size()-m.Min)
-		if spare <= 0 {
-			continue
-		}
-		k := 0
-		if len(m.orders.wait) > m.loading && !m.DryRun {
-			k = m.orders.cancel(min(spare, len(m.orders.wait)-m.loading))
-		}
-		if k > 0 {
-			m.dirty = true
-			c.act(m, Action{Time: now, Verb: VerbCancel, N: k, Reason: reason})
-		}
-		n -= k
-		for _, id := range c.choose(m, spare-k) {
-			c.beginDrain(m, id, NoSessions, now, now.Add(m.DrainTimeout), reason)
-			n--
-		}
+		n -= c.shrinkPool(m, min(n, m.size()-max(m.Min, c.share(m))), reason, now)
 	}
+	for _, m := range slices.Backward(c.pools) {
+		n -= c.shrinkPool(m, min(n, m.size()-m.Min), reason, now)
+	}
+}
+
+// shrinkPool takes spare endpoints from a pool and returns how many went.
+func (c *Controller) shrinkPool(m *member, spare int, reason string, now time.Time) (gone int) {
+	if spare <= 0 {
+		return 0
+	}
+	if len(m.orders.wait) > m.loading && !m.DryRun {
+		gone = m.orders.cancel(min(spare, len(m.orders.wait)-m.loading))
+	}
+	if gone > 0 {
+		m.dirty = true
+		c.act(m, Action{Time: now, Verb: VerbCancel, N: gone, Reason: reason})
+	}
+	for _, id := range c.choose(m, spare-gone) {
+		c.beginDrain(m, id, NoSessions, now, now.Add(m.DrainTimeout), reason)
+		gone++
+	}
+	return gone
 }
 
 // choose names the k endpoints of a pool that go first.

@@ -38,7 +38,8 @@ type Status struct {
 	Override *Override    `json:"override,omitempty"` // taken, or only compared (Shadow)
 	Shadow   bool         `json:"shadow,omitempty"`
 	Fault    string       `json:"override_fault,omitempty"`
-	Desired  int          `json:"desired"` // what was carried out
+	Faults   int          `json:"override_faults,omitempty"` // so far
+	Desired  int          `json:"desired"`                   // what was carried out
 	Capacity string       `json:"capacity_state"`
 	DryRun   bool         `json:"dry_run"`
 	Pools    []PoolStatus `json:"pools"`

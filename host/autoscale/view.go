@@ -20,10 +20,24 @@ func (c *Controller) act(m *member, a Action) {
 	c.group.Log.Info("autoscale", "pool", a.Pool, "action", a.Verb, "n", a.N, "endpoints", a.IDs, "reason", a.Reason, "dry_run", a.DryRun)
 }
 
-func (c *Controller) setFault(fault string, o *Override) {
+func (c *Controller) setOverride(o *Override) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.status.Fault, c.status.Override = fault, o
+	c.status.Fault, c.status.Override = "", o
+}
+
+// setFault counts a fault of the override, and tells of it where it is not that of
+// the tick before.
+func (c *Controller) setFault(err error, now time.Time) {
+	text := err.Error()
+	c.mu.Lock()
+	told := c.status.Fault == text
+	c.status.Fault, c.status.Override = text, nil
+	c.status.Faults++
+	c.mu.Unlock()
+	if !told {
+		c.act(c.pools[0], Action{Time: now, Verb: VerbOverride, Reason: text})
+	}
 }
 
 // remember keeps the signal for overrides.
