@@ -19,16 +19,18 @@ type generation struct {
 	cfg       *config.Config
 	scheduler *scheduler.Scheduler
 	prompts   []*prompts
-	auth      map[string]string  // Authorization towards the engines, by pool; never logged
-	plugins   []*plugin          // to release
-	observers []*plugin          // of plugins, one of a name
-	mute      map[pluginKey]bool // configured plugins that do not observe
-	aside     map[asideKey]error // modules that do not load, and why
-	scored    []*scoring         // plugins that score, by profile
-	keys      *identity.KeyFile  // nil without a key file
-	tokens    *jwt.Verifier      // nil without issuers
-	logPolicy decisions.Policy   // nil without a policy
-	policy    *policy.Snapshot   // nil without a policy, and while none could be loaded
+	auth      map[string]string      // Authorization towards the engines, by pool; never logged
+	plugins   []*plugin              // to release
+	observers []*plugin              // of plugins, one of a name
+	mute      map[pluginKey]bool     // configured plugins that do not observe
+	aside     map[asideKey]error     // modules that do not load, and why
+	specials  map[specialKey]*plugin // of plugins: those in experimental roles
+	missing   map[specialKey]error   // why there is none, of those that are set aside
+	scored    []*scoring             // plugins that score, by profile
+	keys      *identity.KeyFile      // nil without a key file
+	tokens    *jwt.Verifier          // nil without issuers
+	logPolicy decisions.Policy       // nil without a policy
+	policy    *policy.Snapshot       // nil without a policy, and while none could be loaded
 	built     time.Time
 }
 
@@ -36,7 +38,8 @@ type generation struct {
 // Tokenizers whose files did not change are taken over from prev, plugins from
 // the table. The caller must adopt or drop the generation.
 func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *generation, err error) {
-	g := &generation{number: number, cfg: cfg, built: h.now(), auth: map[string]string{}, aside: map[asideKey]error{}}
+	g := &generation{number: number, cfg: cfg, built: h.now(), auth: map[string]string{}, aside: map[asideKey]error{},
+		specials: map[specialKey]*plugin{}, missing: map[specialKey]error{}}
 	defer func() {
 		if err != nil {
 			h.drop(g)
@@ -81,6 +84,9 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *ge
 			return nil, fmt.Errorf("profile %s: %w", cfg.Profiles[i].Name, err)
 		}
 		sc.Profiles = append(sc.Profiles, p)
+	}
+	if err := h.specialPlugins(g, prev); err != nil {
+		return nil, err
 	}
 	g.addObservers()
 	if g.scheduler, err = scheduler.New(sc); err != nil {

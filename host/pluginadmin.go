@@ -96,7 +96,7 @@ func (a pluginAdmin) Plugins(context.Context) (any, error) {
 	for _, s := range stored {
 		if !used[s.Name] && !aside[s.Name] {
 			out = append(out, pluginStatus{Name: s.Name, Digest: s.Active, Source: fromStore, Roles: []string{}, State: "stored",
-				Reason: "no profile names it", Active: s.Active, Previous: s.Previous, Versions: s.Versions,
+				Reason: "no profile and no pool names it", Active: s.Active, Previous: s.Previous, Versions: s.Versions,
 				Shadow: a.h.offPath.shadows.of(s.Name).status()})
 		}
 	}

@@ -95,6 +95,7 @@ func (s *scaling) tick(ctx context.Context) {
 		if held > 0 {
 			sig.Requests += held
 		}
+		g.control.SetOverride(s.h.scalePlugin(g.pools[0]))
 		g.control.Tick(ctx, sig)
 	}
 	s.tell()
@@ -179,11 +180,21 @@ func scaleGroups(cfg *config.Config) [][]config.Pool {
 
 func findGroup(l []*scaleGroup, pools []config.Pool) *scaleGroup {
 	for _, g := range l {
-		if reflect.DeepEqual(g.cfg, pools) {
+		if reflect.DeepEqual(withoutPlugin(g.cfg), withoutPlugin(pools)) {
 			return g
 		}
 	}
 	return nil
+}
+
+// withoutPlugin leaves out what a tick looks up: a plugin comes and goes without a
+// new controller.
+func withoutPlugin(pools []config.Pool) []config.Pool {
+	out := slices.Clone(pools)
+	for i := range out {
+		out[i].Autoscale.Plugin, out[i].Autoscale.Shadow = "", false
+	}
+	return out
 }
 
 func (s *scaling) build(pools []config.Pool) (*scaleGroup, error) {

@@ -43,6 +43,10 @@ func (h *Host) collectScaling(e *telemetry.Emitter) {
 		e.Gauge("kvasir_autoscale_desired", "Endpoints that the pool and its overflows are to have.", float64(s.Desired), l...)
 		e.Gauge("kvasir_autoscale_work", "Offered work, in endpoint-seconds per second.", s.Proposal.Rate, l...)
 		e.Gauge("kvasir_autoscale_backlog_seconds", "Accepted work that is not done, in endpoint-seconds.", s.Signal.Backlog, l...)
+		e.Counter("kvasir_autoscale_override_faults_total", "Answers of the plugin that were faults: the built-in proposal was taken.", float64(s.Faults), l...)
+		if s.Override != nil {
+			e.Gauge("kvasir_autoscale_override", "Endpoints that the plugin asks for, followed or in shadow; absent while it is not heard.", float64(s.Override.Desired), l...)
+		}
 		scarce := 0.0
 		if s.Capacity != "ok" {
 			scarce = 1

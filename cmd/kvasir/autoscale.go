@@ -56,11 +56,11 @@ func printScaling(w io.Writer, s *autoscale.Status) {
 	fmt.Fprintf(w, "wish      %d endpoints; within the window %d; proposed %d (%s)\n", p.Wish, p.Window, p.Desired, p.Reason)
 	switch {
 	case s.Fault != "":
-		fmt.Fprintf(w, "plugin    not heard: %s\n", s.Fault)
+		fmt.Fprintf(w, "plugin    not heard, %d times so far; the built-in size is taken: %s\n", s.Faults, s.Fault)
 	case s.Override != nil && s.Shadow:
-		fmt.Fprintf(w, "plugin    would have %d (%s); in shadow, not followed\n", s.Override.Desired, s.Override.Reason)
+		fmt.Fprintf(w, "plugin    %s would have %d (%s); in shadow, not followed\n", s.Override.By, s.Override.Desired, s.Override.Reason)
 	case s.Override != nil:
-		fmt.Fprintf(w, "plugin    %d (%s)\n", s.Override.Desired, s.Override.Reason)
+		fmt.Fprintf(w, "plugin    %s: %d (%s)\n", s.Override.By, s.Override.Desired, s.Override.Reason)
 	}
 	dry := ""
 	if s.DryRun {

@@ -17,8 +17,15 @@ import (
 
 // scaleState is what the admin API tells of the one group of kvasir dev.
 type scaleState struct {
-	Desired int `json:"desired"`
-	Pools   []struct {
+	Desired  int    `json:"desired"`
+	Fault    string `json:"override_fault"`
+	Faults   int    `json:"override_faults"`
+	Shadow   bool
+	Override *struct {
+		Desired    int
+		Reason, By string
+	}
+	Pools []struct {
 		Ready, Pending, Draining int
 		Machines                 []struct {
 			ID, Drain string

@@ -24,6 +24,8 @@ type Autoscale struct {
 	DryRun       bool     `yaml:"dry_run" doc:"propose and explain, order nothing; a pool without a driver only parks and brings back the endpoints it lists"`
 	MaxHeld      int      `yaml:"max_held" doc:"requests that may wait for the first endpoint, a tenant at most half of them; their bodies stay in memory and count against limits.bytes_in_flight, and they against limits.concurrent; default 256"`
 	MaxHold      Duration `yaml:"max_hold" doc:"how long one of them waits at most before it is refused with 503, or told so in its stream; streams get a sign of life every 5s meanwhile; default 10m"`
+	Plugin       string   `yaml:"plugin" doc:"name of a plugin with the role x_autoscale that proposes the size of this pool and its overflows instead of the built-in loop; bounds, steps, drain and driver stay; where it fails or abstains the built-in size is taken; experimental"`
+	Shadow       bool     `yaml:"shadow" doc:"true: the plugin is asked, shown and not followed"`
 	Driver       Driver   `yaml:"driver" doc:"who makes and removes endpoints"`
 }
 
@@ -71,7 +73,7 @@ var hostPattern = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0
 func (k *checker) autoscale(path string, p *Pool, pools []Pool) {
 	a := &p.Autoscale
 	if !a.On() {
-		if a.Min != 0 || a.OverflowOf != "" || len(a.Driver.Command) > 0 || a.Driver.Webhook.URL != "" {
+		if a.Min != 0 || a.Plugin != "" || a.Shadow || a.OverflowOf != "" || len(a.Driver.Command) > 0 || a.Driver.Webhook.URL != "" {
 			k.add(path+".max", "missing: say how many endpoints the pool may have")
 		}
 		return
@@ -92,6 +94,12 @@ func (k *checker) autoscale(path string, p *Pool, pools []Pool) {
 		k.add(path+".max_hold", "want at most 1h, got %v", d)
 	}
 	k.driver(path+".driver", &a.Driver)
+	if a.Shadow && a.Plugin == "" {
+		k.add(path+".shadow", "missing plugin: there is nothing to compare")
+	}
+	if a.Plugin != "" && a.OverflowOf != "" {
+		k.add(path+".plugin", "pool %q decides for both: name the plugin there", a.OverflowOf)
+	}
 	if a.OverflowOf == "" {
 		return
 	}

@@ -157,7 +157,11 @@ func TestParse_faults(t *testing.T) {
 			"sample_allow: want a share", `mask: "user": want a path under /input`, "max_size: want at least 1MiB", "keep: want at most 1000"}},
 		"bad issuer": {strings.Replace(minimal, "{anonymous: {tenant: local}}", "{jwt: [{issuer: x, algorithms: [HS256], tenant: a, jwks_url: \"http://x/k\"}]}", 1), []string{
 			":2: identity.jwt[0]: audience is missing", `:2: identity.jwt[0]: algorithm "HS256": want one of RS256`, `:2: identity.jwt[0]: jwks_url "http://x/k": want https`}},
-		"alias clash": {strings.Replace(minimal, "{name: qwen3-8b,", "{name: qwen3-8b, aliases: [qwen3-8b],", 1), []string{`name "qwen3-8b" stands twice`}},
+		"plugins of pools":      {strings.Replace(minimal, "{name: main,", "{name: main, autoscale: {max: 2, plugin: nope},", 1), []string{`:3: pools[0].autoscale.plugin: plugin "nope" is neither among plugins`}},
+		"shadow of nothing":     {strings.Replace(minimal, "{name: main,", "{name: main, autoscale: {max: 2, shadow: true},", 1), []string{"pools[0].autoscale.shadow: missing plugin"}},
+		"plugin of no size":     {strings.Replace(minimal, "{name: main,", "{name: main, autoscale: {plugin: leastwork},", 1), []string{"pools[0].autoscale.max: missing"}},
+		"plugin of an overflow": {strings.Replace(minimal, "pools: [", "pools: [{name: spot, autoscale: {max: 2, overflow_of: main, plugin: leastwork}},", 1), []string{`autoscale.plugin: pool "main" decides for both`}},
+		"alias clash":           {strings.Replace(minimal, "{name: qwen3-8b,", "{name: qwen3-8b, aliases: [qwen3-8b],", 1), []string{`name "qwen3-8b" stands twice`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := Parse("kvasir.yaml", []byte(tc.src), noEnv)

@@ -95,13 +95,25 @@ func (k *checker) signatures(s *Signatures) {
 	}
 }
 
-// uses checks the plugins that a profile names.
-func (k *checker) uses(p *Profile, path string, usable map[string]bool) {
-	known := func(at, name string) {
-		if !usable[name] {
-			k.add(at, "plugin %q is neither among plugins nor one of those that ship with the router (%v)", name, plugins.Names)
+// known refuses the name of a plugin that there is not.
+func (k *checker) known(at, name string, usable map[string]bool) {
+	if !usable[name] {
+		k.add(at, "plugin %q is neither among plugins nor one of those that ship with the router (%v)", name, plugins.Names)
+	}
+}
+
+// poolPlugins checks the plugins that pools name.
+func (k *checker) poolPlugins(pools []Pool, usable map[string]bool) {
+	for i := range pools {
+		if name := pools[i].Autoscale.Plugin; name != "" {
+			k.known(fmt.Sprintf("pools[%d].autoscale.plugin", i), name, usable)
 		}
 	}
+}
+
+// uses checks the plugins that a profile names.
+func (k *checker) uses(p *Profile, path string, usable map[string]bool) {
+	known := func(at, name string) { k.known(at, name, usable) }
 	if n := max(len(p.Scorers), len(p.Filters)); n > MaxUses {
 		k.add(path, "%d scorers or filters, at most %d", n, MaxUses)
 	}

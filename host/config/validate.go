@@ -180,7 +180,9 @@ func (c *Config) validate() []complaint {
 	pools := k.pools(c.Pools)
 	k.policy(&c.Policy, pools)
 	k.models(c.Models, pools)
-	k.profiles(c.Profiles, k.plugins(c.Plugins))
+	usable := k.plugins(c.Plugins)
+	k.profiles(c.Profiles, usable)
+	k.poolPlugins(c.Pools, usable)
 	k.signatures(&c.Signatures)
 	return k.out
 }

@@ -1,0 +1,75 @@
+package host
+
+import (
+	"fmt"
+
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/wasm"
+)
+
+// specialKey names a plugin in an experimental role.
+type specialKey struct {
+	name string
+	role wasm.Role
+}
+
+// special returns the plugin of a name in an experimental role, or why there is none.
+func (g *generation) special(name string, role wasm.Role) (*plugin, error) {
+	k := specialKey{name, role}
+	if p := g.specials[k]; p != nil {
+		return p, nil
+	}
+	if why := g.missing[k]; why != nil {
+		return nil, why
+	}
+	return nil, fmt.Errorf("host: there is no module of plugin %s yet: push it", name)
+}
+
+// useSpecial loads a plugin in an experimental role. One without a module takes
+// part once it is pushed; of one whose modules are set aside the reason is kept.
+func (h *Host) useSpecial(g, prev *generation, name string, role wasm.Role) error {
+	k := specialKey{name, role}
+	if g.specials[k] != nil || g.missing[k] != nil {
+		return nil
+	}
+	c := declared(g.cfg, name)
+	p, why, err := h.loadPlugin(g, prev, &c, "", false, func(p *plugin) error {
+		if !p.Has(role) {
+			return fmt.Errorf("its manifest has no role %v", role)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case p != nil:
+		g.specials[k] = p
+		g.plugins = append(g.plugins, p)
+	case why != nil:
+		g.missing[k] = why
+	default:
+		h.log.Warn("plugin is not there yet: the built-in is used until it is pushed", "plugin", name, "role", role)
+	}
+	return nil
+}
+
+// specialPlugins loads the plugins that pools name.
+func (h *Host) specialPlugins(g, prev *generation) error {
+	for i := range g.cfg.Pools {
+		p := &g.cfg.Pools[i]
+		for _, use := range specialUses(p) {
+			if err := h.useSpecial(g, prev, use.name, use.role); err != nil {
+				return fmt.Errorf("pool %s: %w", p.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// specialUses lists the plugins a pool names in experimental roles.
+func specialUses(p *config.Pool) (out []specialKey) {
+	if p.Autoscale.Plugin != "" {
+		out = append(out, specialKey{p.Autoscale.Plugin, wasm.Autoscale})
+	}
+	return out
+}
