@@ -17,8 +17,8 @@ import (
 // TestGo_fleet: what a guest in Go reads of a fleet is what the host wrote, and
 // the host reads what the guest answers.
 func TestGo_fleet(t *testing.T) {
-	checkFleet(t, buildGo(t, "testdata/gofleet"))
-	if code, ok := buildTinyGo(t, "testdata/gofleet"); ok {
+	checkFleet(t, buildGo(t, "../../sdk/go/vectors/fleet"))
+	if code, ok := buildTinyGo(t, "../../sdk/go/vectors/fleet"); ok {
 		checkFleet(t, code)
 	}
 }
