@@ -61,7 +61,7 @@ func (c *Command) run(ctx context.Context, q question) (*Answer, error) {
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	cmd.WaitDelay = time.Second // a child that keeps the pipes open holds nothing up
 	ownGroup(cmd)
-	if err := cmd.Run(); err != nil {
+	if err := cmd.Run(); err != nil && (ctx.Err() != nil || !errors.Is(err, exec.ErrWaitDelay)) {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
@@ -87,8 +87,13 @@ func parseAnswer(b []byte, lost bool) (*Answer, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("autoscale: driver's answer: more than one JSON value")
 	}
-	seen := map[string]bool{}
+	seen, at := map[string]bool{}, map[string]string{}
 	for _, m := range a.Machines {
+		u := strings.TrimRight(m.URL, "/")
+		if other, twice := at[u]; twice && u != "" {
+			return nil, fmt.Errorf("autoscale: driver's answer: machines %.40q and %.40q are both at %.100q", other, m.ID, u)
+		}
+		at[u] = m.ID
 		if m.ID == "" || len(m.ID) > 128 || seen[m.ID] {
 			return nil, fmt.Errorf("autoscale: driver's answer: machine id %.40q is empty, too long or there twice", m.ID)
 		}

@@ -88,16 +88,17 @@ func (c *Controller) undrain(m *member, id string, now time.Time) {
 	c.act(m, Action{Time: now, Verb: VerbUndrain, N: 1, IDs: []string{id}, Reason: "needed again"})
 }
 
-// drained lists the endpoints that may be given back.
+// drained lists the endpoints that may be given back, and those whose removal was
+// ordered and has not been done.
 func (m *member) drained(now time.Time) []string {
 	var out []string
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		d := m.drains[n.ID]
-		if d == nil || d.removing || d.stage != NoRequests {
+		if d == nil || d.stage != NoRequests {
 			continue
 		}
-		if n.InFlight == 0 || !now.Before(d.deadline) {
+		if d.removing || n.InFlight == 0 || !now.Before(d.deadline) {
 			out = append(out, n.ID)
 		}
 	}

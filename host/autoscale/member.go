@@ -10,8 +10,9 @@ type member struct {
 	Pool
 	orders orders
 	drains map[string]*draining
-	seen   map[string]time.Time // ids that were ready once
-	first  map[string]time.Time // ids that have not been ready: since when known
+	seen   map[string]time.Time // ids that were ready once: when at last
+	first  map[string]time.Time // ids that have not been ready in this life: since when known
+	gone   map[string]time.Time // ids that were removed not long ago: when
 
 	fresh   []string        // ordered ones that are ready for the first time
 	warming map[string]bool // with the driver before they serve
@@ -23,6 +24,8 @@ type member struct {
 	failing int
 
 	told   bool   // the driver has told its machines
+	tells  bool   // its last answer did
+	asked  time.Time
 	need   *Order // to be told to the driver, nil = nothing
 	called bool   // the driver is being called
 	dirty  bool   // the size changed since the last need
@@ -40,11 +43,11 @@ type draining struct {
 	deadline time.Time
 	stage    Drain
 	final    bool // a notice: not to be brought back
-	removing bool // its removal was ordered
+	removing bool // its removal was ordered: it may be gone at any time
 }
 
 func newMember(p *Pool) *member {
-	m := &member{Pool: *p, drains: map[string]*draining{}, seen: map[string]time.Time{}, first: map[string]time.Time{}, result: make(chan result, 1),
+	m := &member{Pool: *p, drains: map[string]*draining{}, seen: map[string]time.Time{}, first: map[string]time.Time{}, gone: map[string]time.Time{}, result: make(chan result, 1),
 		warming: map[string]bool{}, warmed: make(chan warmed, MaxSize)}
 	m.Config = m.Config.withDefaults()
 	m.told = p.Driver == nil
@@ -57,15 +60,16 @@ func (m *member) look(nodes []Node, now time.Time) {
 	came := 0
 	for i := range nodes {
 		n := &nodes[i]
-		_, was := m.seen[n.ID]
+		last, was := m.seen[n.ID]
 		if n.Ready && !was {
-			m.seen[n.ID] = now
-			delete(m.first, n.ID)
 			if came++; came <= len(m.orders.wait) {
 				m.fresh = append(m.fresh, n.ID)
 			}
 		}
-		if !n.Ready && !was {
+		if n.Ready {
+			m.seen[n.ID] = now
+			delete(m.first, n.ID)
+		} else if !was || n.Since.After(last) {
 			if _, ok := m.first[n.ID]; !ok {
 				m.first[n.ID] = now
 			}

@@ -75,7 +75,7 @@ func (o *orders) expire(now time.Time) int {
 
 // cancel gives up the n youngest orders, as far as there are.
 func (o *orders) cancel(n int) int {
-	n = min(n, len(o.wait))
+	n = max(0, min(n, len(o.wait))) // more may load than was ordered
 	o.wait = o.wait[:len(o.wait)-n]
 	return n
 }

@@ -3,6 +3,7 @@ package autoscale
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -20,6 +21,12 @@ const (
 	leastRetry = time.Second
 	mostRetry  = time.Minute
 	giveUp     = 5
+
+	// relistEvery is how often a driver is asked for machines that it has taken
+	// the order of and not told the address of.
+	relistEvery = 10 * time.Second
+	// goneTime is how long a machine that was removed may still be told of.
+	goneTime = 2 * time.Minute
 )
 
 // send tells the drivers what changed.
@@ -36,6 +43,8 @@ func (c *Controller) send(ctx context.Context, now time.Time) {
 			m.plan(c.group.Fence, now)
 			if m.need != nil {
 				c.call(ctx, m, m.need, now)
+			} else if m.tells && len(m.orders.wait) > m.loading && now.Sub(m.asked) >= relistEvery {
+				c.call(ctx, m, nil, now)
 			}
 		}
 	}
@@ -51,6 +60,9 @@ func (m *member) plan(fence uint64, now time.Time) {
 	if !m.dirty && len(remove) == 0 {
 		return
 	}
+	for _, id := range remove {
+		m.drains[id].removing = true
+	}
 	m.seq++
 	m.need = &Order{
 		Key: fmt.Sprintf("%s-%d-%d", m.Name, fence, m.seq), Pool: m.Name, Fence: fence,
@@ -61,7 +73,7 @@ func (m *member) plan(fence uint64, now time.Time) {
 
 // call calls the driver, in a goroutine of its own unless the group is inline.
 func (c *Controller) call(ctx context.Context, m *member, o *Order, now time.Time) {
-	m.called = true
+	m.called, m.asked = true, now
 	run := func() {
 		ctx, cancel := context.WithTimeout(ctx, m.DriverTimeout)
 		defer cancel()
@@ -99,10 +111,13 @@ func (c *Controller) settleOne(m *member, r result, now time.Time) {
 		return
 	}
 	m.tries, m.retry, m.err = 0, time.Time{}, ""
-	if r.answer != nil && r.answer.Machines != nil {
+	if m.tells = r.answer != nil && r.answer.Machines != nil; m.tells {
 		c.adopt(m, r, now)
 	}
 	if r.order == nil {
+		if m.told {
+			return
+		}
 		m.told = true
 		m.look(c.group.Fleet.Nodes(m.Name), now)
 		m.adoptLoading(now)
@@ -115,6 +130,7 @@ func (c *Controller) settleOne(m *member, r result, now time.Time) {
 		c.group.Fleet.Remove(m.Name, id)
 		delete(m.drains, id)
 		delete(m.seen, id)
+		m.gone[id] = now
 		m.nodes = slices.DeleteFunc(m.nodes, func(n Node) bool { return n.ID == id })
 	}
 	if len(r.order.Remove) > 0 {
@@ -129,14 +145,33 @@ func (c *Controller) adopt(m *member, r result, now time.Time) {
 		c.act(m, Action{Time: now, Verb: VerbDriver, N: len(machines), Key: r.order.Key,
 			Reason: fmt.Sprintf("tells of %d machines, %d were ordered", len(machines), r.order.Desired)})
 	}
-	if len(machines) > m.Max+len(m.drains) {
-		machines = machines[:m.Max+len(m.drains)]
-	}
+	machines = m.believable(machines, now)
 	if err := c.group.Fleet.Adopt(m.Name, machines); err != nil {
 		m.errs++
 		m.err = err.Error()
 		c.act(m, Action{Time: now, Verb: VerbDriver, Reason: err.Error()})
 	}
+}
+
+// believable leaves out what was removed and is ending, and new machines beyond
+// what the pool may have: a driver that tells of others each time fills it, and
+// not the router.
+func (m *member) believable(machines []Machine, now time.Time) []Machine {
+	maps.DeleteFunc(m.gone, func(_ string, at time.Time) bool { return now.Sub(at) > goneTime })
+	room := m.Max + len(m.drains) - len(m.nodes)
+	var out []Machine
+	for _, x := range machines {
+		_, gone := m.gone[x.ID]
+		known := slices.ContainsFunc(m.nodes, func(n Node) bool { return n.ID == x.ID })
+		if gone || !known && x.URL != "" && room <= 0 {
+			continue
+		}
+		if !known && x.URL != "" {
+			room--
+		}
+		out = append(out, x)
+	}
+	return out
 }
 
 // failed puts off the next try, and after several gives the need up.
