@@ -111,7 +111,7 @@ func TestSignatures_start(t *testing.T) {
 // TestSignatures_folder: a file saved in the watched folder must be signed.
 func TestSignatures_folder(t *testing.T) {
 	s, dir := newSigners(t), t.TempDir()
-	h, log := startHost(t, t.TempDir(), s.rest+"plugin_dir: "+dir+"\n")
+	h, log := startHost(t, t.TempDir(), s.rest+"profiles: [{name: default, holdout: 0}]\nplugin_dir: "+dir+"\n")
 	file, now := filepath.Join(dir, "mine.wasm"), time.Now()
 	h.now = func() time.Time { now = now.Add(time.Second); return now }
 	look := func() {

@@ -62,12 +62,17 @@ func policyCheck() *cobra.Command {
 			return err
 		}
 		s, err := f.load(args[0], false)
-		report := policyReport{OK: err == nil}
+		var report policyReport
 		if err == nil {
-			report.fill(s)
-		} else if faults, ok := errors.AsType[policy.Faults](err); ok {
+			err = report.fill(s)
+		}
+		faults, told := errors.AsType[policy.Faults](err)
+		switch {
+		case err == nil:
+			report.OK = true
+		case told:
 			report.Faults = faults
-		} else {
+		default:
 			return err
 		}
 		if report.OK && report.Coverage < *least {
@@ -97,11 +102,12 @@ type policyReport struct {
 	Coverage float64       `json:"coverage"`
 }
 
-func (r *policyReport) fill(s *policy.Snapshot) {
+// fill describes a policy that loads. The error says why it cannot be told what
+// its tests reach.
+func (r *policyReport) fill(s *policy.Snapshot) (err error) {
 	r.Revision, r.Inputs, r.Tests, r.Faults = s.Revision(), s.Inputs(), s.Tests(), policy.Faults{}
-	if _, coverage, err := s.Test(); err == nil {
-		r.Coverage = coverage
-	}
+	_, r.Coverage, err = s.Test()
+	return err
 }
 
 func (r *policyReport) print(w io.Writer, dir string) error {

@@ -292,3 +292,17 @@ func TestLoad_dataOnly(t *testing.T) {
 		t.Errorf("got %+v %+v", x, y)
 	}
 }
+
+// TestSnapshot_test: tests that do not end in time are a fault, and not a policy
+// of which nothing is reached.
+func TestSnapshot_test(t *testing.T) {
+	files := with("kvasir/own_test.rego", "package kvasir_test\n\ntest_version if data.kvasir.decision.allow == false\n")
+	s := mustLoad(t, files, Config{NoTests: true})
+	if results, coverage, err := s.Test(); err != nil || len(results) != 2 || coverage <= 0 {
+		t.Errorf("got %+v, %v %%, %v", results, coverage, err)
+	}
+	s.cfg.TestTime = 1 // ns
+	if _, coverage, err := s.Test(); err == nil || !strings.Contains(err.Error(), "the tests took longer than") || coverage != 0 {
+		t.Errorf("out of time: %v %%, %v", coverage, err)
+	}
+}
