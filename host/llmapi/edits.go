@@ -12,7 +12,7 @@ var ErrNoSaltField = errors.New("llmapi: dialect has no cache salt")
 // Rewrite says what must differ between the client's body and the engine's.
 type Rewrite struct {
 	Model      string // the engine's name of the model; "" = as the client wrote it
-	Salt       string // cache salt; never logged
+	Salt       string // cache salt; never logged; names of media become the namespace's by it
 	SetSalt    bool   // put Salt in the field the dialect reads; false removes the client's
 	ForceUsage bool   // a stream must report usage
 	Priority   int    // higher = sooner, in the field the dialect reads; 0 = none, the client's is removed
@@ -157,6 +157,8 @@ func (e *editor) value(m *Member) error {
 		e.replace(m.Value, e.number(e.prioValue))
 	case fMaxTokens, fMaxCompletionTokens, fMaxOutputTokens, fNPredict:
 		e.cap(m)
+	case fMessages, fInput:
+		e.media(m)
 	case fStreamOptions:
 		return e.streamOptions(m)
 	case fTemplateKwargs:

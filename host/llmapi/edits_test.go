@@ -308,6 +308,7 @@ func FuzzScan(f *testing.F) {
 		`{"x":1,"x":2,"nvext":{"a":1},"messages":[{"role":"user","content":"ü\ud83d\ude00"}]}`,
 		"{\"x\":\"\xff\",\"max_completion_tokens\":1e3,\"Model\":1}", `{"a":01}`, `{"a":"` + "\x1f" + `"}`, `[]`, ` {} `, `{"\u212aey":1}`,
 		`{"max_tokens":null,"cache_salt":"y","n":3,"user":"\ud800"}`,
+		`{"messages":[{"content":[{"uuid":"a","uu\u0069d":[1]},{"uuid":null}],"uuid":"b"},[{"uuid":1}]],"input":[{"content":[{"uuid":"c"}]}]}`,
 		`{"prompt":[1, 2,03]}`, `{"prompt":[0,1 ,2,  3,-4,5.5,6]}`, `{"prompt":[1,2,]}`, `{"prompt":[[1,2],[3,"4"]]}`,
 	} {
 		f.Add([]byte(s))
@@ -333,7 +334,7 @@ func FuzzScan(f *testing.F) {
 			t.Fatal(err)
 		}
 		got := decodeAny(t, []byte(apply(t, body, edits)))
-		if want := expected(&r, decodeAny(t, body), &rw); !reflect.DeepEqual(got, want) {
+		if want := expected(&r, decodeAny(t, body), &rw); !reflect.DeepEqual(maskMedia(got), maskMedia(want)) {
 			t.Fatalf("got  %v\nwant %v", got, want)
 		}
 		onlyAllowed(t, &r)

@@ -131,6 +131,7 @@ const (
 	fConversation
 	fContainer
 	fPriority
+	fInput
 	nActed
 
 	fNone = -1
@@ -166,6 +167,7 @@ var fields = []field{
 	fConversation:        {"conversation", ClassActed, opR, dAny},
 	fContainer:           {"container", ClassActed, opM, dAny},
 	fPriority:            {"priority", ClassInternal, opGen, dBig},
+	fInput:               {"input", ClassActed, opR, dAny},
 
 	// What shapes the prompt beside the above: read by the tokenizer.
 	nActed: {"tools", ClassActed, opCK | opR | opMN, dAny},
@@ -181,7 +183,6 @@ var fields = []field{
 	{"mm_processor_kwargs", ClassActed, opCTK | opR, dBig},
 	{"media_io_kwargs", ClassActed, opCK | opR, dVLLM},
 	{"prompt_embeds", ClassActed, opT, dVLLM},
-	{"input", ClassActed, opR, dAny},
 	{"instructions", ClassActed, opR, dAny},
 	{"reasoning", ClassActed, opR, dAny},
 	{"truncation", ClassActed, opR, dAny},

@@ -1,0 +1,109 @@
+package llmapi
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+)
+
+// vLLM keeps what it made of an image, a video or a sound under the name that the
+// part of the content gives it ("uuid"), and takes a later part that has the name
+// and no media for the same one (docs/features/multimodal_inputs.md, cached
+// inputs). No cache salt enters that: whoever knows or guesses a name is shown
+// another tenant's image, or has his own shown in its place. So on the way to an
+// engine a name becomes one of the namespace that the salt stands for.
+
+var (
+	uuidKey = []byte("uuid")
+	// uuidEscapes are how one of its letters looks in another spelling of the key.
+	uuidEscapes = [...][]byte{[]byte(`\u0075`), []byte(`\u0069`), []byte(`\u0064`)}
+)
+
+// mayNameMedia reports whether a part of a content in b may have a name: cheap,
+// and true too often.
+func mayNameMedia(b []byte) bool {
+	if bytes.Contains(b, uuidKey) {
+		return true
+	}
+	for _, e := range uuidEscapes {
+		if bytes.Contains(b, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// media replaces the names of media in m, a list of messages or items: those are
+// members of the elements of a list in an element, content as a rule.
+func (e *editor) media(m *Member) {
+	b := e.r.Body
+	if e.rw.Salt == "" || fields[m.field].ops&e.r.Op.set() == 0 || !mayNameMedia(b[m.Value.Start:m.Value.End]) {
+		return
+	}
+	eachElement(b, m.Value.Start, func(message int) {
+		eachMember(b, message, func(_, list Span) {
+			eachElement(b, list.Start, func(part int) { eachMember(b, part, e.mediaName) })
+		})
+	})
+}
+
+// mediaName replaces the value of a member that is a name of media.
+func (e *editor) mediaName(key, value Span) {
+	b := e.r.Body
+	if b[value.Start] == 'n' || !e.isUUID(b[key.Start:key.End]) {
+		return
+	}
+	h := hmac.New(sha256.New, []byte(e.rw.Salt))
+	h.Write(b[value.Start:value.End])
+	e.replace(value, e.text(`"`+base64.RawURLEncoding.EncodeToString(h.Sum(nil))+`"`))
+}
+
+func (e *editor) isUUID(key []byte) bool {
+	if bytes.IndexByte(key, '\\') < 0 {
+		return bytes.Equal(key[1:len(key)-1], uuidKey)
+	}
+	text, ok := unquote(nil, key)
+	return ok && bytes.Equal(text, uuidKey)
+}
+
+// eachElement calls f with where each element of the array at i begins; what is
+// no array has none. b was scanned.
+func eachElement(b []byte, i int, f func(at int)) {
+	if b[i] != '[' {
+		return
+	}
+	for i = skipSpace(b, i+1); b[i] != ']'; {
+		f(i)
+		end, err := skipValue(b, i, 0)
+		if err != nil {
+			return
+		}
+		if i = skipSpace(b, end); b[i] == ',' {
+			i = skipSpace(b, i+1)
+		}
+	}
+}
+
+// eachMember calls f with the key and the value of each member of the object at
+// i; what is no object has none. b was scanned.
+func eachMember(b []byte, i int, f func(key, value Span)) {
+	if b[i] != '{' {
+		return
+	}
+	for i = skipSpace(b, i+1); b[i] != '}'; {
+		end, _, err := skipString(b, i)
+		if err != nil {
+			return
+		}
+		key := Span{i, end}
+		from := skipSpace(b, skipSpace(b, end)+1) // after the colon
+		if i, err = skipValue(b, from, 0); err != nil {
+			return
+		}
+		f(key, Span{from, i})
+		if i = skipSpace(b, i); b[i] == ',' {
+			i = skipSpace(b, i+1)
+		}
+	}
+}
