@@ -162,6 +162,8 @@ func TestParse_faults(t *testing.T) {
 		"plugin of no size":     {strings.Replace(minimal, "{name: main,", "{name: main, autoscale: {plugin: leastwork},", 1), []string{"pools[0].autoscale.max: missing"}},
 		"plugin of an overflow": {strings.Replace(minimal, "pools: [", "pools: [{name: spot, autoscale: {max: 2, overflow_of: main, plugin: leastwork}},", 1), []string{`autoscale.plugin: pool "main" decides for both`}},
 		"alias clash":           {strings.Replace(minimal, "{name: qwen3-8b,", "{name: qwen3-8b, aliases: [qwen3-8b],", 1), []string{`name "qwen3-8b" stands twice`}},
+		"bad autoscale": {strings.Replace(minimal, "{name: main,", "{name: main, autoscale: {max: 1, max_held: 70000, max_hold: 2h, driver: {command: [x]}},", 1), []string{
+			":3: pools[0].autoscale.max_held: want 0 to 65536", ":3: pools[0].autoscale.max_hold: want at most 1h"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := Parse("kvasir.yaml", []byte(tc.src), noEnv)
