@@ -132,7 +132,7 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, r, func(context.Context) (any, error) { return nil, err })
 		return
 	}
-	if !s.mayGrant(w, r, "key/"+id, rec.Scopes) {
+	if !s.permit(w, r, ScopeKeyIssue, "tenant/"+rec.Tenant) || !s.mayGrant(w, r, "key/"+id, rec.Scopes) {
 		return
 	}
 	d := deed{"key:rotate", "key/" + id, map[string]string{"tenant": rec.Tenant, "grace": grace.String()}}
@@ -146,6 +146,10 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) {
 // revokeKey serves POST /v1/keys/{id}/revoke.
 func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
+	rec, err := s.cfg.Keys.Key(r.Context(), id)
+	if err == nil && !s.permit(w, r, ScopeKeyRevoke, "tenant/"+rec.Tenant) {
+		return
+	}
 	s.change(w, r, deed{verb: ScopeKeyRevoke, object: "key/" + id}, func(ctx context.Context) (any, error) { return s.cfg.Keys.Revoke(ctx, id) })
 }
 

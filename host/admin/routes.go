@@ -167,8 +167,11 @@ func (s *Server) health(mux *http.ServeMux) {
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	id, p := r.PathValue("id"), principal(r)
 	x, tenant, err := s.cfg.Explainer.Explain(r.Context(), id)
-	if err == nil && tenant != p.Tenant && !holds(p, ScopeExplainAny) {
+	others := err == nil && tenant != p.Tenant
+	if others && !holds(p, ScopeExplainAny) {
 		s.refused(r, ScopeExplainAny, "request/"+id, "a request of tenant "+tenant)
+	}
+	if (others || errors.Is(err, ErrNotFound)) && !holds(p, ScopeExplainAny) { // in the same words
 		err = fmt.Errorf("%w: no decision about request %q of tenant %s is kept", ErrNotFound, id, p.Tenant)
 	}
 	f := func(context.Context) (any, error) { return x, err }

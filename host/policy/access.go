@@ -21,7 +21,7 @@ type AdminQuestion struct {
 	Principal *identity.Principal
 	Verb      string // area:action
 	Name      string // of the plugin, key, endpoint or revision
-	Tenant    string // whose it is; "" = nobody's
+	Tenant    string // whose it is; "" = nobody's. About a key it is asked twice: by its name, and by its tenant
 	Author    string // who proposed what is activated; "" = not known
 }
 
