@@ -4,21 +4,36 @@ import (
 	"net/http"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/policy"
 )
 
 // An answer of the responses API may be continued (previous_response_id): the
 // engine that gave it keeps the conversation, under an id that it does not tie to
 // anybody. So the router remembers which tenant got which id and from where, and
 // refuses every other: one tenant's conversation is never continued by another.
+// Where policy keeps the cache of a tenant's users apart, so are their answers.
 
-// answerKey names an answer. Tenants and models never meet.
-type answerKey struct{ tenant, model, id string }
+// answerKey names an answer. Tenants and models never meet; user is "" where a
+// tenant's users share their cache.
+type answerKey struct{ tenant, user, model, id string }
+
+// answersOf returns whose answers a request may continue.
+func (d *decision) answersOf() (tenant, user string) {
+	p := d.r.Principal
+	if p == nil {
+		return "", ""
+	}
+	if d.alone || d.dec.Scope == policy.ScopeUser {
+		user = p.User
+	}
+	return p.Tenant, user
+}
 
 // Answered notes that the target keeps the answer under id.
 func (p *Placement) Answered(id string) {
 	c := &p.order[p.at]
 	p.st.mu.Lock()
-	p.st.answers.set(answerKey{p.tenant, p.model, id}, sessionHome{c.id, c.gen})
+	p.st.answers.set(answerKey{p.tenant, p.user, p.model, id}, sessionHome{c.id, c.gen})
 	p.st.mu.Unlock()
 }
 
@@ -30,9 +45,7 @@ func (d *decision) continues() (h sessionHome, bound bool, err *DeniedError) {
 		return h, false, nil
 	}
 	k := answerKey{model: d.model.name, id: id}
-	if d.r.Principal != nil {
-		k.tenant = d.r.Principal.Tenant
-	}
+	k.tenant, k.user = d.answersOf()
 	d.s.st.mu.Lock()
 	h, ok := d.s.st.answers.get(k)
 	d.s.st.mu.Unlock()

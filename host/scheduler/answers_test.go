@@ -9,6 +9,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/policy"
 )
 
 // TestAnswers: a response is continued where it was given, by whom it was given
@@ -58,6 +59,62 @@ func TestAnswers(t *testing.T) {
 	}
 	r.store.Remove(homes[0])
 	refused("resp_0")
+}
+
+// TestAnswers_users: where users of a tenant share no cache they continue no
+// responses of each other.
+func TestAnswers_users(t *testing.T) {
+	for scope, apart := range map[string]bool{policy.ScopeTenant: false, policy.ScopeGroup: false, policy.ScopeUser: true, policy.ScopeNone: true} {
+		r := newRig(t, 2, nil)
+		r.policy.d.Scope = scope
+		request := func(user, previous string) *Request {
+			req := r.request("x")
+			req.Principal = &identity.Principal{Tenant: "acme", User: user}
+			req.API.Op, req.API.PreviousResponse = llmapi.OpResponses, previous
+			return req
+		}
+		p := r.place(request("ada", ""))
+		p.FirstToken()
+		p.Answered("resp")
+		end(p)
+		for user, refused := range map[string]bool{"ada": false, "bob": apart, "": apart} {
+			p, err := r.sched.Schedule(request(user, "resp"))
+			if d, ok := errors.AsType[*DeniedError](err); refused != (ok && d.Code == CodeNoResponse) || !refused && err != nil {
+				t.Errorf("scope %s, user %q: got %v, want refused %v", scope, user, err, refused)
+			}
+			if err == nil {
+				end(p)
+			}
+		}
+		r.idle()
+	}
+}
+
+// TestModels_dedicated: a model that only another tenant's pools serve is not told
+// of, nor what its engines can do.
+func TestModels_dedicated(t *testing.T) {
+	r := newRig(t, 2, func(_ *StateConfig, c *Config) {
+		c.Pools = append(c.Pools, Pool{Name: "kept", Tenant: "globex", Dedicated: true})
+		c.Models = append(c.Models, Model{Name: "theirs", Aliases: []string{"secret"}, Pools: []PoolRef{{Pool: "kept", ServedAs: "x"}}})
+		c.Models[0].Pools = append(c.Models[0].Pools, PoolRef{Pool: "kept", ServedAs: "x"})
+	})
+	id, err := r.store.Add(endpoint.Info{URL: "http://kept", Addr: "kept", Pool: "kept"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.store.Update(id, func(s *endpoint.State) { s.Ready, s.MaxModelLen = true, 1<<21 })
+	for tenant, own := range map[string]bool{"globex": true, "acme": false, "": false} {
+		seen := false
+		for _, m := range r.sched.Models(&identity.Principal{Tenant: tenant}) {
+			seen = seen || m.ID == "theirs" || m.ID == "secret"
+			if (m.MaxModelLen == 1<<21) != own {
+				t.Errorf("%q: %s has a length of %d", tenant, m.ID, m.MaxModelLen)
+			}
+		}
+		if seen != own {
+			t.Errorf("%q: is told of the model: %v, want %v", tenant, seen, own)
+		}
+	}
 }
 
 // TestAnswers_hammer: responses are given and continued while endpoints come and

@@ -17,10 +17,6 @@ func (d *decision) narrow() *DeniedError {
 	if err != nil {
 		return err
 	}
-	tenant := ""
-	if d.r.Principal != nil {
-		tenant = d.r.Principal.Tenant
-	}
 	// On engines that are one tenant's, users and single requests need salts.
 	within := d.alone || d.dec.Scope == policy.ScopeUser
 	salted := d.salt != "" && d.r.API.Op.HasPrompt()
@@ -33,7 +29,7 @@ func (d *decision) narrow() *DeniedError {
 			d.adapter = use.served
 		}
 		apart := salted && (within || !use.Dedicated)
-		others := use.Tenant != "" && use.Tenant != tenant
+		others := use.keptFrom(d.r.Principal)
 		for w, word := range d.snap.Pool(use.Name) {
 			for ; word != 0; word &= word - 1 {
 				id := endpoint.ID(w<<6 | bits.TrailingZeros64(word))

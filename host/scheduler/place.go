@@ -110,9 +110,7 @@ func (d *decision) chargeLocked(at int) *Placement {
 	p.exact = d.exact
 	p.tokens, p.kv = d.tokens, d.kvTokens()
 	p.model, p.modelKey, p.op, p.asked = d.model.name, d.model.key, d.r.API.Op, d.r.API.Model
-	if d.r.Principal != nil {
-		p.tenant = d.r.Principal.Tenant
-	}
+	p.tenant, p.user = d.answersOf()
 	p.kind, p.line = d.kind, d.line
 	p.grant, d.grant = d.grant, quota.Grant{}
 	p.rewrite(d)

@@ -96,6 +96,7 @@ type Placement struct {
 	model    string
 	modelKey uint64
 	tenant   string
+	user     string // whose answers they are, "" = all users'
 	kind     Kind
 	tokens   int
 	kv       int64
@@ -355,6 +356,6 @@ func (p *Placement) recycle() {
 	clear(p.order[:p.n])
 	p.target = Target{}
 	p.n, p.at, p.first, p.exact = 0, 0, false, false
-	p.model, p.tenant, p.line = "", "", lineRef{}
+	p.model, p.tenant, p.user, p.line = "", "", "", lineRef{}
 	p.st.places.Put(p)
 }

@@ -225,13 +225,16 @@ func (s *Scheduler) Models(p *identity.Principal) []llmapi.Model {
 	var out []llmapi.Model
 	snap, labels := s.st.store.Load(), inputLabels(&Request{Principal: p})
 	for _, m := range s.listed {
+		if !m.knownTo(p) {
+			continue
+		}
 		in := policy.Input{Principal: p, Operation: llmapi.OpModels.String(), Model: m.name, SizeClass: sizeClass(0), Labels: labels}
 		s.place(&in, s.st.now())
 		dec, err := s.cfg.Policy.Decide(&in)
 		if err != nil || dec == nil || !dec.Allow {
 			continue
 		}
-		length := m.maxLen(snap)
+		length := m.maxLen(snap, p)
 		out = append(out, llmapi.Model{ID: m.name, Created: m.created, MaxModelLen: length})
 		for _, a := range m.alias {
 			out = append(out, llmapi.Model{ID: a, Created: m.created, MaxModelLen: length, Root: m.name})
@@ -240,10 +243,23 @@ func (s *Scheduler) Models(p *identity.Principal) []llmapi.Model {
 	return out
 }
 
-// maxLen returns the longest context any endpoint offers for m, 0 = unknown.
-func (m *model) maxLen(snap *endpoint.Snapshot) int {
+// keptFrom reports whether the pool is for another tenant than p's.
+func (u *poolUse) keptFrom(p *identity.Principal) bool {
+	return u.Tenant != "" && (p == nil || u.Tenant != p.Tenant)
+}
+
+// knownTo reports whether p is told of m: not if all its pools are kept from p.
+func (m *model) knownTo(p *identity.Principal) bool {
+	return slices.ContainsFunc(m.pools, func(u poolUse) bool { return !u.keptFrom(p) })
+}
+
+// maxLen returns the longest context any endpoint offers p for m, 0 = unknown.
+func (m *model) maxLen(snap *endpoint.Snapshot, p *identity.Principal) int {
 	longest := 0
 	for i := range m.pools {
+		if m.pools[i].keptFrom(p) {
+			continue
+		}
 		for _, id := range snap.Pool(m.pools[i].Name).AppendIDs(nil) {
 			longest = max(longest, int(snap.MaxModelLen[id]))
 		}
