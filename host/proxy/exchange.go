@@ -227,6 +227,9 @@ func (s *stream) readHead(resp *fasthttp.Response, c *upConn) error {
 		if err := s.parse(h, head); err != nil {
 			return err
 		}
+		if hop.told {
+			stripTold(h, head)
+		}
 		c.skip(len(head))
 		switch code := h.StatusCode(); {
 		case code == 101:
@@ -270,6 +273,7 @@ var errMalformedHead = errors.New("proxy: malformed response head")
 type hopFields struct {
 	any       bool // fields of this hop only
 	ambiguous bool // Content-Length together with Transfer-Encoding
+	told      bool // fields that tell of the engine
 }
 
 // answerFields looks for fields that must not be passed on. Most heads have none.
@@ -285,11 +289,12 @@ func answerFields(head []byte) (f hopFields) {
 			continue
 		}
 		switch head[0] | 0x20 {
-		case 'c', 'k', 'p', 't', 'u':
+		case 'a', 'c', 'e', 'f', 'h', 'k', 'l', 'o', 'p', 's', 't', 'u', 'v', 'x': // of all that is looked for
 		default:
 			continue
 		}
 		name, _, _ := bytes.Cut(head, colon)
+		f.told = f.told || tells(name)
 		switch {
 		case fold(name, "content-length"):
 			length = true

@@ -192,6 +192,41 @@ func TestHeaders_towardsTheClient(t *testing.T) {
 	}
 }
 
+// What an engine tells of itself stays with the router.
+func TestHeaders_tellNoEndpoint(t *testing.T) {
+	secret := []string{"Server-Timing: cache;dur=SECRET", "Set-Cookie: route=SECRET", "set-cookie: b=SECRET", "Alt-Svc: h2=\"SECRET:1\"", "Location: http://SECRET/",
+		"Via: 1.1 SECRET", "X-Envoy-Upstream-Service-Time: SECRET", "x-data-parallel-rank: SECRET", "X_Worker_Id: SECRET", "X-Kvasir-Endpoint: SECRET",
+		"X-Served-By: SECRET", "x-backend-server: SECRET", "X-UPSTREAM-ADDR: SECRET", "x-inference-pod: SECRET", "X-Cache-Hit: SECRET", "x-cache: SECRET",
+		"endpoint-load-metrics: SECRET", "X-Tenant-Id: SECRET", "x-sglang-worker: SECRET"}
+	pass := []string{"X-Ratelimit-Limit-Requests: 5", "Openai-Processing-Ms: 7", "X-Keep: yes", "Retry-After: 3", "Cache-Control: no-store", "Server: uvicorn"}
+	for _, lines := range [][]string{append(append([]string{}, secret...), pass...), secret[:1], secret[1:2], secret[8:9]} {
+		addr := rawEngine(t, func(c net.Conn, br *bufio.Reader) {
+			for {
+				if _, err := request(br); err != nil {
+					return
+				}
+				io.WriteString(c, "HTTP/1.1 200 OK\r\n"+strings.Join(lines, "\r\n")+"\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+			}
+		})
+		x := start(t, newRouter(addr))
+		c, br := dial(t, x.addr)
+		io.WriteString(c, post(plainBody, "Connection: close\r\n"))
+		b, err := io.ReadAll(br)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := string(b)
+		if strings.Contains(s, "SECRET") || !strings.HasSuffix(s, "\r\n\r\n{}") {
+			t.Errorf("told a client:\n%s", s)
+		}
+		for _, l := range lines[min(len(secret), len(lines)):] {
+			if !strings.Contains(strings.ToLower(s), strings.ToLower(l)+"\r\n") {
+				t.Errorf("%q did not pass:\n%s", l, s)
+			}
+		}
+	}
+}
+
 // An answer with two framings is passed on by the chunks and its connection not
 // used again.
 func TestAmbiguousAnswer(t *testing.T) {
