@@ -37,7 +37,7 @@ test: deps deps-hf ## all tests, with the race detector, and a bounded fuzz of e
 	cd sdk/go && $(GO) vet ./... && $(GO) test ./...
 	cd sdk/rust && cargo test -q --offline
 	$(GO) test ./abi/... ./plugins/... ./policies/... ./examples/... ./conformance ./conformance/golden ./conformance/guests ./conformance/plugincheck ./conformance/sdk
-	$(GO) test -count=1 -timeout 5m ./conformance/harness ./conformance/fleet
+	$(GO) test -count=1 -timeout 9m ./conformance/harness ./conformance/fleet
 	@FUZZTIME=$(FUZZTIME) bash .ci/fuzz.sh
 
 test-engine: deps-engine ## the router before real engines
