@@ -104,13 +104,18 @@ func (h *Host) find(ctx context.Context, f *finder) {
 
 // setFound makes urls the endpoints that discovery tells of a pool.
 func (h *Host) setFound(pool string, urls []string) error {
-	l := h.rules.Acquire()
-	defer l.Release()
-	h.fleet.mu.Lock()
-	defer h.fleet.mu.Unlock()
-	if slices.Equal(h.fleet.found[pool], urls) {
+	f := h.fleet
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	had := f.found[pool]
+	if slices.Equal(had, urls) {
 		return nil
 	}
-	h.fleet.found[pool] = urls
-	return h.fleet.syncLocked(l.Value())
+	f.found[pool] = urls
+	err := f.syncLocked()
+	if err != nil {
+		f.found[pool] = had
+		err = errors.Join(err, f.syncLocked())
+	}
+	return err
 }

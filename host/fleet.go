@@ -22,7 +22,8 @@ type fleet struct {
 	h        *Host
 	watchers *backend.Fleet
 
-	mu      sync.Mutex // guards members, made; held through a change of the fleet
+	mu      sync.Mutex // guards what follows; held through a change of the fleet
+	rules   *generation
 	members map[memberKey]endpoint.ID
 	made    map[string]map[string]autoscale.Machine // by pool and driver's id
 	found   map[string][]string                     // URLs that discovery told, by pool
@@ -79,10 +80,15 @@ func (f *fleet) settled() bool {
 func (f *fleet) sync(g *generation) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.syncLocked(g)
+	f.rules = g
+	return f.syncLocked()
 }
 
-func (f *fleet) syncLocked(g *generation) error {
+// syncLocked makes the endpoints those of the rules that sync was last given, of
+// discovery and of drivers. Rules on their way into force count: what a driver
+// tells meanwhile must not bring the endpoints of the rules before back.
+func (f *fleet) syncLocked() error {
+	g := f.rules
 	want := map[memberKey]*config.Pool{}
 	for i := range g.cfg.Pools {
 		p := &g.cfg.Pools[i]
@@ -93,6 +99,9 @@ func (f *fleet) syncLocked(g *generation) error {
 			want[f.key(g, p, u)] = p
 		}
 		for _, m := range f.made[p.Name] {
+			if u, err := url.Parse(m.URL); err != nil || p.Autoscale.On() && !p.Autoscale.Driver.Allows(u.Hostname()) {
+				continue // the list is narrower than it was
+			}
 			k := f.key(g, p, m.URL)
 			if m.Events != "" {
 				k.events.Publisher, k.events.Replay = m.Events, m.Replay
@@ -164,6 +173,10 @@ func (f *fleet) add(k memberKey, p *config.Pool) error {
 	id, err := f.h.store.Add(endpoint.Info{URL: k.url, Addr: u.Host, Pool: k.pool, Dialect: k.dialect, Labels: p.Labels, Price: k.price, Spot: k.spot})
 	if err != nil {
 		return fmt.Errorf("host: endpoint %s: %w", k.url, err)
+	}
+	if id >= config.MaxEndpoints { // the index has no holder for it
+		f.h.store.Remove(id)
+		return fmt.Errorf("host: endpoint %s: there are %d, the most that one router serves", k.url, config.MaxEndpoints)
 	}
 	block, tokens := k.block, k.tokens
 	if block == 0 {

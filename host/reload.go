@@ -104,6 +104,12 @@ func (h *Host) adopt(g *generation) (err error) {
 			h.drop(g)
 		}
 	}()
+	var prev *generation
+	if g.number > 1 {
+		l := h.rules.Acquire()
+		prev = l.Value()
+		l.Release()
+	}
 	if g.keys != nil {
 		if err := h.identity.Replace(g.keys); err != nil {
 			return err
@@ -117,17 +123,14 @@ func (h *Host) adopt(g *generation) (err error) {
 		return err
 	}
 	h.setTokens(g.tokens)
-	if err := h.fleet.sync(g); err != nil {
-		return err
+	if err = h.fleet.sync(g); err == nil {
+		err = h.scaling.adopt(g.cfg)
 	}
-	if err := h.scaling.adopt(g.cfg); err != nil {
+	if err != nil {
+		if prev != nil {
+			err = errors.Join(err, h.fleet.sync(prev))
+		}
 		return err
-	}
-	var prev *generation
-	if g.number > 1 {
-		l := h.rules.Acquire()
-		prev = l.Value()
-		l.Release()
 	}
 	h.rules.Swap(g, h.drop)
 	h.policies.adopted(g, prev)

@@ -29,8 +29,12 @@ type scaling struct {
 
 	state atomic.Pointer[map[string]string] // how the models' pools are off, of those that are not well
 
-	mu     sync.Mutex // guards what follows
-	groups []*scaleGroup
+	ticking sync.Mutex // held through a tick, and while controllers change; before mu
+	fence   uint64     // of the last controller; guarded by ticking
+
+	mu      sync.Mutex // guards what follows
+	groups  []*scaleGroup
+	retired []*scaleGroup // whose drivers are still being called; guarded by ticking too
 }
 
 // scaleGroup is one controller and what it was made from.
@@ -75,7 +79,10 @@ func (s *scaling) poke() {
 }
 
 func (s *scaling) wait() {
-	for _, g := range s.all() {
+	s.mu.Lock()
+	all := slices.Concat(s.groups, s.retired)
+	s.mu.Unlock()
+	for _, g := range all {
 		g.control.Wait()
 	}
 }
@@ -87,8 +94,14 @@ func (s *scaling) all() []*scaleGroup {
 }
 
 func (s *scaling) tick(ctx context.Context) {
+	s.ticking.Lock()
+	defer s.ticking.Unlock()
 	now := s.h.now()
+	s.retire(now)
 	for _, g := range s.all() {
+		if s.inherits(g) {
+			continue
+		}
 		sig := s.work.signal(s.h, g.pools, now)
 		held := s.h.room.waiting(g.pools)
 		sig.InFlight += held
@@ -99,6 +112,34 @@ func (s *scaling) tick(ctx context.Context) {
 		g.control.Tick(ctx, sig)
 	}
 	s.tell()
+}
+
+// retire forgets the controllers of rules that are gone once their drivers'
+// calls have ended, and takes in what those did. The caller holds ticking.
+func (s *scaling) retire(now time.Time) {
+	s.mu.Lock()
+	all := s.retired
+	s.mu.Unlock()
+	var busy []*scaleGroup
+	for _, g := range all {
+		if !g.control.Retire(now) {
+			busy = append(busy, g)
+		}
+	}
+	s.mu.Lock()
+	s.retired = busy
+	s.mu.Unlock()
+}
+
+// inherits reports whether a driver of the group's pools is still being called for
+// rules that are gone: what exists is not known before that has ended. The
+// caller holds ticking.
+func (s *scaling) inherits(g *scaleGroup) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.retired, func(old *scaleGroup) bool {
+		return slices.ContainsFunc(old.pools, func(p string) bool { return slices.Contains(g.pools, p) })
+	})
 }
 
 // tell publishes how the models' pools are off.
@@ -136,7 +177,9 @@ func (s *scaling) capacity(model string) string {
 // adopt makes the controllers those of the pools of cfg. A group whose pools did
 // not change keeps its history; others begin with the endpoints there are.
 func (s *scaling) adopt(cfg *config.Config) error {
-	var next []*scaleGroup
+	s.ticking.Lock()
+	defer s.ticking.Unlock()
+	var next, gone []*scaleGroup
 	old := s.all()
 	for _, pools := range scaleGroups(cfg) {
 		g := findGroup(old, pools)
@@ -151,10 +194,12 @@ func (s *scaling) adopt(cfg *config.Config) error {
 	for _, g := range old {
 		if findGroup(next, g.cfg) == nil {
 			g.fleet.release()
+			s.work.leave(g.pools)
+			gone = append(gone, g)
 		}
 	}
 	s.mu.Lock()
-	s.groups = next
+	s.groups, s.retired = next, append(s.retired, gone...)
 	s.mu.Unlock()
 	return nil
 }
@@ -198,8 +243,9 @@ func withoutPlugin(pools []config.Pool) []config.Pool {
 }
 
 func (s *scaling) build(pools []config.Pool) (*scaleGroup, error) {
+	s.fence = max(s.fence+1, uint64(s.h.now().UnixMilli())) // its keys are new, whatever was ordered before
 	g := &scaleGroup{cfg: pools, fleet: newScaleFleet(s.h, pools), held: pools[0].Autoscale.MaxHeld}
-	ag := autoscale.Group{Fleet: g.fleet, Log: s.h.log, Fence: uint64(s.h.started.UnixMilli()), Audit: s.audit}
+	ag := autoscale.Group{Fleet: g.fleet, Log: s.h.log, Fence: s.fence, Audit: s.audit}
 	for i := range pools {
 		p := &pools[i]
 		d, err := scaleDriver(&p.Autoscale.Driver)
@@ -264,10 +310,15 @@ func (s *scaling) statuses() []autoscale.Status {
 // notice tells the controller of a pool that an endpoint will be taken away.
 func (s *scaling) notice(pool, id string, deadline time.Time) error {
 	for _, g := range s.all() {
-		if slices.Contains(g.pools, pool) {
-			g.control.Notice(pool, id, deadline)
-			return nil
+		if !slices.Contains(g.pools, pool) {
+			continue
 		}
+		name, ok := g.fleet.nameOf(pool, id)
+		if !ok {
+			return fmt.Errorf("host: pool %q has no endpoint %q (kvasir autoscale --output json lists them)", pool, id)
+		}
+		g.control.Notice(pool, name, deadline)
+		return nil
 	}
 	return fmt.Errorf("host: pool %q is not scaled", pool)
 }

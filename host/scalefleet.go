@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +44,7 @@ func (f *scaleFleet) Nodes(pool string) []autoscale.Node {
 	sessions := f.h.state.Sessions()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.forgetLocked(snap)
 	var out []autoscale.Node
 	for id := range snap.N {
 		info := snap.Info(endpoint.ID(id))
@@ -68,6 +70,28 @@ func (f *scaleFleet) Nodes(pool string) []autoscale.Node {
 		out = append(out, n)
 	}
 	return out
+}
+
+// forgetLocked drops what is kept of lives that are gone.
+func (f *scaleFleet) forgetLocked(snap *endpoint.Snapshot) {
+	if len(f.first) <= 2*snap.N+64 {
+		return
+	}
+	live := lives(snap)
+	gone := func(g uint32, _ time.Time) bool { return !live[g] }
+	maps.DeleteFunc(f.first, gone)
+	maps.DeleteFunc(f.ready, gone)
+}
+
+// lives are the generations of the endpoints there are.
+func lives(snap *endpoint.Snapshot) map[uint32]bool {
+	live := make(map[uint32]bool, snap.N)
+	for id := range snap.N {
+		if info := snap.Info(endpoint.ID(id)); info != nil {
+			live[info.Generation] = true
+		}
+	}
+	return live
 }
 
 // healthy reports whether an endpoint serves or would, if it did not drain.
@@ -99,6 +123,19 @@ func (f *scaleFleet) find(pool, id string) (endpoint.ID, bool) {
 	return 0, false
 }
 
+// nameOf returns the id of an endpoint among Nodes, by that or by its URL.
+func (f *scaleFleet) nameOf(pool, id string) (string, bool) {
+	slot, ok := f.find(pool, strings.TrimRight(id, "/"))
+	info := f.h.store.Load().Info(slot)
+	if !ok || info == nil {
+		return "", false
+	}
+	if name, ok := f.h.fleet.names(pool)[info.URL]; ok {
+		return name, true
+	}
+	return info.URL, true
+}
+
 // Adopt implements autoscale.Fleet.
 func (f *scaleFleet) Adopt(pool string, machines []autoscale.Machine) error {
 	p := f.pools[pool]
@@ -123,6 +160,9 @@ func (f *scaleFleet) believe(p *config.Pool, m *autoscale.Machine) error {
 	u, err := machineURL(m.URL)
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(p.Endpoints, func(s string) bool { return strings.TrimRight(s, "/") == u.String() }) {
+		return fmt.Errorf("%s is among the pool's endpoints, which no driver makes", u)
 	}
 	if !p.Autoscale.Driver.Allows(u.Hostname()) {
 		return fmt.Errorf("%s is not in driver.allow", u.Hostname())
@@ -188,15 +228,19 @@ func (f *fleet) names(pool string) map[string]string {
 // setMade changes which endpoints of a pool drivers have made, and the fleet
 // with it.
 func (f *fleet) setMade(pool string, change func(map[string]autoscale.Machine)) error {
-	l := f.h.rules.Acquire()
-	defer l.Release()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	next := maps.Clone(f.made[pool])
+	had := f.made[pool]
+	next := maps.Clone(had)
 	if next == nil {
 		next = map[string]autoscale.Machine{}
 	}
 	change(next)
 	f.made[pool] = next
-	return f.syncLocked(l.Value())
+	err := f.syncLocked()
+	if err != nil { // what does not fit must not be in the way of the next change
+		f.made[pool] = had
+		err = errors.Join(err, f.syncLocked())
+	}
+	return err
 }

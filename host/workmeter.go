@@ -19,6 +19,7 @@ type workMeter struct {
 	heats   map[uint32]*heat        // by life of an endpoint
 	seen    map[uint32]charged      // what was counted of each life
 	pools   map[uint32]string       // of each life
+	metered map[string]bool         // pools that were looked at before
 }
 
 // answerCosts are the answers of one pool, smoothed.
@@ -52,7 +53,7 @@ const (
 )
 
 func newWorkMeter() *workMeter {
-	return &workMeter{answers: map[string]*answerCosts{}, heats: map[uint32]*heat{}, seen: map[uint32]charged{}, pools: map[uint32]string{}}
+	return &workMeter{answers: map[string]*answerCosts{}, heats: map[uint32]*heat{}, seen: map[uint32]charged{}, pools: map[uint32]string{}, metered: map[string]bool{}}
 }
 
 // observe learns from a request that ended.
@@ -128,6 +129,9 @@ func (m *workMeter) signal(h *Host, pools []string, now time.Time) autoscale.Sig
 		var c charged
 		c.requests, c.uncached = load.Charged()
 		last := m.seen[info.Generation]
+		if !m.metered[info.Pool] {
+			last = c // what came before was not offered since the last tick
+		}
 		m.seen[info.Generation] = c
 		n := float64(c.requests - last.requests)
 		a := m.costs(info.Pool)
@@ -143,8 +147,20 @@ func (m *workMeter) signal(h *Host, pools []string, now time.Time) autoscale.Sig
 	if alive > 0 {
 		s.KVUsage /= float64(alive)
 	}
+	for _, p := range pools {
+		m.metered[p] = true
+	}
 	m.forgetLocked(snap)
 	return s
+}
+
+// leave says that the pools are not looked at for some time.
+func (m *workMeter) leave(pools []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range pools {
+		delete(m.metered, p)
+	}
 }
 
 // forgetLocked drops what is kept of lives that are gone.
@@ -152,12 +168,7 @@ func (m *workMeter) forgetLocked(snap *endpoint.Snapshot) {
 	if len(m.seen) <= 2*snap.N+64 {
 		return
 	}
-	live := map[uint32]bool{}
-	for id := range snap.N {
-		if info := snap.Info(endpoint.ID(id)); info != nil {
-			live[info.Generation] = true
-		}
-	}
+	live := lives(snap)
 	for g := range m.seen {
 		if !live[g] {
 			delete(m.seen, g)

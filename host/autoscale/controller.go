@@ -107,6 +107,13 @@ func (c *Controller) Status() Status {
 // Wait returns when no driver is being called.
 func (c *Controller) Wait() { c.calls.Wait() }
 
+// Retire takes in what the calls of drivers that were running have done, for a
+// controller that is ticked no more, and reports whether none runs.
+func (c *Controller) Retire(now time.Time) bool {
+	c.settle(now)
+	return !slices.ContainsFunc(c.pools, func(m *member) bool { return m.called })
+}
+
 // Tick takes the signal of a tick (its Ready, Pending and ColdStart are filled
 // in here) and acts. ctx bounds the driver's and the plugin's calls.
 func (c *Controller) Tick(ctx context.Context, s Signal) {

@@ -23,8 +23,8 @@ type member struct {
 	loading int    // have never been ready
 	failing int
 
-	told   bool   // the driver has told its machines
-	tells  bool   // its last answer did
+	told   bool // the driver has told its machines
+	tells  bool // its last answer did
 	asked  time.Time
 	need   *Order // to be told to the driver, nil = nothing
 	called bool   // the driver is being called
