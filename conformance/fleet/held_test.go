@@ -112,7 +112,7 @@ func TestHeld(t *testing.T) {
 				t.Errorf("curl %s: exit %d, %q", version, c.exit, c.lines)
 				return
 			}
-			if c.at[beat] < 4*time.Second || c.at[data]-c.at[beat] < 3*time.Second {
+			if c.at[beat] < 4*time.Second || c.at[data]-c.at[beat] < time.Second {
 				t.Errorf("curl %s: the first heartbeat came after %v, the answer after %v", version, c.at[beat], c.at[data])
 			}
 		})
@@ -170,4 +170,24 @@ models: [{name: m, pools: [main], tokenizer: {dir: `+demoDir(t)+`}}]
 	wg.Go(func() { script(t, "scripts/held_client.py", r.URL, "any", "m", "never") })
 	wg.Wait()
 	awaitHeld(t, r.Admin, r.Token, 0)
+}
+
+// TestHeld_stop: a router that is told to end serves who is held first.
+func TestHeld_stop(t *testing.T) {
+	d := harness.StartDev(t, "--autoscale", "--cold-start", "7s", "--engines", "1")
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, stream := range []bool{true, false} {
+		wg.Go(func() {
+			c := curl(t, "-H", "Authorization: Bearer "+d.Tenants["acme"], "-d", heldBody(t, d.Model, stream), d.URL+"/v1/chat/completions")
+			all := strings.Join(c.lines, "\n")
+			if c.exit != 0 || !strings.Contains(all, "content") || stream != (c.first("data: [DONE]") > 0) || stream && c.first(": waiting") != 0 {
+				t.Errorf("stream %v: exit %d, %q", stream, c.exit, c.lines)
+			}
+		})
+	}
+	awaitHeld(t, d.Admin, d.AdminToken, 2)
+	if !d.Stop(30 * time.Second) {
+		t.Error("still there 30 s after SIGTERM")
+	}
 }
