@@ -180,7 +180,14 @@ func (e *editor) cap(m *Member) {
 	e.replace(m.Value, e.number(e.rw.MaxTokens))
 }
 
+// zero reports whether a limit of 0 means no output. To others it is no limit: SGLang
+// takes max_tokens or else max_completion_tokens or else what is left of the context
+// (protocol.py, to_sampling_params), so did vLLM with max_completion_tokens (0.10,
+// serving_chat.py), and Ollama's runner counts to limits above 0 only.
 func (e *editor) zero(m *Member) bool {
+	if e.dialect&(dVLLM|dLlama) == 0 || m.field == fMaxCompletionTokens {
+		return false
+	}
 	return m.Value.End-m.Value.Start == 1 && e.r.Body[m.Value.Start] == '0'
 }
 

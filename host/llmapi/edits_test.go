@@ -82,6 +82,13 @@ func TestAppendEdits(t *testing.T) {
 	f(`{"max_tokens":9}`, Rewrite{MaxTokens: 8}, `{"max_tokens":8}`)
 	f(`{"max_tokens":8}`, Rewrite{MaxTokens: 8}, `{"max_tokens":8}`)
 	f(`{"max_tokens":0}`, Rewrite{MaxTokens: 8}, `{"max_tokens":0}`)
+	f(`{"max_tokens":0}`, Rewrite{MaxTokens: 8, Dialect: "llamacpp"}, `{"max_tokens":0}`)
+	f(`{"max_tokens":0}`, Rewrite{MaxTokens: 8, Dialect: "sglang"}, `{"max_tokens":8}`)
+	f(`{"max_tokens":0,"max_completion_tokens":0}`, Rewrite{MaxTokens: 8, Dialect: "trtllm"}, `{"max_tokens":8,"max_completion_tokens":8}`)
+	f(`{"max_tokens":0}`, Rewrite{MaxTokens: 8, Dialect: "ollama"}, `{"max_tokens":8}`)
+	f(`{"max_tokens":0}`, Rewrite{MaxTokens: 8, Dialect: "openai"}, `{"max_tokens":8}`)
+	f(`{"max_tokens":0}`, Rewrite{Dialect: "sglang"}, `{"max_tokens":0}`)
+	f(`{"max_completion_tokens":0}`, Rewrite{MaxTokens: 8}, `{"max_completion_tokens":8}`)
 	f(`{"max_tokens":null}`, Rewrite{MaxTokens: 8}, `{"max_tokens":8}`)
 	f(`{"max_tokens":-1}`, Rewrite{MaxTokens: 8}, `{"max_tokens":8}`)
 	f(`{"max_tokens":1e2,"max_completion_tokens":5}`, Rewrite{MaxTokens: 8}, `{"max_tokens":8,"max_completion_tokens":5}`)
@@ -267,7 +274,7 @@ func expected(r *Request, m map[string]any, rw *Rewrite) map[string]any {
 		}
 		limited = true
 		if n, ok := v.(json.Number); ok {
-			if f, _ := n.Float64(); f > 0 && f <= float64(rw.MaxTokens) || n.String() == "0" {
+			if f, _ := n.Float64(); f > 0 && f <= float64(rw.MaxTokens) || n.String() == "0" && name == "max_tokens" {
 				continue
 			}
 		}
