@@ -105,9 +105,12 @@ const (
 
 // Limits of the experimental roles.
 const (
-	MaxScaleSamples = 60   // samples of kvasir_x_autoscale
-	MaxScaleSize    = 1024 // endpoints a pool or group may be wished
-	MaxScaleReason  = 256  // bytes of the reason for a size
+	MaxScaleSamples = 60      // samples of kvasir_x_autoscale
+	MaxScaleSize    = 1024    // endpoints a pool or group may be wished
+	MaxScaleReason  = 256     // bytes of the reason for a size
+	MaxDocument     = 4194304 // bytes of the document of kvasir_x_backend_parse and kvasir_x_discover
+	MaxFigures      = 64      // rows of the result of kvasir_x_backend_parse
+	MaxDiscovered   = 262144  // bytes of the result of kvasir_x_discover
 )
 
 // Argument of kvasir_x_autoscale (experimental): byte offsets from its base. Offsets in it are relative to the base and multiples of 64.
@@ -215,6 +218,52 @@ const (
 	ScaleOutHeaderSize = 32 // bytes of the result before pools, victims and reason
 )
 
+// Argument of kvasir_x_backend_parse and kvasir_x_discover (experimental): byte offsets from its base.
+const (
+	DocumentSize       = 0  // u32 bytes of this header
+	DocumentFlags      = 4  // u32 zero
+	DocumentNowMs      = 8  // f64 Unix milliseconds, frozen for the call
+	DocumentDataOff    = 16 // u32 offset of the document
+	DocumentDataLen    = 20 // u32 bytes of the document, at most MaxDocument
+	DocumentOutOff     = 24 // u32 offset of the result
+	DocumentOutBytes   = 28 // u32 bytes the result may take behind its header
+	DocumentHeaderSize = 32 // size of the header of this minor version
+)
+
+// Result of kvasir_x_backend_parse and kvasir_x_discover: byte offsets from out_off.
+const (
+	DocumentOutCount      = 0  // u32 rows (parse) or bytes of text (discover) behind this header; arrives as Unwritten
+	DocumentOutReserved   = 4  // u32 zero
+	DocumentOutReserved2  = 8  // u64 zero
+	DocumentOutHeaderSize = 16 // where rows or text begin
+)
+
+// A row of kvasir_x_backend_parse: byte offsets from its begin.
+const (
+	FigureID         = 0  // u32 one of the figures below; arrives as Unwritten
+	FigureReserved   = 4  // u32 zero
+	FigureValue      = 8  // f64 finite, 0 or more, below 1e18
+	FigureHeaderSize = 16 // bytes of a row
+)
+
+// Figures of kvasir_x_backend_parse, each told at most once; a host passes over those it does not know.
+const (
+	FigureRunning      = 1  // requests that are computed
+	FigureWaiting      = 2  // requests that wait
+	FigureKVUsage      = 3  // share of KV memory in use; above 1 counts as 1
+	FigureBlockTokens  = 4  // tokens of a block of the cache
+	FigureCacheBlocks  = 5  // blocks the cache holds
+	FigureCacheQueries = 6  // counter: prompt tokens looked up in the prefix cache
+	FigureCacheHits    = 7  // counter: of them, found
+	FigurePromptTokens = 8  // counter
+	FigureOutputTokens = 9  // counter
+	FigureRequests     = 10 // counter: requests that ended
+	FigureStartTime    = 11 // start of the process, seconds since 1970: another one is a restart
+	FigureSleeping     = 12 // above 0: the engine has dropped its cache and sleeps
+	FigureAborted      = 13 // counter: requests that ended because the client left
+	FigureCacheTokens  = 14 // tokens the cache holds, where blocks are not told
+)
+
 // What host calls and memory cost in units of fuel.
 const (
 	FuelHostCall  = 50    // one call of an imported function
@@ -241,8 +290,8 @@ const (
 	ExportIdle         = "kvasir_idle"            // maintenance off the request path
 	ExportAdmit        = "kvasir_x_admit"         // experimental
 	ExportAutoscale    = "kvasir_x_autoscale"     // the fleet of a group of pools → its size; experimental
-	ExportBackendParse = "kvasir_x_backend_parse" // experimental
-	ExportDiscover     = "kvasir_x_discover"      // experimental
+	ExportBackendParse = "kvasir_x_backend_parse" // bytes of a scrape → figures; experimental
+	ExportDiscover     = "kvasir_x_discover"      // a document that lists endpoints → their URLs; experimental
 )
 
 // Modules a plugin may import.

@@ -104,6 +104,12 @@ func Check(ctx context.Context, code []byte, opt Options) (*Report, error) {
 	if p.Has(wasm.Autoscale) {
 		rep.add("x_autoscale", checkAutoscale(p))
 	}
+	if p.Has(wasm.BackendParse) {
+		rep.add("x_backend_parse", checkDocuments(func(doc []byte) error { _, err := p.BackendParse(doc, 1.7e12); return err }))
+	}
+	if p.Has(wasm.Discover) {
+		rep.add("x_discover", checkDocuments(func(doc []byte) error { _, err := p.Discover(doc, 1.7e12); return err }))
+	}
 	return rep, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
@@ -43,4 +44,20 @@ func smokeFleet(pools, each, samples int, seed uint32) *wasm.ScaleView {
 	n := uint32(pools * each)
 	v.Proposal = wasm.ScaleProposal{Now: n, Desired: n + 1, Wish: n + 2, Window: n + 2, Rate: float64(n) / 2, ColdMS: 60_000}
 	return v
+}
+
+// checkDocuments hands over documents that are no plugin's format: empty, text, noise,
+// as large as may be. A guest refuses what it does not read with status 3: one engine
+// that answers nonsense must not cost the others their parser.
+func checkDocuments(call func(doc []byte) error) error {
+	noise := make([]byte, 4096)
+	for i := range noise {
+		noise[i] = byte(i * 7919 >> 3)
+	}
+	for _, doc := range [][]byte{nil, make([]byte, abi.MaxDocument), noise, []byte("a_metric{label=\"x\"} 1\n")} {
+		if err := call(doc); !answered(err) {
+			return fmt.Errorf("a document of %d bytes: %w", len(doc), err)
+		}
+	}
+	return nil
 }

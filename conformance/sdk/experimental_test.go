@@ -26,7 +26,7 @@ func TestGo_fleet(t *testing.T) {
 func checkFleet(t *testing.T, code []byte) {
 	t.Helper()
 	rep, err := plugincheck.Check(context.Background(), code, plugincheck.Options{})
-	if err != nil || !rep.OK() || !reflect.DeepEqual(rep.Roles, []string{"idle", "x_autoscale"}) {
+	if err != nil || !rep.OK() || !reflect.DeepEqual(rep.Roles, []string{"idle", "x_autoscale", "x_backend_parse", "x_discover"}) {
 		t.Fatalf("%v\n%v", err, rep)
 	}
 	rt, err := wasm.New(context.Background(), wasm.Config{Modules: hostmod.Alone()})
@@ -68,8 +68,26 @@ func checkFleet(t *testing.T, code []byte) {
 	if _, err := p.Autoscale(&wasm.ScaleView{}); !errors.Is(err, wasm.ErrAbstain) {
 		t.Errorf("abstention: %v", err)
 	}
+	checkDocuments(t, p)
 	v.Proposal.Desired = 999
 	if _, err := p.Autoscale(v); err == nil || err.Error() != `wasm: plugin "gofleet": x_autoscale: status: status 2: too many` {
 		t.Errorf("error: %v", err)
+	}
+}
+
+func checkDocuments(t *testing.T, p *wasm.Plugin) {
+	t.Helper()
+	figures, err := p.BackendParse([]byte("\x80abc"), 0)
+	if want := []wasm.Figure{{ID: abi.FigureRunning, Value: 4}, {ID: abi.FigureKVUsage, Value: 0.5}}; err != nil || !reflect.DeepEqual(figures, want) {
+		t.Errorf("figures %v, %v", figures, err)
+	}
+	if _, err := p.BackendParse(nil, 0); !errors.Is(err, wasm.ErrAbstain) {
+		t.Errorf("abstention: %v", err)
+	}
+	if _, err := p.BackendParse([]byte("?"), 0); !errors.Is(err, wasm.ErrUnsupported) {
+		t.Errorf("unsupported: %v", err)
+	}
+	if text, err := p.Discover([]byte("h:2\n"), 0); err != nil || text != "10.0.0.1:1\nh:2\n" {
+		t.Errorf("endpoints %q, %v", text, err)
 	}
 }

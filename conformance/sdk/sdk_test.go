@@ -339,7 +339,7 @@ func TestRust_example(t *testing.T) {
 // committedC are modules in C whose binaries are in the repository.
 var committedC = []string{
 	"../../examples/learned-rate/learned_rate", "../../examples/autoscale-schedule/autoscale_schedule", "../../examples/autoscale-spot/autoscale_spot",
-	"../guests/experimental/hostile",
+	"../../examples/engine-madeup/engine_madeup", "../guests/experimental/hostile",
 }
 
 // TestC_examples checks the committed module, and builds both examples where

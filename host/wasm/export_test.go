@@ -22,3 +22,6 @@ func (r rows) u64(at uint32, v uint64) {
 	r.u32(at, uint32(v))
 	r.u32(at+4, uint32(v>>32))
 }
+
+// ReadFigures reads n rows.
+func ReadFigures(b []byte, n uint32) ([]Figure, error) { return readFigures(b, n, "p") }

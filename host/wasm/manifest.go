@@ -20,14 +20,16 @@ const (
 	Observe
 	Configure
 	Idle
-	Autoscale // experimental
-	NumRoles  // how many there are
+	Autoscale // this and what follows are experimental
+	BackendParse
+	Discover
+	NumRoles // how many there are
 )
 
-var roleNames = [NumRoles]string{"filter", "score", "pick", "observe", "configure", "idle", "x_autoscale"}
+var roleNames = [NumRoles]string{"filter", "score", "pick", "observe", "configure", "idle", "x_autoscale", "x_backend_parse", "x_discover"}
 
 var roleExports = [NumRoles]string{abi.ExportFilter, abi.ExportScore, abi.ExportPick,
-	abi.ExportObserve, abi.ExportConfigure, abi.ExportIdle, abi.ExportAutoscale}
+	abi.ExportObserve, abi.ExportConfigure, abi.ExportIdle, abi.ExportAutoscale, abi.ExportBackendParse, abi.ExportDiscover}
 
 // String returns the manifest's word for r.
 func (r Role) String() string { return roleNames[r] }
@@ -257,7 +259,7 @@ func (m *Manifest) validate() error {
 		return fmt.Errorf("version of %d bytes, want 1…64", n)
 	}
 	if !m.has(func(r Role) bool { return r.hot() || r.pinned() }) {
-		return fmt.Errorf("no role among filter, score, pick, observe, x_autoscale")
+		return fmt.Errorf("no role among filter, score, pick, observe, x_autoscale, x_backend_parse, x_discover")
 	}
 	if len(m.Publishes) > 0 && m.Roles[Observe] == nil {
 		return fmt.Errorf("publishes without the role observe")

@@ -61,6 +61,9 @@ type ScaleSize struct {
 // take long: it belongs off the request path. Errors: as Score, and
 // ErrUnsupported. Concurrent calls wait for each other.
 func (p *Plugin) Autoscale(v *ScaleView) (*ScaleSize, error) {
+	if n := max(len(v.Pools), len(v.Nodes)); n > abi.MaxCandidates || len(v.Samples[0]) > abi.MaxScaleSamples {
+		return nil, &Fault{p.name, Autoscale.String(), ReasonTooMany, fmt.Sprintf("%d pools, %d endpoints, %d samples", len(v.Pools), len(v.Nodes), len(v.Samples[0]))}
+	}
 	var out *ScaleSize
 	err := p.experiment(Autoscale, func(in *instance) (err error) {
 		out, err = p.autoscale(in, v)
@@ -98,9 +101,6 @@ func placeScale(v *ScaleView) scaleLayout {
 }
 
 func (p *Plugin) autoscale(in *instance, v *ScaleView) (*ScaleSize, error) {
-	if n := max(len(v.Pools), len(v.Nodes)); n > abi.MaxCandidates || len(v.Samples[0]) > abi.MaxScaleSamples {
-		return nil, &Fault{Plugin: p.name, Reason: ReasonTooMany, Detail: fmt.Sprintf("%d pools, %d endpoints, %d samples", len(v.Pools), len(v.Nodes), len(v.Samples[0]))}
-	}
 	l := placeScale(v)
 	in.setClock(v.NowMS, 0)
 	if err := in.ensure(l.total, startSliced); err != nil {

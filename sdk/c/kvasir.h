@@ -338,6 +338,51 @@ static inline void kvasir_scale_reason_number(const kvasir_fleet *f, uint32_t n)
 	}                                                                                        \
 	static uint32_t kvasir_user_autoscale(const kvasir_fleet *f)
 
+/* Experimental: the argument of the roles that read a document, and what they write. */
+typedef struct {
+	uint32_t size, flags;
+	double now_ms;
+	uint32_t data_off, data_len, out_off, out_bytes;
+} kvasir_document;
+
+typedef struct {
+	uint32_t figure, reserved; /* KVASIR_FIGURE_RUNNING and so on */
+	double value;
+} kvasir_figure;
+
+KVASIR_ASSERT(sizeof(kvasir_document) == KVASIR_DOCUMENT_HEADER_SIZE, "document size");
+KVASIR_ASSERT(__builtin_offsetof(kvasir_document, out_off) == KVASIR_DOCUMENT_OUT_OFF, "document out_off");
+KVASIR_ASSERT(sizeof(kvasir_figure) == KVASIR_FIGURE_HEADER_SIZE, "figure size");
+
+static inline uint32_t *kvasir_document_count(const kvasir_document *d) { return (uint32_t *)kvasir_at(d, d->out_off); }
+static inline uint8_t *kvasir_document_out(const kvasir_document *d) { return (uint8_t *)kvasir_at(d, d->out_off + KVASIR_DOCUMENT_OUT_HEADER_SIZE); }
+
+/* Tells a figure; what does not fit is left out. */
+static inline void kvasir_tell_figure(const kvasir_document *d, uint32_t figure, double value) {
+	uint32_t *n = kvasir_document_count(d);
+	if ((*n + 1) * sizeof(kvasir_figure) > d->out_bytes) return;
+	((kvasir_figure *)kvasir_document_out(d))[(*n)++] = (kvasir_figure){figure, 0, value};
+}
+/* Adds to the text of endpoints, one URL or host:port a line; what does not fit is left out. */
+static inline void kvasir_tell_endpoint(const kvasir_document *d, const char *text, uint32_t len) {
+	uint32_t *n = kvasir_document_count(d);
+	for (uint32_t i = 0; i < len && *n < d->out_bytes; i++) kvasir_document_out(d)[(*n)++] = (uint8_t)text[i];
+}
+
+#define KVASIR_DOCUMENT_ROLE(role, d, text, len)                                                       \
+	static uint32_t kvasir_user_##role(const kvasir_document *d, const char *text, uint32_t len);      \
+	KVASIR_EXPORT("kvasir_x_" #role) uint32_t kvasir_x_##role(uint32_t p) {                            \
+		const kvasir_document *doc = (const kvasir_document *)(uintptr_t)p;                            \
+		*kvasir_document_count(doc) = 0;                                                               \
+		return kvasir_user_##role(doc, (const char *)kvasir_at(doc, doc->data_off), doc->data_len);    \
+	}                                                                                                  \
+	static uint32_t kvasir_user_##role(__attribute__((unused)) const kvasir_document *d, __attribute__((unused)) const char *text, __attribute__((unused)) uint32_t len)
+
+/* What an engine answered to a scrape, len bytes: the body calls kvasir_tell_figure. "x_backend_parse": {} */
+#define KVASIR_BACKEND_PARSE(d, text, len) KVASIR_DOCUMENT_ROLE(backend_parse, d, text, len)
+/* A document that lists endpoints, len bytes: the body calls kvasir_tell_endpoint. "x_discover": {} */
+#define KVASIR_DISCOVER(d, text, len) KVASIR_DOCUMENT_ROLE(discover, d, text, len)
+
 /* Configuration: text is JSON of len bytes, not terminated, valid during the call. */
 #define KVASIR_CONFIGURE(text, len)                                                     \
 	static uint32_t kvasir_user_configure(const char *text, uint32_t len);              \

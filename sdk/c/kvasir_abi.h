@@ -87,6 +87,9 @@
 #define KVASIR_MAX_SCALE_SAMPLES 60u /* samples of kvasir_x_autoscale */
 #define KVASIR_MAX_SCALE_SIZE 1024u /* endpoints a pool or group may be wished */
 #define KVASIR_MAX_SCALE_REASON 256u /* bytes of the reason for a size */
+#define KVASIR_MAX_DOCUMENT 4194304u /* bytes of the document of kvasir_x_backend_parse and kvasir_x_discover */
+#define KVASIR_MAX_FIGURES 64u /* rows of the result of kvasir_x_backend_parse */
+#define KVASIR_MAX_DISCOVERED 262144u /* bytes of the result of kvasir_x_discover */
 
 /* Argument of kvasir_x_autoscale (experimental): byte offsets from its base. Offsets in it are relative to the base and multiples of 64. */
 #define KVASIR_SCALE_SIZE 0u /* u32 bytes of this header */
@@ -178,6 +181,44 @@
 #define KVASIR_SCALE_OUT_REASON_LEN 24u /* u32 bytes of the reason written; arrives as 0 */
 #define KVASIR_SCALE_OUT_RESERVED 28u /* u32 zero */
 #define KVASIR_SCALE_OUT_HEADER_SIZE 32u /* bytes of the result before pools, victims and reason */
+
+/* Argument of kvasir_x_backend_parse and kvasir_x_discover (experimental): byte offsets from its base. */
+#define KVASIR_DOCUMENT_SIZE 0u /* u32 bytes of this header */
+#define KVASIR_DOCUMENT_FLAGS 4u /* u32 zero */
+#define KVASIR_DOCUMENT_NOW_MS 8u /* f64 Unix milliseconds, frozen for the call */
+#define KVASIR_DOCUMENT_DATA_OFF 16u /* u32 offset of the document */
+#define KVASIR_DOCUMENT_DATA_LEN 20u /* u32 bytes of the document, at most MaxDocument */
+#define KVASIR_DOCUMENT_OUT_OFF 24u /* u32 offset of the result */
+#define KVASIR_DOCUMENT_OUT_BYTES 28u /* u32 bytes the result may take behind its header */
+#define KVASIR_DOCUMENT_HEADER_SIZE 32u /* size of the header of this minor version */
+
+/* Result of kvasir_x_backend_parse and kvasir_x_discover: byte offsets from out_off. */
+#define KVASIR_DOCUMENT_OUT_COUNT 0u /* u32 rows (parse) or bytes of text (discover) behind this header; arrives as Unwritten */
+#define KVASIR_DOCUMENT_OUT_RESERVED 4u /* u32 zero */
+#define KVASIR_DOCUMENT_OUT_RESERVED2 8u /* u64 zero */
+#define KVASIR_DOCUMENT_OUT_HEADER_SIZE 16u /* where rows or text begin */
+
+/* A row of kvasir_x_backend_parse: byte offsets from its begin. */
+#define KVASIR_FIGURE_ID 0u /* u32 one of the figures below; arrives as Unwritten */
+#define KVASIR_FIGURE_RESERVED 4u /* u32 zero */
+#define KVASIR_FIGURE_VALUE 8u /* f64 finite, 0 or more, below 1e18 */
+#define KVASIR_FIGURE_HEADER_SIZE 16u /* bytes of a row */
+
+/* Figures of kvasir_x_backend_parse, each told at most once; a host passes over those it does not know. */
+#define KVASIR_FIGURE_RUNNING 1u /* requests that are computed */
+#define KVASIR_FIGURE_WAITING 2u /* requests that wait */
+#define KVASIR_FIGURE_KV_USAGE 3u /* share of KV memory in use; above 1 counts as 1 */
+#define KVASIR_FIGURE_BLOCK_TOKENS 4u /* tokens of a block of the cache */
+#define KVASIR_FIGURE_CACHE_BLOCKS 5u /* blocks the cache holds */
+#define KVASIR_FIGURE_CACHE_QUERIES 6u /* counter: prompt tokens looked up in the prefix cache */
+#define KVASIR_FIGURE_CACHE_HITS 7u /* counter: of them, found */
+#define KVASIR_FIGURE_PROMPT_TOKENS 8u /* counter */
+#define KVASIR_FIGURE_OUTPUT_TOKENS 9u /* counter */
+#define KVASIR_FIGURE_REQUESTS 10u /* counter: requests that ended */
+#define KVASIR_FIGURE_START_TIME 11u /* start of the process, seconds since 1970: another one is a restart */
+#define KVASIR_FIGURE_SLEEPING 12u /* above 0: the engine has dropped its cache and sleeps */
+#define KVASIR_FIGURE_ABORTED 13u /* counter: requests that ended because the client left */
+#define KVASIR_FIGURE_CACHE_TOKENS 14u /* tokens the cache holds, where blocks are not told */
 
 /* What host calls and memory cost in units of fuel. */
 #define KVASIR_FUEL_HOST_CALL 50u /* one call of an imported function */

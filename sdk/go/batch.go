@@ -147,6 +147,9 @@ func status(err error) uint32 {
 	if _, ok := err.(abstention); ok {
 		return StatusAbstain
 	}
+	if _, ok := err.(unsupported); ok {
+		return StatusUnsupported
+	}
 	lastError = err.Error()
 	if len(lastError) > MaxErrorBytes {
 		lastError = lastError[:MaxErrorBytes]

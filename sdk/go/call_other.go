@@ -5,7 +5,7 @@ package kvasir
 import "unsafe"
 
 // Call runs a role of the plugin outside a host, for its tests: role is "filter",
-// "score", "pick", "observe", "x_autoscale", "configure" or "idle", arg its argument as abi/SPEC.md
+// "score", "pick", "observe", "x_autoscale", "x_backend_parse", "x_discover", "configure" or "idle", arg its argument as abi/SPEC.md
 // lays it out, which receives the result. It returns the role's status and, if that
 // is StatusError, what it said.
 func Call(role string, arg []byte) (status uint32, message string) {

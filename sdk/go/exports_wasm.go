@@ -58,6 +58,12 @@ func exportObserve(p uint32) uint32 { return call(roleObserve, batch(p)) }
 //go:wasmexport kvasir_x_autoscale
 func exportAutoscale(p uint32) uint32 { return call(roleAutoscale, batch(p)) }
 
+//go:wasmexport kvasir_x_backend_parse
+func exportBackendParse(p uint32) uint32 { return call(roleBackendParse, batch(p)) }
+
+//go:wasmexport kvasir_x_discover
+func exportDiscover(p uint32) uint32 { return call(roleDiscover, batch(p)) }
+
 //go:wasmexport kvasir_configure
 func exportConfigure(p uint32) uint32 {
 	return runConfigure(unsafe.Add(unsafe.Pointer(nil), p))

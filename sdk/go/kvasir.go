@@ -27,6 +27,14 @@ package kvasir
 // a fault.
 var ErrAbstain error = abstention{}
 
+// ErrUnsupported is what a function of an experimental role returns for what it
+// does not read: it is told to the operator, and is not a fault.
+var ErrUnsupported error = unsupported{}
+
+type unsupported struct{}
+
+func (unsupported) Error() string { return "unsupported" }
+
 // abstention has a type of its own, because TinyGo needs 14 KB of reflection to
 // compare two errors.
 type abstention struct{}
@@ -52,10 +60,12 @@ const (
 	rolePick
 	roleObserve
 	roleAutoscale // this and what follows are experimental and have no columns
+	roleBackendParse
+	roleDiscover
 	numRoles
 )
 
-var roleNames = [numRoles]string{"filter", "score", "pick", "observe", "x_autoscale"}
+var roleNames = [numRoles]string{"filter", "score", "pick", "observe", "x_autoscale", "x_backend_parse", "x_discover"}
 
 var (
 	name      string

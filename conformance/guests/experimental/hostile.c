@@ -3,7 +3,7 @@
 #include "kvasir.h"
 
 KVASIR_MANIFEST("{\"name\":\"hostile\",\"version\":\"1\",\"abi\":\"1.0\","
-                "\"roles\":{\"x_autoscale\":{},\"configure\":{}},\"state_version\":1}")
+                "\"roles\":{\"x_autoscale\":{},\"x_backend_parse\":{},\"x_discover\":{},\"configure\":{}},\"state_version\":1}")
 
 static double what;
 
@@ -58,4 +58,42 @@ KVASIR_AUTOSCALE(f) {
 	case 21: out->nvictims = f->nnodes; break; /* not written */
 	}
 	return KVASIR_STATUS_OK;
+}
+
+static uint32_t document(const kvasir_document *d, uint32_t unit) {
+	uint32_t *n = kvasir_document_count(d);
+	switch ((int)what) {
+	case 10: *n = KVASIR_UNWRITTEN; break;
+	case 30: *n = d->out_bytes / unit + 1; break;
+	case 31: *n = 1u << 31; break;
+	case 32: __builtin_memset((void *)d, 0xff, KVASIR_DOCUMENT_HEADER_SIZE); break;
+	}
+	return KVASIR_STATUS_OK;
+}
+
+KVASIR_BACKEND_PARSE(d, text, len) {
+	uint32_t status = common();
+	if (status != KVASIR_STATUS_OK) return status;
+	kvasir_tell_figure(d, KVASIR_FIGURE_RUNNING, 2);
+	kvasir_tell_figure(d, 1000, len); /* a figure of a later version */
+	switch ((int)what) {
+	case 40: kvasir_tell_figure(d, KVASIR_FIGURE_WAITING, __builtin_nan("")); break;
+	case 41: kvasir_tell_figure(d, KVASIR_FIGURE_WAITING, -1); break;
+	case 42: kvasir_tell_figure(d, KVASIR_FIGURE_WAITING, 1e18); break;
+	case 43: kvasir_tell_figure(d, KVASIR_FIGURE_RUNNING, 3); break;
+	case 44: *kvasir_document_count(d) = 5; break; /* three of them not written */
+	case 45: kvasir_tell_figure(d, KVASIR_FIGURE_BLOCK_TOKENS, 1e9); break;
+	}
+	return document(d, sizeof(kvasir_figure));
+}
+
+KVASIR_DISCOVER(d, text, len) {
+	uint32_t status = common();
+	if (status != KVASIR_STATUS_OK) return status;
+	kvasir_tell_endpoint(d, "127.0.0.1:1\n", 12);
+	if (what == 50) kvasir_tell_endpoint(d, "http://169.254.169.254:80/latest", 32);
+	if (what == 51) kvasir_tell_endpoint(d, "http://169.254.169.254:80\n", 26);
+	if (what == 52) *kvasir_document_count(d) = 0;
+	if (what == 53) *kvasir_document_count(d) += 8; /* what is behind is not written */
+	return document(d, 1);
 }

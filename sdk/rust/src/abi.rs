@@ -149,6 +149,12 @@ pub const MAX_SCALE_SAMPLES: u32 = 60;
 pub const MAX_SCALE_SIZE: u32 = 1024;
 /// bytes of the reason for a size
 pub const MAX_SCALE_REASON: u32 = 256;
+/// bytes of the document of kvasir_x_backend_parse and kvasir_x_discover
+pub const MAX_DOCUMENT: u32 = 4194304;
+/// rows of the result of kvasir_x_backend_parse
+pub const MAX_FIGURES: u32 = 64;
+/// bytes of the result of kvasir_x_discover
+pub const MAX_DISCOVERED: u32 = 262144;
 
 // Argument of kvasir_x_autoscale (experimental): byte offsets from its base. Offsets in it are relative to the base and multiples of 64.
 /// u32 bytes of this header
@@ -317,6 +323,74 @@ pub const SCALE_OUT_REASON_LEN: u32 = 24;
 pub const SCALE_OUT_RESERVED: u32 = 28;
 /// bytes of the result before pools, victims and reason
 pub const SCALE_OUT_HEADER_SIZE: u32 = 32;
+
+// Argument of kvasir_x_backend_parse and kvasir_x_discover (experimental): byte offsets from its base.
+/// u32 bytes of this header
+pub const DOCUMENT_SIZE: u32 = 0;
+/// u32 zero
+pub const DOCUMENT_FLAGS: u32 = 4;
+/// f64 Unix milliseconds, frozen for the call
+pub const DOCUMENT_NOW_MS: u32 = 8;
+/// u32 offset of the document
+pub const DOCUMENT_DATA_OFF: u32 = 16;
+/// u32 bytes of the document, at most MaxDocument
+pub const DOCUMENT_DATA_LEN: u32 = 20;
+/// u32 offset of the result
+pub const DOCUMENT_OUT_OFF: u32 = 24;
+/// u32 bytes the result may take behind its header
+pub const DOCUMENT_OUT_BYTES: u32 = 28;
+/// size of the header of this minor version
+pub const DOCUMENT_HEADER_SIZE: u32 = 32;
+
+// Result of kvasir_x_backend_parse and kvasir_x_discover: byte offsets from out_off.
+/// u32 rows (parse) or bytes of text (discover) behind this header; arrives as Unwritten
+pub const DOCUMENT_OUT_COUNT: u32 = 0;
+/// u32 zero
+pub const DOCUMENT_OUT_RESERVED: u32 = 4;
+/// u64 zero
+pub const DOCUMENT_OUT_RESERVED2: u32 = 8;
+/// where rows or text begin
+pub const DOCUMENT_OUT_HEADER_SIZE: u32 = 16;
+
+// A row of kvasir_x_backend_parse: byte offsets from its begin.
+/// u32 one of the figures below; arrives as Unwritten
+pub const FIGURE_ID: u32 = 0;
+/// u32 zero
+pub const FIGURE_RESERVED: u32 = 4;
+/// f64 finite, 0 or more, below 1e18
+pub const FIGURE_VALUE: u32 = 8;
+/// bytes of a row
+pub const FIGURE_HEADER_SIZE: u32 = 16;
+
+// Figures of kvasir_x_backend_parse, each told at most once; a host passes over those it does not know.
+/// requests that are computed
+pub const FIGURE_RUNNING: u32 = 1;
+/// requests that wait
+pub const FIGURE_WAITING: u32 = 2;
+/// share of KV memory in use; above 1 counts as 1
+pub const FIGURE_KV_USAGE: u32 = 3;
+/// tokens of a block of the cache
+pub const FIGURE_BLOCK_TOKENS: u32 = 4;
+/// blocks the cache holds
+pub const FIGURE_CACHE_BLOCKS: u32 = 5;
+/// counter: prompt tokens looked up in the prefix cache
+pub const FIGURE_CACHE_QUERIES: u32 = 6;
+/// counter: of them, found
+pub const FIGURE_CACHE_HITS: u32 = 7;
+/// counter
+pub const FIGURE_PROMPT_TOKENS: u32 = 8;
+/// counter
+pub const FIGURE_OUTPUT_TOKENS: u32 = 9;
+/// counter: requests that ended
+pub const FIGURE_REQUESTS: u32 = 10;
+/// start of the process, seconds since 1970: another one is a restart
+pub const FIGURE_START_TIME: u32 = 11;
+/// above 0: the engine has dropped its cache and sleeps
+pub const FIGURE_SLEEPING: u32 = 12;
+/// counter: requests that ended because the client left
+pub const FIGURE_ABORTED: u32 = 13;
+/// tokens the cache holds, where blocks are not told
+pub const FIGURE_CACHE_TOKENS: u32 = 14;
 
 // What host calls and memory cost in units of fuel.
 /// one call of an imported function

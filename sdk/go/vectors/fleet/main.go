@@ -1,4 +1,4 @@
-// Package main is a plugin that reads all of a fleet and answers with what it
+// Package main is a plugin with the experimental roles; it reads all of a fleet and answers with what it
 // read, so that a test can see that both sides agree about the layout.
 package main
 
@@ -42,6 +42,26 @@ func init() {
 		sum += rate + lead + float64(f.Wish()+f.Window())
 		s.Reason = f.PoolName(f.Pools()-1) + " " + f.NodeName(node) + " " + strconv.FormatFloat(sum, 'f', -1, 64)
 		return s, nil
+	})
+}
+
+func init() {
+	kvasir.BackendParse("gofleet", func(text []byte, f kvasir.Figures) error {
+		switch {
+		case len(text) == 0:
+			return kvasir.ErrAbstain
+		case text[0] == '?':
+			return kvasir.ErrUnsupported
+		}
+		f.Tell(kvasir.FigureRunning, float64(len(text)))
+		f.Tell(kvasir.FigureKVUsage, float64(text[0])/256)
+		return nil
+	})
+	kvasir.Discover("gofleet", func(doc []byte) (string, error) {
+		if len(doc) > 1000 {
+			return "", kvasir.ErrUnsupported
+		}
+		return "10.0.0.1:1\n" + string(doc), nil
 	})
 }
 

@@ -1,0 +1,107 @@
+/* engine-madeup: an engine that no dialect knows. It tells its state as
+
+       q=3;busy=2;mem=41%;prompt=18230;out=4711;up=1767225600
+
+   (requests that wait and run, memory in use, tokens since it started at up), and
+   its fleet's registry is a file of lines
+
+       unit alpha @ 10.0.0.1 port 8000 state=up      # a comment
+
+   of which those that are up are endpoints. */
+#include "kvasir.h"
+
+KVASIR_MANIFEST("{\"name\":\"engine-madeup\",\"version\":\"1.0.0\",\"abi\":\"1.0\","
+                "\"roles\":{\"x_backend_parse\":{},\"x_discover\":{}},\"state_version\":1}")
+
+static int same(const char *text, uint32_t len, const char *word) {
+	uint32_t i = 0;
+	for (; i < len && word[i]; i++)
+		if (text[i] != word[i]) return 0;
+	return i == len && !word[i];
+}
+
+/* Reads a number that takes all of text but unit behind it; -1 = it is none. */
+static double value_of(const char *text, uint32_t len, char unit) {
+	double v = 0;
+	if (unit && (len == 0 || text[--len] != unit)) return -1;
+	if (len == 0 || len > 15) return -1;
+	for (uint32_t i = 0; i < len; i++) {
+		if (text[i] < '0' || text[i] > '9') return -1;
+		v = v * 10 + (text[i] - '0');
+	}
+	return v;
+}
+
+static const struct {
+	const char *name;
+	uint32_t figure;
+	char unit;
+	double scale;
+} figures[] = {
+	{"q", KVASIR_FIGURE_WAITING, 0, 1},
+	{"busy", KVASIR_FIGURE_RUNNING, 0, 1},
+	{"mem", KVASIR_FIGURE_KV_USAGE, '%', 100},
+	{"prompt", KVASIR_FIGURE_PROMPT_TOKENS, 0, 1},
+	{"out", KVASIR_FIGURE_OUTPUT_TOKENS, 0, 1},
+	{"up", KVASIR_FIGURE_START_TIME, 0, 1},
+};
+
+/* One key=value; what is not understood makes the whole of no use: better no figures than
+   wrong ones. That is no error of the plugin's, which would cost it its instance. */
+static int field(const kvasir_document *d, const char *text, uint32_t len) {
+	uint32_t eq = 0;
+	while (eq < len && text[eq] != '=') eq++;
+	for (uint32_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
+		if (eq == len || !same(text, eq, figures[i].name)) continue;
+		double v = value_of(text + eq + 1, len - eq - 1, figures[i].unit);
+		if (v < 0) return 0;
+		kvasir_tell_figure(d, figures[i].figure, v / figures[i].scale);
+		return 1;
+	}
+	return 0;
+}
+
+KVASIR_BACKEND_PARSE(d, text, len) {
+	uint32_t from = 0;
+	while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r')) len--;
+	if (len == 0) return KVASIR_STATUS_ABSTAIN;
+	for (uint32_t i = 0; i <= len; i++) {
+		if (i < len && text[i] != ';') continue;
+		if (!field(d, text + from, i - from)) return KVASIR_STATUS_UNSUPPORTED;
+		from = i + 1;
+	}
+	return KVASIR_STATUS_OK;
+}
+
+/* unit NAME @ HOST port PORT state=STATE */
+static int unit(const kvasir_document *d, const char *text, uint32_t len) {
+	const char *word[7];
+	uint32_t size[7], n = 0;
+	for (uint32_t i = 0; i < len && text[i] != '#';) {
+		uint32_t from = i;
+		while (i < len && text[i] != ' ' && text[i] != '\t' && text[i] != '#') i++;
+		if (i > from) {
+			if (n == 7) return 0;
+			word[n] = text + from, size[n++] = i - from;
+		}
+		while (i < len && (text[i] == ' ' || text[i] == '\t')) i++;
+	}
+	if (n == 0) return 1;
+	if (n != 7 || !same(word[0], size[0], "unit") || !same(word[2], size[2], "@") || !same(word[4], size[4], "port")) return 0;
+	if (!same(word[6], size[6], "state=up")) return 1;
+	kvasir_tell_endpoint(d, word[3], size[3]);
+	kvasir_tell_endpoint(d, ":", 1);
+	kvasir_tell_endpoint(d, word[5], size[5]);
+	kvasir_tell_endpoint(d, "\n", 1);
+	return 1;
+}
+
+KVASIR_DISCOVER(d, text, len) {
+	uint32_t from = 0;
+	for (uint32_t i = 0; i <= len; i++) {
+		if (i < len && text[i] != '\n') continue;
+		if (!unit(d, text + from, i - from)) return KVASIR_STATUS_UNSUPPORTED;
+		from = i + 1;
+	}
+	return KVASIR_STATUS_OK;
+}
