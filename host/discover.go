@@ -3,7 +3,11 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,7 +65,7 @@ func (h *Host) finders(all map[string]*finder) {
 		}
 	}
 	for name, f := range all {
-		if want[name] != f.cfg {
+		if !reflect.DeepEqual(want[name], f.cfg) {
 			delete(all, name)
 			if _, stays := want[name]; !stays {
 				h.setFound(name, nil)
@@ -70,12 +74,15 @@ func (h *Host) finders(all map[string]*finder) {
 	}
 	for name, c := range want {
 		if all[name] == nil {
-			all[name] = &finder{pool: name, cfg: c, source: discoverySource(&c)}
+			all[name] = &finder{pool: name, cfg: c, source: h.discoverySource(&c)}
 		}
 	}
 }
 
-func discoverySource(c *config.Discover) discovery.Source {
+func (h *Host) discoverySource(c *config.Discover) discovery.Source {
+	if c.Plugin != "" {
+		return &discovery.File{Path: c.File, Read: endpointReader{h, c.Plugin}.read}
+	}
 	if c.File != "" {
 		return &discovery.File{Path: c.File}
 	}
@@ -88,8 +95,7 @@ func (h *Host) find(ctx context.Context, f *finder) {
 	defer cancel()
 	urls, err := f.source.Find(ctx)
 	if err == nil {
-		urls, err = h.admit(f.pool, urls)
-		err = errors.Join(err, h.setFound(f.pool, urls))
+		err = h.take(f, urls)
 	}
 	fault := ""
 	if err != nil && ctx.Err() == nil {
@@ -100,6 +106,34 @@ func (h *Host) find(ctx context.Context, f *finder) {
 		h.note("discovery:find", "pool/"+f.pool, err)
 	}
 	f.fault = fault
+}
+
+// take makes what a source told the endpoints, but for those outside the allow-list
+// and those that policy refuses. Where the list leaves none, those before stay.
+func (h *Host) take(f *finder, urls []string) error {
+	urls, outside := within(&f.cfg, urls)
+	if len(urls) == 0 {
+		return outside
+	}
+	urls, refused := h.admit(f.pool, urls)
+	return errors.Join(outside, refused, h.setFound(f.pool, urls))
+}
+
+// within leaves out the endpoints outside the allow-list, and tells which.
+func within(d *config.Discover, urls []string) (in []string, err error) {
+	var out []string
+	for _, s := range urls {
+		if u, err := url.Parse(s); err == nil && d.Allows(u.Hostname()) {
+			in = append(in, s)
+		} else {
+			out = append(out, s)
+		}
+	}
+	if len(out) > 0 {
+		const shown = 8
+		err = fmt.Errorf("host: %d endpoints are not in discover.allow: %s", len(out), strings.Join(out[:min(len(out), shown)], " "))
+	}
+	return in, err
 }
 
 // setFound makes urls the endpoints that discovery tells of a pool.

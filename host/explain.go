@@ -91,6 +91,7 @@ type endpointStatus struct {
 	Held         string    `json:"held,omitempty"` // by an operator
 	Events       string    `json:"events"`
 	EventsReason string    `json:"events_reason,omitempty"`
+	FiguresWhy   string    `json:"figures_reason,omitempty"` // why the engine's figures are unknown
 	EventSource  string    `json:"event_source,omitempty"`
 	Trust        float32   `json:"trust"`
 	Unverified   bool      `json:"unverified"`
@@ -131,6 +132,7 @@ func (s status) Endpoints(context.Context) (any, error) {
 		if w := s.h.fleet.watchers.Watcher(id); w != nil {
 			ws := w.Status()
 			e.EventsReason, e.EventSource, e.Version, e.Restarts = ws.EventsReason, ws.Publisher, ws.Capabilities.Version, ws.Restarts
+			e.FiguresWhy = ws.FiguresReason
 			e.Unverified = ws.Trust.Unverified
 			e.Isolation, e.ProbedAt, e.ProbeFault = ws.Probe.Isolation, ws.Probe.At, ws.Probe.Fault
 		}

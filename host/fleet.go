@@ -34,6 +34,7 @@ type fleet struct {
 // put in again.
 type memberKey struct {
 	url, pool, dialect, bearer, cache string
+	parser                            config.Parser
 	block                             int
 	events                            backend.Events
 	labels                            string
@@ -135,7 +136,7 @@ func (f *fleet) syncLocked() error {
 
 func (f *fleet) key(g *generation, p *config.Pool, u string) memberKey {
 	k := memberKey{
-		url: strings.TrimRight(u, "/"), pool: p.Name, dialect: p.Dialect, bearer: strings.TrimPrefix(g.auth[p.Name], "Bearer "),
+		url: strings.TrimRight(u, "/"), pool: p.Name, dialect: p.Dialect, parser: p.Parser, bearer: strings.TrimPrefix(g.auth[p.Name], "Bearer "),
 		block: int(p.BlockTokens), cache: g.cacheIdentity(p.Name), labels: fmt.Sprint(p.Labels), tokens: p.Capacity.CacheTokens, price: float32(p.Price), spot: p.Spot,
 		events: backend.Events{Mode: p.Events.Mode, Port: p.Events.Port, ReplayPort: int(p.Events.ReplayPort), Topic: p.Events.Topic},
 	}
@@ -169,6 +170,9 @@ func (f *fleet) add(k memberKey, p *config.Pool) error {
 	d, err := backend.DialectOf(k.dialect)
 	if err != nil {
 		return err
+	}
+	if k.parser.Plugin != "" {
+		d = backend.Parsed{Dialect: d, Parser: figureReader{f.h, k.parser.Plugin}, Metrics: k.parser.MetricsPath, Health: k.parser.HealthPath}
 	}
 	id, err := f.h.store.Add(endpoint.Info{URL: k.url, Addr: u.Host, Pool: k.pool, Dialect: k.dialect, Labels: p.Labels, Price: k.price, Spot: k.spot})
 	if err != nil {

@@ -89,6 +89,7 @@ func (h *Host) collectWatcher(e *telemetry.Emitter, id endpoint.ID, labels []str
 	}
 	e.Counter("kvasir_endpoint_isolation_probes_total", "Isolation probes sent.", float64(st.Probe.Probes), labels...)
 	e.Counter("kvasir_endpoint_isolation_probe_failures_total", "Isolation probes that came to no result.", float64(st.Probe.Faults), labels...)
+	e.Counter("kvasir_endpoint_parse_failures_total", "Scrapes that the pool's parser could not read; the engine's figures are then unknown.", float64(st.ParseFails), labels...)
 	e.Counter("kvasir_endpoint_check_failures_total", "Health checks that failed.", float64(st.CheckFails), labels...)
 }
 

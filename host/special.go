@@ -71,5 +71,11 @@ func specialUses(p *config.Pool) (out []specialKey) {
 	if p.Autoscale.Plugin != "" {
 		out = append(out, specialKey{p.Autoscale.Plugin, wasm.Autoscale})
 	}
+	if p.Parser.Plugin != "" {
+		out = append(out, specialKey{p.Parser.Plugin, wasm.BackendParse})
+	}
+	if p.Discover.Plugin != "" {
+		out = append(out, specialKey{p.Discover.Plugin, wasm.Discover})
+	}
 	return out
 }

@@ -65,20 +65,23 @@ type Status struct {
 	Mode         endpoint.EventMode
 	EventsReason string // why the cache is predicted although events are wanted, or ""
 	BlockReason  string // why the block size is not what was expected, or ""
-	Publisher    string // event address in use
-	Ranks        int    // ranks the engine publishes for
-	Trust        TrustStats
-	Probe        ProbeStats
-	Metrics      Metrics
-	ScrapedAt    time.Time
-	Feed         FeedStats
-	Stream       kvevents.Stats
-	Checks       uint64 // health checks
-	CheckFails   uint64
-	Scrapes      uint64
-	ScrapeFails  uint64
-	FindFails    uint64 // discoveries that failed
-	Restarts     uint64 // of the engine, as its metrics show
+
+	FiguresReason string // why a Parser told no figures, or ""
+	Publisher     string // event address in use
+	Ranks         int    // ranks the engine publishes for
+	Trust         TrustStats
+	Probe         ProbeStats
+	Metrics       Metrics
+	ScrapedAt     time.Time
+	Feed          FeedStats
+	Stream        kvevents.Stats
+	Checks        uint64 // health checks
+	CheckFails    uint64
+	Scrapes       uint64
+	ScrapeFails   uint64
+	ParseFails    uint64 // scrapes that a Parser could not read
+	FindFails     uint64 // discoveries that failed
+	Restarts      uint64 // of the engine, as its metrics show
 }
 
 // stream is a running subscriber.
@@ -293,7 +296,10 @@ func (w *Watcher) scrape(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	m := w.cfg.Dialect.ParseMetrics(body)
+	m, ok := w.parse(body)
+	if !ok {
+		return
+	}
 	now := time.Now()
 	w.note(func(s *Status) {
 		m.complete(&s.Capabilities)

@@ -121,11 +121,7 @@ func (k *checker) driver(path string, d *Driver) {
 	if len(d.Command) > 0 && d.Command[0] == "" {
 		k.add(path+".command", "the program is empty")
 	}
-	for i, s := range d.Allow {
-		if _, err := netip.ParsePrefix(s); err != nil && !hostPattern.MatchString(s) {
-			k.add(fmt.Sprintf("%s.allow[%d]", path, i), "want a network such as 10.0.0.0/8, a host name or *.domain, got %q", s)
-		}
-	}
+	k.allow(path+".allow", d.Allow)
 	if d.Webhook.URL == "" {
 		return
 	}
@@ -144,11 +140,26 @@ func loopbackHost(h string) bool {
 	return h == "localhost" || err == nil && a.IsLoopback()
 }
 
+// allow checks a list of where machines may be.
+func (k *checker) allow(path string, list []string) {
+	for i, s := range list {
+		if _, err := netip.ParsePrefix(s); err != nil && !hostPattern.MatchString(s) {
+			k.add(fmt.Sprintf("%s[%d]", path, i), "want a network such as 10.0.0.0/8, a host name or *.domain, got %q", s)
+		}
+	}
+}
+
 // Allows reports whether the driver may name a machine at host, an address or a
 // name without a port.
-func (d *Driver) Allows(host string) bool {
+func (d *Driver) Allows(host string) bool { return allows(d.Allow, host) }
+
+// Allows reports whether discovery may tell of an endpoint at host, an address or
+// a name without a port.
+func (d *Discover) Allows(host string) bool { return len(d.Allow) == 0 || allows(d.Allow, host) }
+
+func allows(list []string, host string) bool {
 	a, err := netip.ParseAddr(host)
-	for _, s := range d.Allow {
+	for _, s := range list {
 		if n, e := netip.ParsePrefix(s); e == nil {
 			if err == nil && n.Contains(a.Unmap()) {
 				return true

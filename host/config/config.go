@@ -70,6 +70,7 @@ type Admin struct {
 type Pool struct {
 	Name        string            `yaml:"name" doc:"unique; also the value of the label pool"`
 	Dialect     string            `yaml:"dialect" doc:"vllm, sglang, llamacpp, ollama or openai (any other server of that API); default vllm"`
+	Parser      Parser            `yaml:"parser" doc:"a plugin that reads the metrics of an engine that no dialect knows; with dialect: openai; experimental"`
 	Endpoints   []string          `yaml:"endpoints" doc:"base URLs"`
 	Discover    Discover          `yaml:"discover" doc:"further endpoints: from a file or from DNS"`
 	Labels      map[string]string `yaml:"labels" doc:"for policy constraints"`
@@ -92,12 +93,21 @@ type IsolationProbe struct {
 	Every Duration `yaml:"every" doc:"default 1h: an engine's way with salts changes with a restart, which is seen and probed at once"`
 }
 
+// Parser is how an engine is scraped that no dialect knows.
+type Parser struct {
+	Plugin      string `yaml:"plugin" doc:"name of a plugin with the role x_backend_parse; where it fails the engines' figures are unknown, and they stay in service"`
+	MetricsPath string `yaml:"metrics_path" doc:"what is scraped, such as /stats; needed"`
+	HealthPath  string `yaml:"health_path" doc:"what answers 200 while the engine is well; default /v1/models"`
+}
+
 // Discover names a source of endpoints.
 type Discover struct {
-	File  string   `yaml:"file" doc:"JSON: a list of URLs, or of {targets} as Prometheus' file_sd has them; watched; a broken file changes nothing"`
-	DNS   string   `yaml:"dns" doc:"name whose addresses, with port, are endpoints; without port the name of SRV records; a name server that fails changes nothing"`
-	Port  int      `yaml:"port" doc:"of the addresses of dns; default 0: SRV records"`
-	Every Duration `yaml:"every" doc:"how often it is asked; default 1s for a file, 10s for dns: the time to live of a headless service's records in Kubernetes is 5 to 30 s"`
+	File   string   `yaml:"file" doc:"JSON: a list of URLs, or of {targets} as Prometheus' file_sd has them; watched; a broken file changes nothing"`
+	DNS    string   `yaml:"dns" doc:"name whose addresses, with port, are endpoints; without port the name of SRV records; a name server that fails changes nothing"`
+	Port   int      `yaml:"port" doc:"of the addresses of dns; default 0: SRV records"`
+	Plugin string   `yaml:"plugin" doc:"name of a plugin with the role x_discover that reads the file, whatever its format; a fault changes nothing; experimental"`
+	Allow  []string `yaml:"allow" doc:"where discovered endpoints may be: networks such as 10.0.0.0/8, host names, *.domain; others are left out; default anywhere; needed with a plugin"`
+	Every  Duration `yaml:"every" doc:"how often it is asked; default 1s for a file, 10s for dns: the time to live of a headless service's records in Kubernetes is 5 to 30 s"`
 }
 
 // On reports whether there is a source.

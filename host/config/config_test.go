@@ -164,6 +164,12 @@ func TestParse_faults(t *testing.T) {
 		"alias clash":           {strings.Replace(minimal, "{name: qwen3-8b,", "{name: qwen3-8b, aliases: [qwen3-8b],", 1), []string{`name "qwen3-8b" stands twice`}},
 		"bad autoscale": {strings.Replace(minimal, "{name: main,", "{name: main, autoscale: {max: 1, max_held: 70000, max_hold: 2h, driver: {command: [x]}},", 1), []string{
 			":3: pools[0].autoscale.max_held: want 0 to 65536", ":3: pools[0].autoscale.max_hold: want at most 1h"}},
+		"parsers": {strings.Replace(minimal, "{name: main,", "{name: main, parser: {plugin: leastwork, metrics_path: stats, health_path: ping},", 1), []string{
+			"pools[0].parser: goes with dialect: openai", "parser.metrics_path: want a path such as /stats", "parser.health_path: want a path such as /ping"}},
+		"parser of none": {strings.Replace(minimal, "{name: main,", "{name: main, parser: {metrics_path: /stats},", 1), []string{"pools[0].parser.plugin: missing"}},
+		"registries": {strings.Replace(minimal, "{name: main,", "{name: main, discover: {dns: x, port: 1, plugin: nope},", 1), []string{
+			"pools[0].discover.plugin: it reads a file", "pools[0].discover.allow: missing", `pools[0].discover.plugin: plugin "nope" is neither`}},
+		"discover.allow": {strings.Replace(minimal, "{name: main,", "{name: main, discover: {file: x, allow: [\"a b\"]},", 1), []string{"pools[0].discover.allow[0]: want a network"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := Parse("kvasir.yaml", []byte(tc.src), noEnv)

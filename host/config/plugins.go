@@ -105,8 +105,11 @@ func (k *checker) known(at, name string, usable map[string]bool) {
 // poolPlugins checks the plugins that pools name.
 func (k *checker) poolPlugins(pools []Pool, usable map[string]bool) {
 	for i := range pools {
-		if name := pools[i].Autoscale.Plugin; name != "" {
-			k.known(fmt.Sprintf("pools[%d].autoscale.plugin", i), name, usable)
+		p := &pools[i]
+		for _, u := range []struct{ at, name string }{{"autoscale", p.Autoscale.Plugin}, {"parser", p.Parser.Plugin}, {"discover", p.Discover.Plugin}} {
+			if u.name != "" {
+				k.known(fmt.Sprintf("pools[%d].%s.plugin", i, u.at), u.name, usable)
+			}
 		}
 	}
 }

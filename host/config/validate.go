@@ -264,6 +264,7 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 		}
 		k.autoscale(path+".autoscale", p, pools)
 		k.discover(path+".discover", &p.Discover)
+		k.parser(path+".parser", p)
 		if len(p.Endpoints) == 0 && !p.Autoscale.drives() && !p.Discover.On() {
 			k.add(path+".endpoints", "missing: a pool without endpoints serves nobody")
 		}
@@ -308,8 +309,35 @@ func (k *checker) discover(path string, d *Discover) {
 	if d.DNS == "" && d.Port != 0 || d.Port < 0 || d.Port > 65535 {
 		k.add(path+".port", "want the port of the addresses of dns, got %d", d.Port)
 	}
+	k.allow(path+".allow", d.Allow)
+	if d.Plugin != "" && d.File == "" {
+		k.add(path+".plugin", "it reads a file: say which, file: /path")
+	}
+	if d.Plugin != "" && len(d.Allow) == 0 {
+		k.add(path+".allow", "missing: say where a plugin may tell of endpoints, such as [10.0.0.0/8]")
+	}
 	if e := time.Duration(d.Every); d.Every != 0 && (e < 100*time.Millisecond || e > time.Hour) {
 		k.add(path+".every", "want 100ms to 1h, got %v", e)
+	}
+}
+
+// parser checks how a pool's engines are scraped by a plugin.
+func (k *checker) parser(path string, p *Pool) {
+	r := &p.Parser
+	if r.Plugin == "" {
+		if *r != (Parser{}) {
+			k.add(path+".plugin", "missing")
+		}
+		return
+	}
+	if p.Dialect != "openai" {
+		k.add(path, "goes with dialect: openai; %s has metrics of its own", p.Dialect)
+	}
+	if !strings.HasPrefix(r.MetricsPath, "/") {
+		k.add(path+".metrics_path", "want a path such as /stats, got %q", r.MetricsPath)
+	}
+	if r.HealthPath != "" && !strings.HasPrefix(r.HealthPath, "/") {
+		k.add(path+".health_path", "want a path such as /ping, got %q", r.HealthPath)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 )
 
 // File finds endpoints in a JSON file, which whoever knows the fleet rewrites: a
@@ -14,7 +15,12 @@ import (
 //
 //	["http://10.0.0.1:8000", "http://10.0.0.2:8000"]
 //	[{"targets": ["10.0.0.1:8000", "10.0.0.2:8000"], "labels": {"any": "thing"}}]
-type File struct{ Path string }
+//
+// Read, where it is not nil, reads another format.
+type File struct {
+	Path string
+	Read func(document []byte) ([]string, error)
+}
 
 // maxFile bounds the file.
 const maxFile = 1 << 20
@@ -33,11 +39,26 @@ func (f *File) Find(context.Context) ([]string, error) {
 	if len(b) > maxFile {
 		return nil, fmt.Errorf("discovery: %s is larger than %d bytes", f.Path, maxFile)
 	}
-	urls, err := Parse(b)
+	read := Parse
+	if f.Read != nil {
+		read = f.Read
+	}
+	urls, err := read(b)
 	if err != nil && !errors.Is(err, ErrEmpty) {
 		err = fmt.Errorf("%s: %w", f.Path, err)
 	}
 	return urls, err
+}
+
+// Lines reads endpoints that stand one a line; empty lines are passed over.
+func Lines(text string) ([]string, error) {
+	var urls []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			urls = append(urls, line)
+		}
+	}
+	return normal(urls)
 }
 
 // Parse reads the contents of such a file.
