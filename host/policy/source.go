@@ -69,9 +69,7 @@ func Read(policy, data fs.FS) (*Source, error) {
 	s := newSource()
 	r.walk(policy, ".", func(name string, text func() []byte) { s.takePolicy(name, text) })
 	if data == nil {
-		if sub, err := fs.Sub(policy, dataFolder); err == nil {
-			data = sub
-		}
+		data = below{policy, dataFolder}
 	}
 	if _, err := fs.Stat(data, "."); !errors.Is(err, fs.ErrNotExist) {
 		r.prefix = dataFolder
@@ -79,6 +77,19 @@ func Read(policy, data fs.FS) (*Source, error) {
 	}
 	return s.finish(&r.faults)
 }
+
+// below is a folder of a file system. That of fs.Sub opens files to tell what they
+// are, and so waits at a pipe.
+type below struct {
+	all fs.FS
+	dir string
+}
+
+// Open implements fs.FS.
+func (b below) Open(name string) (fs.File, error) { return b.all.Open(path.Join(b.dir, name)) }
+
+// Stat implements fs.StatFS.
+func (b below) Stat(name string) (fs.FileInfo, error) { return fs.Stat(b.all, path.Join(b.dir, name)) }
 
 // FromFiles makes a Source of what Files returned.
 func FromFiles(files map[string][]byte) (*Source, error) {
@@ -223,6 +234,10 @@ func (r *reader) read(f fs.FS, name string) []byte {
 		r.add("", 0, 0, fmt.Sprintf("more than %d files", maxFiles), "put several tenants into one file")
 	}
 	if r.files > maxFiles || r.left <= 0 {
+		return nil
+	}
+	if st, err := fs.Stat(f, name); err == nil && !st.Mode().IsRegular() { // opening a pipe waits for who writes it
+		r.add(path.Join(r.prefix, name), 0, 0, "is no regular file", "put a file there, or a link to one")
 		return nil
 	}
 	file, err := f.Open(name)
