@@ -3,6 +3,7 @@ package host
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/plugsign"
 	"github.com/kvasir-router/kvasir/host/plugstore"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/plugins"
@@ -113,7 +115,7 @@ func (h *Host) loadPlugin(g, prev *generation, c *config.Plugin, cfg config.JSON
 		err = fmt.Errorf("plugin %s (%s): %w", c.Name, m.source, err)
 		k := asideKey{c.Name, m.source, m.digest}
 		if prev == nil && strict || prev != nil && prev.aside[k] == nil {
-			return nil, nil, err
+			return nil, nil, distrusted(prev, k, err)
 		}
 		if why == nil {
 			why = err
@@ -124,6 +126,18 @@ func (h *Host) loadPlugin(g, prev *generation, c *config.Plugin, cfg config.JSON
 		}
 	}
 	return nil, why, nil
+}
+
+// distrusted adds to why a module is not taken what to do about it where it is in
+// force and would be no longer trusted: whose key is taken out of the configuration
+// may not lose placement by it.
+func distrusted(prev *generation, k asideKey, err error) error {
+	unsigned := errors.Is(err, plugsign.ErrUntrusted) || errors.Is(err, plugsign.ErrUnsigned)
+	if !unsigned || prev == nil || !slices.ContainsFunc(prev.plugins, func(p *plugin) bool { return p.key.name == k.name && p.key.digest == k.digest }) {
+		return err
+	}
+	return fmt.Errorf("%w; it is in force and goes on placing: first put a version in force that a key signed which stays "+
+		"(kvasir plugin sign FILE --key KEY, then push or save that), or go back (kvasir plugin rollback %s)", err, k.name)
 }
 
 // acquireSigned acquires a plugin whose module is signed as cfg asks for. The

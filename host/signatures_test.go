@@ -136,3 +136,49 @@ func TestSignatures_folder(t *testing.T) {
 		t.Errorf("deleted: placed by %+v", e.Plugins)
 	}
 }
+
+// TestSignatures_keyGone: a key that signed what is in force cannot be taken out
+// of the configuration until something else is; the refusal says what to do.
+func TestSignatures_keyGone(t *testing.T) {
+	s := newSigners(t)
+	stays := ed25519.NewKeyFromSeed([]byte(strings.Repeat("c", ed25519.SeedSize)))
+	line := func(name string, k ed25519.PrivateKey) string {
+		return fmt.Sprintf("%s: %q", name, plugsign.FormatKey(k.Public().(ed25519.PublicKey)))
+	}
+	goes := line("goes", ed25519.NewKeyFromSeed([]byte(strings.Repeat("a", ed25519.SeedSize))))
+	both := "plugin_signatures: {required: true, keys: {" + goes + ", " + line("stays", stays) + "}}\n"
+	h, _ := startHost(t, t.TempDir(), both+usesMine)
+	a := pluginAdmin{h}
+	if _, err := a.Push(t.Context(), "mine", s.signed, true); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(h.cfg.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	save(t, h.cfg.File, strings.Replace(string(b), goes+", ", "", 1))
+	_, err = h.Reload()
+	if err == nil {
+		t.Fatal("the key is gone and what it signed places")
+	}
+	demands(t, "refusal", err.Error(), "plugin mine (stored)", "no trusted key", "required is stays (", "kvasir plugin sign FILE --key KEY", "kvasir plugin rollback mine")
+	if e := placeOne(t, h, "1"); e.Plugins[0].Name != "mine" || e.Plugins[0].Fault != "" {
+		t.Errorf("after the refusal: placed by %+v", e.Plugins)
+	}
+	again, err := plugsign.Sign(s.plain, stays)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Push(t.Context(), "mine", again, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Reload(); err != nil {
+		t.Fatalf("after another was put in force: %v", err)
+	}
+	if _, err := a.Rollback(t.Context(), "mine"); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "no trusted key") {
+		t.Errorf("back to what nobody trusts: %v", err)
+	}
+	if list := listed(t, h); !strings.Contains(list, `"signer": "stays"`) {
+		t.Errorf("in force: %s", list)
+	}
+}
