@@ -90,6 +90,9 @@ func TestScalePlugin(t *testing.T) {
 		})
 	}
 
+	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=sched&activate=true", guest(t, "first", 0)); s != http.StatusUnprocessableEntity || !strings.Contains(string(b), "no role x_autoscale") {
+		t.Errorf("a module without the role: %d %s", s, b)
+	}
 	hostile, err := os.ReadFile("../guests/experimental/hostile.wasm")
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/host/hostmod"
@@ -104,9 +105,11 @@ func Check(ctx context.Context, code []byte, opt Options) (*Report, error) {
 	if p.Has(wasm.Autoscale) {
 		rep.add("x_autoscale", checkAutoscale(p))
 	}
+	rt.Mend(ctx, time.Now()) // in place of an instance that was lost above
 	if p.Has(wasm.BackendParse) {
 		rep.add("x_backend_parse", checkDocuments(func(doc []byte) error { _, err := p.BackendParse(doc, 1.7e12); return err }))
 	}
+	rt.Mend(ctx, time.Now())
 	if p.Has(wasm.Discover) {
 		rep.add("x_discover", checkDocuments(func(doc []byte) error { _, err := p.Discover(doc, 1.7e12); return err }))
 	}

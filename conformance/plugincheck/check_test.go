@@ -1,6 +1,8 @@
 package plugincheck
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,4 +59,33 @@ func failed(r *Report, check string) bool {
 		}
 	}
 	return false
+}
+
+// TestCheck_experimental: what is wrong with a plugin in an experimental role is
+// told of each role it has.
+func TestCheck_experimental(t *testing.T) {
+	code, err := os.ReadFile("../guests/experimental/hostile.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for config, want := range map[string][]string{
+		`{"do": 0}`: nil, `{"do": 4}`: nil, `{"do": 5}`: nil,
+		`{"do": 1}`:  {"x_autoscale", "x_backend_parse", "x_discover"},
+		`{"do": 10}`: {"x_autoscale", "x_backend_parse", "x_discover"},
+		`{"do": 12}`: {"x_autoscale"}, `{"do": 43}`: {"x_backend_parse"},
+	} {
+		rep, err := Check(t.Context(), code, Options{Config: []byte(config)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var failed []string
+		for _, r := range rep.Results {
+			if !r.OK {
+				failed = append(failed, r.Name)
+			}
+		}
+		if !slices.Equal(failed, want) {
+			t.Errorf("%s: %v failed, want %v\n%v", config, failed, want, rep)
+		}
+	}
 }

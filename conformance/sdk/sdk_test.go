@@ -349,9 +349,10 @@ func TestC_examples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	config := ""
 	check := func(name string, code []byte) {
 		t.Helper()
-		rep, err := plugincheck.Check(context.Background(), code, plugincheck.Options{})
+		rep, err := plugincheck.Check(context.Background(), code, plugincheck.Options{Config: []byte(config)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -360,6 +361,17 @@ func TestC_examples(t *testing.T) {
 		}
 	}
 	check("learned-rate", code)
+	for _, e := range []struct{ file, config string }{
+		{"autoscale-schedule/autoscale_schedule", `{"hours": [` + strings.Repeat("1,", 23) + `2]}`}, {"autoscale-spot/autoscale_spot", "{}"}, {"engine-madeup/engine_madeup", ""},
+	} {
+		code, err := os.ReadFile("../../examples/" + e.file + ".wasm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		config = e.config
+		check(e.file, code)
+	}
+	config = ""
 	if _, err := exec.LookPath("clang-19"); err != nil {
 		t.Log("clang-19 is not installed: examples not built")
 		return

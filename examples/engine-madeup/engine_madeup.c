@@ -61,8 +61,14 @@ static int field(const kvasir_document *d, const char *text, uint32_t len) {
 	return 0;
 }
 
+/* What the engine writes is a line, its registry a few: more is something else, and
+   would only use up the fuel of the call. */
+#define MAX_STATS 4096
+#define MAX_REGISTRY (256 * 1024)
+
 KVASIR_BACKEND_PARSE(d, text, len) {
 	uint32_t from = 0;
+	if (len > MAX_STATS) return KVASIR_STATUS_UNSUPPORTED;
 	while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r')) len--;
 	if (len == 0) return KVASIR_STATUS_ABSTAIN;
 	for (uint32_t i = 0; i <= len; i++) {
@@ -98,6 +104,7 @@ static int unit(const kvasir_document *d, const char *text, uint32_t len) {
 
 KVASIR_DISCOVER(d, text, len) {
 	uint32_t from = 0;
+	if (len > MAX_REGISTRY) return KVASIR_STATUS_UNSUPPORTED;
 	for (uint32_t i = 0; i <= len; i++) {
 		if (i < len && text[i] != '\n') continue;
 		if (!unit(d, text + from, i - from)) return KVASIR_STATUS_UNSUPPORTED;
