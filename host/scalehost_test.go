@@ -1,0 +1,250 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/autoscale"
+	"github.com/kvasir-router/kvasir/host/config"
+)
+
+// driverScript is a driver of which "mode" says how it behaves and "machines"
+// what there can be. It keeps each question in "asked", and the size in "have".
+const driverScript = `#!/bin/sh
+cd "$1"; q=$(cat); echo "$q" >> asked
+case "$q" in
+*'"op":"apply"'*)
+	case "$(cat mode)" in
+	hang) echo >> failed; sleep 600;;
+	fail) echo >> failed; echo "no quota" >&2; exit 1;;
+	twice) echo >> failed; echo '{"machines": []}{"machines": []}'; exit 0;;
+	esac
+	echo "$q" | sed 's/.*"desired":\([0-9]*\).*/\1/' > have;;
+esac
+n=$(cat have) i=0 sep=
+printf '{"machines": ['
+while read -r m && [ $i -lt $n ]; do printf '%s%s' "$sep" "$m"; sep=,; i=$((i+1)); done < machines
+echo ']}'
+`
+
+// scaled is a running router whose pool a script scales.
+type scaled struct {
+	*Host
+	t    *testing.T
+	dir  string
+	reqs atomic.Int64 // that the engine answered
+}
+
+// runScaled runs a router; the first machine of its driver is a real server, and
+// the lines of lies are told before it.
+func runScaled(t *testing.T, autoscaling, mode string, lies ...string) *scaled {
+	t.Helper()
+	s := &scaled{t: t, dir: t.TempDir()}
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/v1/models" {
+			io.WriteString(w, `{"object": "list", "data": [{"id": "m", "object": "model"}]}`)
+			return
+		}
+		s.reqs.Add(1)
+		io.WriteString(w, `{"id": "c", "object": "chat.completion", "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}]}`)
+	}))
+	t.Cleanup(engine.Close)
+	machines := strings.Join(append(lies, fmt.Sprintf(`{"id": "real", "url": %q}`, engine.URL)), "\n") + "\n"
+	for name, text := range map[string]string{"machines": machines, "mode": mode, "have": "0", "asked": "", "failed": ""} {
+		save(t, filepath.Join(s.dir, name), text)
+	}
+	script := filepath.Join(s.dir, "driver.sh")
+	if err := os.WriteFile(script, []byte(driverScript), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(s.dir, "kvasir.yaml")
+	save(t, file, fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {http: \"127.0.0.1:0\"}\nidentity: {anonymous: {tenant: local}}\nstate_dir: %s\n"+
+		"pools:\n- name: main\n  dialect: openai\n  autoscale: {%s, driver: {command: [%q, %q], timeout: 300ms}}\nmodels: [{name: m, pools: [main]}]\n", t.TempDir(), autoscaling, script, s.dir))
+	cfg, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Host, err = New(cfg, Options{Log: slog.New(slog.DiscardHandler), ScaleEvery: 20 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, nil) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func (s *scaled) ask() {
+	s.t.Helper()
+	resp, err := http.Post("http://"+s.Addr()+"/v1/chat/completions", "application/json", strings.NewReader(`{"model": "m", "messages": [{"role": "user", "content": "hello"}]}`))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, _ := io.ReadAll(resp.Body); resp.StatusCode != 200 {
+		s.t.Errorf("a request failed: %d %s", resp.StatusCode, b)
+	}
+}
+
+func (s *scaled) file(name string) []byte {
+	s.t.Helper()
+	b, err := os.ReadFile(filepath.Join(s.dir, name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return b
+}
+
+// orders are the questions with op "apply".
+func (s *scaled) orders() []autoscale.Order {
+	var out []autoscale.Order
+	for line := range bytes.Lines(s.file("asked")) {
+		var q struct {
+			Op string
+			autoscale.Order
+		}
+		if err := json.Unmarshal(line, &q); err != nil {
+			s.t.Fatalf("%s: %v", line, err)
+		}
+		if q.Op == "apply" {
+			out = append(out, q.Order)
+		}
+	}
+	return out
+}
+
+func (s *scaled) await(what string, ok func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("not in time: %s; asked %s", what, s.file("asked"))
+		}
+	}
+}
+
+func (s *scaled) status() autoscale.PoolStatus {
+	for _, g := range s.scaling.statuses() {
+		if len(g.Pools) > 0 {
+			return g.Pools[0]
+		}
+	}
+	return autoscale.PoolStatus{}
+}
+
+// TestHost_driver: a request waits for the first machine of a driver that does
+// not do its work twice and then does. It is told one need, under one key, each
+// time later than before.
+func TestHost_driver(t *testing.T) {
+	for _, mode := range []string{"hang", "fail", "twice"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			s := runScaled(t, "max: 3", mode)
+			done := make(chan struct{})
+			go func() {
+				s.ask()
+				close(done)
+			}()
+			s.await("two failures", func() bool { return bytes.Count(s.file("failed"), []byte("\n")) >= 2 })
+			save(t, filepath.Join(s.dir, "mode"), "good")
+			<-done
+			told := s.orders()
+			for _, o := range told {
+				if o.Desired != 1 || o.Key != told[0].Key {
+					t.Errorf("orders %+v, want one of one machine", told)
+				}
+			}
+			if n := len(told); n != 3 {
+				t.Errorf("told %d times, want 3", n)
+			}
+			if p := s.status(); p.DriverErrors != 2 {
+				t.Errorf("%d errors counted, want 2", p.DriverErrors)
+			}
+			if s.reqs.Load() != 1 {
+				t.Errorf("the engine had %d requests", s.reqs.Load())
+			}
+		})
+	}
+}
+
+// TestHost_driverLies: machines outside the allow-list and machines that are no
+// engine do not keep requests from the one that is.
+func TestHost_driverLies(t *testing.T) {
+	t.Parallel()
+	s := runScaled(t, "min: 3, max: 3", "good", `{"id": "away", "url": "http://10.9.9.9:80"}`, `{"id": "dead", "url": "http://127.0.0.1:1"}`)
+	s.ask()
+	s.await("the complaint", func() bool { return strings.Contains(s.status().DriverError, "driver.allow") })
+	for range 20 {
+		s.ask()
+	}
+	if got := urls(s.Host); strings.Contains(got, "10.9.9.9") {
+		t.Errorf("endpoints %s", got)
+	}
+	for _, o := range s.orders() {
+		if o.Desired > 3 {
+			t.Errorf("%d machines ordered, at most 3 may be", o.Desired)
+		}
+	}
+}
+
+// TestHost_reloadsScaled: machines survive changes of other sections, of how they
+// are scaled, and of whether; they go with their pool. None is ordered anew.
+func TestHost_reloadsScaled(t *testing.T) {
+	t.Parallel()
+	s := runScaled(t, "min: 1, max: 1", "good")
+	s.ask()
+	life := s.store.Load().Info(0).Generation
+	lists := func() int { return bytes.Count(s.file("asked"), []byte(`"op":"list"`)) }
+	change := func(from, to string) {
+		t.Helper()
+		src := string(s.file("kvasir.yaml"))
+		if !strings.Contains(src, from) {
+			t.Fatalf("no %q in %s", from, src)
+		}
+		save(t, filepath.Join(s.dir, "kvasir.yaml"), strings.Replace(src, from, to, 1))
+		if _, err := s.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		s.ask()
+		if info := s.store.Load().Info(0); info == nil || info.Generation != life {
+			t.Errorf("%s → %s: the machine is %+v", from, to, info)
+		}
+	}
+	change("{name: m, pools: [main]}", "{name: m, aliases: [n], pools: [main]}")
+	before := lists()
+	change("max: 1", "max: 1, max_held: 9")
+	s.await("the list of its successor", func() bool { return lists() > before && s.status().Ready == 1 })
+	change("min: 1", "dry_run: true, min: 1")
+	change("autoscale", "labels: {}\n  autoscale")
+	src := string(s.file("kvasir.yaml"))
+	i, j := strings.Index(src, "  autoscale:"), strings.Index(src, "models:")
+	change(src[i:j], "  endpoints: [\"http://127.0.0.1:1\"]\n")
+	told := s.orders()
+	if len(told) != 1 {
+		t.Errorf("orders %+v, want the first", told)
+	}
+	save(t, filepath.Join(s.dir, "kvasir.yaml"), strings.ReplaceAll(strings.ReplaceAll(string(s.file("kvasir.yaml")), "name: main", "name: other"), "[main]", "[other]"))
+	if _, err := s.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if got := urls(s.Host); got != "http://127.0.0.1:1" {
+		t.Errorf("endpoints without the pool: %s", got)
+	}
+}
