@@ -55,11 +55,12 @@ func (f *scaleFleet) Nodes(pool string) []autoscale.Node {
 		if name, ok := names[info.URL]; ok {
 			n.ID = name
 		}
+		n.Held = snap.State(endpoint.ID(id)).Held == endpoint.HoldDrained
 		if _, ok := f.first[info.Generation]; !ok {
 			f.first[info.Generation] = now
 		}
 		n.Since = f.first[info.Generation]
-		if n.Ready {
+		if n.Ready || n.Held {
 			f.ready[info.Generation] = now
 		} else if last, was := f.ready[info.Generation]; was {
 			n.Failing = now.Sub(last) > failingAfter

@@ -98,6 +98,9 @@ func (m *member) drained(now time.Time) []string {
 		if d == nil || d.stage != NoRequests {
 			continue
 		}
+		if n.Held && !d.final && !d.removing {
+			continue
+		}
 		if d.removing || n.InFlight == 0 || !now.Before(d.deadline) {
 			out = append(out, n.ID)
 		}

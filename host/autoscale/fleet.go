@@ -22,6 +22,7 @@ type Node struct {
 	Since    time.Time
 	Ready    bool
 	Failing  bool          // was ready, and has not been for long
+	Held     bool          // an operator has it drained: it serves nobody, and is nobody's to remove
 	InFlight int           // requests on it
 	Oldest   time.Duration // age of the oldest of them
 	Sessions int           // sessions whose last request was placed here not long ago

@@ -253,6 +253,29 @@ func TestController_newLife(t *testing.T) {
 	}
 }
 
+// TestController_held: what an operator has drained is replaced, and neither removed
+// nor brought back.
+func TestController_held(t *testing.T) {
+	c := newCloud(t, time.Minute)
+	c.have("p", 2)
+	r := newRig(t, c, nil, Pool{Name: "p", Config: Config{Target: 0.7, Min: 2, Max: 4, ColdStart: time.Minute}})
+	r.run(time.Minute)
+	held := c.nodes["p"][0]
+	held.Held, held.down, held.InFlight = true, true, 1
+	r.run(30 * time.Minute)
+	if c.find("p", held.ID) == nil || held.drain != Serving {
+		t.Errorf("the held one was drained or removed: %+v", r.actions)
+	}
+	if n := c.ready("p"); n != 2 {
+		t.Errorf("%d serve beside it, want 2", n)
+	}
+	held.Held, held.down = false, false
+	r.run(30 * time.Minute)
+	if n := c.ready("p"); n != 2 {
+		t.Errorf("%d serve when it is back, want 2", n)
+	}
+}
+
 // TestCommand_leavesChildren: a driver may start machines as its children, which
 // keep its pipes open.
 func TestCommand_leavesChildren(t *testing.T) {

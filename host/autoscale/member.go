@@ -22,6 +22,7 @@ type member struct {
 	ready   int    // serve or will again soon, and do not drain
 	loading int    // have never been ready
 	failing int
+	held    int // drained by an operator
 
 	told   bool // the driver has told its machines
 	tells  bool // its last answer did
@@ -61,6 +62,11 @@ func (m *member) look(nodes []Node, now time.Time) {
 	for i := range nodes {
 		n := &nodes[i]
 		last, was := m.seen[n.ID]
+		if n.Held {
+			n.Ready, n.Failing = false, false
+			m.seen[n.ID] = now
+			continue
+		}
 		if n.Ready && !was {
 			if came++; came <= len(m.orders.wait) {
 				m.fresh = append(m.fresh, n.ID)
@@ -84,12 +90,14 @@ func (m *member) look(nodes []Node, now time.Time) {
 // count sorts the endpoints that do not drain. One that was ready and stumbles
 // counts as ready until the fleet calls it failing.
 func (m *member) count() {
-	m.ready, m.loading, m.failing = 0, 0, 0
+	m.ready, m.loading, m.failing, m.held = 0, 0, 0, 0
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		_, was := m.seen[n.ID]
 		switch {
 		case m.drains[n.ID] != nil:
+		case n.Held:
+			m.held++
 		case n.Failing:
 			m.failing++
 		case was:
@@ -145,7 +153,7 @@ func (m *member) waiting() int { return max(len(m.orders.wait), m.loading) }
 func (m *member) size() int { return m.ready + m.waiting() }
 
 // total is the number of machines that exist or are ordered.
-func (m *member) total() int { return m.ready + m.failing + m.waiting() + len(m.drains) }
+func (m *member) total() int { return m.ready + m.failing + m.held + m.waiting() + len(m.drains) }
 
 func (m *member) ids() []string {
 	out := make([]string, 0, len(m.nodes))

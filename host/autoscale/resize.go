@@ -106,7 +106,7 @@ func (c *Controller) choose(m *member, k int) []string {
 	var can []Node
 	for i := range m.nodes {
 		n := m.nodes[i]
-		if m.drains[n.ID] != nil || n.Failing {
+		if m.drains[n.ID] != nil || n.Failing || n.Held {
 			continue
 		}
 		n.Price, n.Spot = max(n.Price, m.Price), n.Spot || m.Spot
