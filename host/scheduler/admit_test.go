@@ -2,10 +2,12 @@ package scheduler
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/quota"
 )
 
@@ -146,5 +148,35 @@ func TestQuota_unknownPrompt(t *testing.T) {
 	end(r.place(q))
 	if got, want := q.Quota.Tokens.Left, 10_000-1520-101; got < want-2 || got > want+2 {
 		t.Errorf("%d tokens left after settling, want about %d", got, want)
+	}
+}
+
+// textPrompter knows no prompt, but the tokens of its texts.
+type textPrompter struct {
+	wordPrompter
+	tokens int
+}
+
+func (p textPrompter) AtLeast(_ *llmapi.Request, limit int) int { return min(p.tokens, limit+1) }
+
+// TestReadPrompt_atLeast: a prompt that is not known to the token does not pass the
+// limit of prompts with more tokens of text.
+func TestReadPrompt_atLeast(t *testing.T) {
+	for tokens, refused := range map[int]bool{0: false, 50: false, 51: true, 5000: true} {
+		r := newRig(t, 1, func(_ *StateConfig, c *Config) {
+			c.Models[0].Prompter = textPrompter{wordPrompter{inexact: true}, tokens}
+		})
+		for _, limit := range []int{50, 0} {
+			r.policy.d.MaxPromptTokens = limit
+			p, err := r.sched.Schedule(r.request("x"))
+			d, ok := errors.AsType[*DeniedError](err)
+			if want := refused && limit > 0; want != (ok && d.Code == CodeTooLong && d.Status == 400 && strings.Contains(d.Message, "50")) || !want && err != nil {
+				t.Errorf("%d tokens, limit %d: got %v", tokens, limit, err)
+			}
+			if err == nil {
+				end(p)
+			}
+		}
+		r.idle()
 	}
 }

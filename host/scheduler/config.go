@@ -35,6 +35,12 @@ type Prompter interface {
 	Blocks(r *llmapi.Request, q *tokenizer.Query, p *tokenizer.Prompt) error
 }
 
+// TextCounter is implemented by Prompters that can tell how many tokens a prompt
+// has at least that they cannot work out. Counting may stop beyond limit.
+type TextCounter interface {
+	AtLeast(r *llmapi.Request, limit int) int
+}
+
 // Model is a name clients ask for.
 type Model struct {
 	Name     string

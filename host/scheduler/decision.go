@@ -341,12 +341,26 @@ func (d *decision) readPrompt() *DeniedError {
 	}
 	if !d.exact {
 		d.tokens = 1 + len(api.Body)/bytesPerToken
-		return nil
+		return d.textTooLong()
 	}
 	if limit := d.dec.MaxPromptTokens; limit > 0 && d.tokens > limit {
 		return errTooLong(d.tokens, limit, promptParam[api.Op])
 	}
 	d.filterContext()
+	return nil
+}
+
+// textTooLong applies the limit of prompts to one that is not known to the token:
+// else whoever makes his so, by an image or two prompts in one request, has none.
+func (d *decision) textTooLong() *DeniedError {
+	c, ok := d.model.prompter.(TextCounter)
+	limit := d.dec.MaxPromptTokens
+	if !ok || limit <= 0 {
+		return nil
+	}
+	if n := c.AtLeast(d.r.API, limit); n > limit {
+		return tooLong("at least ", n, limit, promptParam[d.r.API.Op])
+	}
 	return nil
 }
 

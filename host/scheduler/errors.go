@@ -55,6 +55,10 @@ func errCapacity() *DeniedError {
 }
 
 func errTooLong(prompt, limit int, param string) *DeniedError {
+	return tooLong("", prompt, limit, param)
+}
+
+func tooLong(how string, prompt, limit int, param string) *DeniedError {
 	return &DeniedError{Status: http.StatusBadRequest, Code: CodeTooLong, Param: param,
-		Message: "this request has " + strconv.Itoa(prompt) + " prompt tokens; the limit is " + strconv.Itoa(limit) + " tokens"}
+		Message: "this request has " + how + strconv.Itoa(prompt) + " prompt tokens; the limit is " + strconv.Itoa(limit) + " tokens"}
 }

@@ -1,0 +1,103 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/tokenizer"
+)
+
+// textFields are the members of a request that hold its prompt, and textKeys those
+// members below them that hold text that a model reads. Media, names and what
+// templates as a rule leave out are not among them.
+var (
+	textFields = []string{"messages", "prompt", "input", "system", "instructions"}
+	textKeys   = map[string]bool{"text": true, "content": true, "output": true, "arguments": true}
+)
+
+// countPiece is how much of a text is encoded at once: one that is far too long is
+// told from its beginning. A cut costs a token, which is taken off again.
+const countPiece = 32 << 10
+
+// AtLeast counts the tokens of a request's texts, where its prompt is not known to
+// the token: what else is in it, and how they are put together, only adds to them.
+// It stops soon after limit. Prompts of a list count together, as engines report
+// them. It may be called concurrently.
+func (m *Model) AtLeast(r *llmapi.Request, limit int) int { return atLeast(m.encoder, r, limit) }
+
+func atLeast(e tokenizer.Encoder, r *llmapi.Request, limit int) int {
+	c := textCounter{e: e, limit: limit}
+	for _, name := range textFields {
+		if raw, ok := r.Value(name); ok {
+			c.d = json.NewDecoder(bytes.NewReader(raw))
+			c.value(true)
+		}
+	}
+	return c.n
+}
+
+// textCounter adds up tokens. It is used by one goroutine.
+type textCounter struct {
+	e        tokenizer.Encoder
+	d        *json.Decoder
+	ids      []uint32
+	n, limit int
+}
+
+// value counts what the next value holds; text says that its strings are text, and
+// its numbers tokens. It reports whether to go on.
+func (c *textCounter) value(text bool) bool {
+	t, err := c.d.Token()
+	if err != nil || c.n > c.limit {
+		return false
+	}
+	switch t := t.(type) {
+	case json.Delim:
+		for c.d.More() {
+			below := text
+			if t == '{' {
+				key, err := c.d.Token()
+				if err != nil {
+					return false
+				}
+				name, _ := key.(string)
+				below = textKeys[name]
+			}
+			if !c.value(below) {
+				return false
+			}
+		}
+		_, err = c.d.Token()
+		return err == nil
+	case float64:
+		if text {
+			c.n++
+		}
+	case string:
+		if text {
+			c.text(t)
+		}
+	}
+	return true
+}
+
+func (c *textCounter) text(s string) {
+	s = strings.ReplaceAll(s, "\x00", " ")
+	for first := true; s != "" && c.n <= c.limit; first = false {
+		cut := min(len(s), countPiece)
+		for cut < len(s) && cut > 0 && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		ids, err := c.e.Encode(c.ids[:0], []byte(s[:cut]))
+		if err != nil {
+			return
+		}
+		if c.ids, c.n = ids, c.n+len(ids); !first {
+			c.n--
+		}
+		s = s[cut:]
+	}
+}
