@@ -276,7 +276,7 @@ func TestColumns_shadow(t *testing.T) {
 	if _, ok := placeOne(t, h, "a").Candidates[0].Columns["price"]; ok {
 		t.Error("a column is filled that nobody reads")
 	}
-	if _, err := (pluginAdmin{h}).Shadow(t.Context(), "leastwork", code); err != nil {
+	if _, err := (pluginAdmin{h}).Shadow(t.Context(), "leastwork", code, ""); err != nil {
 		t.Fatal(err)
 	}
 	if rules() != scheduler.AllColumns {

@@ -342,8 +342,8 @@ func (h *Host) withFolder(cfg *config.Config, number int) (*config.Profile, erro
 type folderAdmin struct{ pluginAdmin }
 
 // Push implements admin.Plugins.
-func (a folderAdmin) Push(ctx context.Context, name string, code []byte, activate bool) (any, error) {
-	v, err := a.pluginAdmin.Push(ctx, name, code, activate)
+func (a folderAdmin) Push(ctx context.Context, name string, code []byte, activate bool, who string) (any, error) {
+	v, err := a.pluginAdmin.Push(ctx, name, code, activate, who)
 	return a.behind(name, v), err
 }
 

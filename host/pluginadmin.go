@@ -105,7 +105,7 @@ func (a pluginAdmin) Plugins(context.Context) (any, error) {
 
 // Push implements admin.Plugins: the module is loaded as it will be, then
 // stored, then put in force.
-func (a pluginAdmin) Push(_ context.Context, name string, code []byte, activate bool) (any, error) {
+func (a pluginAdmin) Push(_ context.Context, name string, code []byte, activate bool, who string) (any, error) {
 	if !plugstore.ValidName(name) {
 		return nil, errPluginName(name)
 	}
@@ -117,7 +117,7 @@ func (a pluginAdmin) Push(_ context.Context, name string, code []byte, activate 
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
 	defer h.plugins.release([]*plugin{p}) // after the rules hold it
-	digest, err := h.pluginStore.Put(name, code)
+	digest, err := h.pluginStore.Put(name, code, who)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/admin"
-	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/telemetry"
 )
@@ -151,18 +150,27 @@ func (a policyAdmin) inForce() (*policy.Snapshot, error) {
 type policyAuthorizer struct{ h *Host }
 
 // Authorize implements admin.Authorizer.
-func (a policyAuthorizer) Authorize(p *identity.Principal, verb, object string) (bool, string) {
+func (a policyAuthorizer) Authorize(w *admin.Question) (bool, string) {
 	l := a.h.rules.Acquire()
 	s := l.Value().policy
 	l.Release()
 	if s == nil {
 		return true, ""
 	}
-	q := policy.AdminQuestion{Principal: p, Verb: verb, Name: object}
-	if kind, name, _ := strings.Cut(object, "/"); kind == "tenant" {
+	q := policy.AdminQuestion{Principal: w.Principal, Verb: w.Verb, Name: w.Object, Undo: w.Undo}
+	kind, name, _ := strings.Cut(w.Object, "/")
+	switch {
+	case kind == "tenant":
 		q.Tenant = name
-	} else if verb == admin.ScopeExplainOwn {
-		q.Tenant = p.Tenant // what is another's is asked about by another verb
+	case w.Verb == admin.ScopeExplainOwn:
+		q.Tenant = w.Principal.Tenant // what is another's is asked about by another verb
+	case w.Own:
+		q.Author = w.Principal.Name()
+	case w.Verb == admin.ScopePluginActivate && w.Version != "":
+		// A version that is not there is refused when it is to be activated.
+		if digest, err := (pluginAdmin{a.h}).version(name, w.Version); err == nil {
+			q.Author = a.h.pluginStore.Pusher(name, digest)
+		}
 	}
 	answer, err := s.Admin(&q)
 	switch {

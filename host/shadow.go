@@ -296,7 +296,7 @@ func (h *Host) newShadow(ctx context.Context, name string, code []byte) (_ *shad
 }
 
 // Shadow implements admin.Plugins.
-func (a pluginAdmin) Shadow(ctx context.Context, name string, code []byte) (any, error) {
+func (a pluginAdmin) Shadow(ctx context.Context, name string, code []byte, who string) (any, error) {
 	if !plugstore.ValidName(name) {
 		return nil, errPluginName(name)
 	}
@@ -307,7 +307,7 @@ func (a pluginAdmin) Shadow(ctx context.Context, name string, code []byte) (any,
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
-	digest, err := h.pluginStore.Put(name, code)
+	digest, err := h.pluginStore.Put(name, code, who)
 	if err != nil {
 		sh.close()
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)

@@ -56,14 +56,14 @@ func TestSignatures_push(t *testing.T) {
 		{"by a stranger", "required is release (", s.stranger},
 		{"changed", "changed after signing", append(append([]byte(nil), s.signed[:20]...), append([]byte{s.signed[20] ^ 1}, s.signed[21:]...)...)},
 	} {
-		if _, err := a.Push(t.Context(), "mine", c.code, true); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), c.says) {
+		if _, err := a.Push(t.Context(), "mine", c.code, true, ""); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.says)
 		}
 	}
 	if strings.Contains(listed(t, h), "mine") {
 		t.Error("what was refused is stored")
 	}
-	v, err := a.Push(t.Context(), "mine", s.signed, true)
+	v, err := a.Push(t.Context(), "mine", s.signed, true, "")
 	if m, _ := v.(map[string]any); err != nil || m["signer"] != "release" || m["used"] != true {
 		t.Fatalf("signed: %v, %v", v, err)
 	}
@@ -73,10 +73,10 @@ func TestSignatures_push(t *testing.T) {
 	if list := listed(t, h); !strings.Contains(list, `"signer": "release"`) {
 		t.Errorf("the list does not say who signed it: %s", list)
 	}
-	if _, err := a.Shadow(t.Context(), "mine", s.stranger); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "no trusted key") {
+	if _, err := a.Shadow(t.Context(), "mine", s.stranger, ""); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "no trusted key") {
 		t.Errorf("shadow by a stranger: %v", err)
 	}
-	if v, err := a.Shadow(t.Context(), "mine", s.signed); err != nil || v.(map[string]any)["signer"] != "release" {
+	if v, err := a.Shadow(t.Context(), "mine", s.signed, ""); err != nil || v.(map[string]any)["signer"] != "release" {
 		t.Errorf("signed shadow: %v, %v", v, err)
 	}
 }
@@ -86,7 +86,7 @@ func TestSignatures_push(t *testing.T) {
 func TestSignatures_start(t *testing.T) {
 	s, state := newSigners(t), t.TempDir()
 	h, _ := startHost(t, state, usesMine)
-	if _, err := (pluginAdmin{h}).Push(t.Context(), "mine", s.plain, true); err != nil {
+	if _, err := (pluginAdmin{h}).Push(t.Context(), "mine", s.plain, true, ""); err != nil {
 		t.Fatal(err)
 	}
 	aside, log := startHost(t, state, s.rest+usesMine)
@@ -149,7 +149,7 @@ func TestSignatures_keyGone(t *testing.T) {
 	both := "plugin_signatures: {required: true, keys: {" + goes + ", " + line("stays", stays) + "}}\n"
 	h, _ := startHost(t, t.TempDir(), both+usesMine)
 	a := pluginAdmin{h}
-	if _, err := a.Push(t.Context(), "mine", s.signed, true); err != nil {
+	if _, err := a.Push(t.Context(), "mine", s.signed, true, ""); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(h.cfg.File)
@@ -169,7 +169,7 @@ func TestSignatures_keyGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Push(t.Context(), "mine", again, true); err != nil {
+	if _, err := a.Push(t.Context(), "mine", again, true, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Reload(); err != nil {

@@ -164,7 +164,7 @@ func TestStart_quarantined(t *testing.T) {
 
 func activate(t testing.TB, s *plugstore.Store, name string, code []byte) {
 	t.Helper()
-	digest, err := s.Put(name, code)
+	digest, err := s.Put(name, code, "")
 	if err == nil {
 		err = s.Activate(name, digest)
 	}
@@ -243,7 +243,7 @@ func mends(t *testing.T, h *Host, name, digest string) {
 		t.Fatal(err)
 	}
 	code = append(code, 0, 3, 1, 'n', 'n')
-	if _, err := (pluginAdmin{h}).Push(context.Background(), name, code, true); err != nil {
+	if _, err := (pluginAdmin{h}).Push(context.Background(), name, code, true, ""); err != nil {
 		t.Fatal(err)
 	}
 	if u := placeOne(t, h, "b").Plugins[0]; u.Note != "" || u.Fault != "" || u.Digest != moduleOf("", code, nil).digest {

@@ -267,6 +267,7 @@ type listed struct {
 		Digest string
 		Bytes  int
 		Stored time.Time
+		Pusher string
 	}
 	Stats *struct {
 		Calls      uint64
@@ -343,6 +344,11 @@ func printPlugins(w io.Writer, plugins []listed) error {
 			calls = fmt.Sprintf("%d\t%d\t%v", s.Calls, faults, time.Duration(s.CallMicros*float64(time.Microsecond)))
 		}
 		from := p.Source
+		for _, v := range p.Versions {
+			if v.Digest == p.Digest && v.Pusher != "" && p.Source == "stored" {
+				from += ", pushed by " + v.Pusher
+			}
+		}
 		if p.Signer != "" {
 			from += ", signed by " + p.Signer
 		}
@@ -358,6 +364,9 @@ func printPlugins(w io.Writer, plugins []listed) error {
 				continue
 			}
 			state = "pushed " + v.Stored.Local().Format(time.DateTime)
+			if v.Pusher != "" {
+				state += " by " + v.Pusher
+			}
 			if v.Digest == p.Previous {
 				state += ", rollback goes here"
 			}

@@ -86,11 +86,21 @@ type Identifier interface {
 	Verify(c *identity.Credentials) (*identity.Principal, error)
 }
 
+// Question is what somebody wants to do.
+type Question struct {
+	Principal *identity.Principal
+	Verb      string // area:action
+	Object    string // kind/name, or the name of what there is one of
+	Version   string // digest, or its beginning, of what is activated; "" = none was named
+	Own       bool   // what is activated is sent along: who asks is its author
+	Undo      bool   // what runs again was in force before
+}
+
 // Authorizer narrows what scopes allow: both must agree. It is asked for
 // everybody but the holder of the admin token, so that no policy can lock all
 // operators out. reason is shown to who was refused.
 type Authorizer interface {
-	Authorize(p *identity.Principal, verb, object string) (allow bool, reason string)
+	Authorize(q *Question) (allow bool, reason string)
 }
 
 // Recorder keeps the audit log.
@@ -166,16 +176,21 @@ func (s *Server) scoped(w http.ResponseWriter, r *http.Request, scope, object st
 // permit reports whether the sender may do verb to object, by scope and by
 // policy; where not it answers and records that.
 func (s *Server) permit(w http.ResponseWriter, r *http.Request, verb, object string) bool {
-	if !s.scoped(w, r, verb, object) {
+	return s.permitted(w, r, Question{Verb: verb, Object: object})
+}
+
+// permitted is permit for a question that says more than verb and object.
+func (s *Server) permitted(w http.ResponseWriter, r *http.Request, q Question) bool {
+	if !s.scoped(w, r, q.Verb, q.Object) {
 		return false
 	}
-	p, a := principal(r), s.cfg.Authorizer
-	if a == nil || p.Method == identity.MethodRoot {
+	a := s.cfg.Authorizer
+	if q.Principal = principal(r); a == nil || q.Principal.Method == identity.MethodRoot {
 		return true
 	}
-	ok, reason := a.Authorize(p, verb, object)
+	ok, reason := a.Authorize(&q)
 	if !ok {
-		s.refuse(w, r, verb, object, "Denied by policy: "+reason)
+		s.refuse(w, r, q.Verb, q.Object, "Denied by policy: "+reason)
 	}
 	return ok
 }

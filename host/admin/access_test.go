@@ -355,8 +355,8 @@ func TestExplain_tenants(t *testing.T) {
 // rule is a policy of one line.
 type rule func(p *identity.Principal, verb, object string) (bool, string)
 
-func (f rule) Authorize(p *identity.Principal, verb, object string) (bool, string) {
-	return f(p, verb, object)
+func (f rule) Authorize(q *Question) (bool, string) {
+	return f(q.Principal, q.Verb, q.Object)
 }
 
 // TestAuthorizer: policy narrows what scopes allow, and the admin token alone

@@ -76,11 +76,12 @@ type Reloader interface {
 type Plugins interface {
 	Plugins(ctx context.Context) (any, error)
 	// Push stores a module under a name and, if asked, places the next request
-	// by it. code is the callee's.
-	Push(ctx context.Context, name string, code []byte, activate bool) (any, error)
+	// by it. who pushes is kept with it. code is the callee's.
+	Push(ctx context.Context, name string, code []byte, activate bool, who string) (any, error)
 	// Shadow stores a module and has it score beside the active one of its name,
-	// which goes on placing. It replaces the shadow before. code is the callee's.
-	Shadow(ctx context.Context, name string, code []byte) (any, error)
+	// which goes on placing. It replaces the shadow before. who pushes is kept with
+	// it. code is the callee's.
+	Shadow(ctx context.Context, name string, code []byte, who string) (any, error)
 	// EndShadow ends the shadow of a name.
 	EndShadow(ctx context.Context, name string) (any, error)
 	// Activate puts a version in force that was pushed before.

@@ -44,13 +44,13 @@ func (f *fake) Endpoints(context.Context) (any, error) { return []string{"a"}, n
 func (f *fake) Reload(context.Context) (any, error)    { return map[string]any{"generation": 2}, f.reload }
 
 func (f *fake) Plugins(context.Context) (any, error) { return []string{"p"}, nil }
-func (f *fake) Push(_ context.Context, name string, code []byte, activate bool) (any, error) {
+func (f *fake) Push(_ context.Context, name string, code []byte, activate bool, _ string) (any, error) {
 	if name == "" {
 		return nil, fmt.Errorf("%w: no name", ErrRefused)
 	}
 	return fmt.Sprint(name, len(code), activate), nil
 }
-func (f *fake) Shadow(_ context.Context, name string, code []byte) (any, error) {
+func (f *fake) Shadow(_ context.Context, name string, code []byte, _ string) (any, error) {
 	return fmt.Sprint("shadow of ", name, len(code)), nil
 }
 func (f *fake) EndShadow(_ context.Context, name string) (any, error) {

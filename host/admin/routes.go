@@ -19,6 +19,7 @@ type route struct {
 	pattern string                     // as for http.ServeMux
 	scope   string                     // checked before serve is called
 	object  func(*http.Request) string // what it is about, for policy and the audit log; nil = the body tells, and serve asks policy
+	undo    bool                       // it puts back what was in force before
 	serve   http.HandlerFunc
 }
 
@@ -50,8 +51,9 @@ func (s *Server) routes() []route {
 	}
 	var list []route
 	add := func(pattern, scope string, object func(*http.Request) string, serve http.HandlerFunc) {
-		list = append(list, route{pattern, scope, object, serve})
+		list = append(list, route{pattern: pattern, scope: scope, object: object, serve: serve})
 	}
+	undo := func() { list[len(list)-1].undo = true }
 	if s.cfg.Explainer != nil {
 		add("GET /v1/explain/{id...}", ScopeExplainOwn, named("request", "id"), s.explain)
 		add("POST /v1/explain", ScopeExplainOwn, asked("tenant", "tenant"), s.dryRun)
@@ -69,8 +71,10 @@ func (s *Server) routes() []route {
 		add("POST /v1/plugins", ScopePluginPush, asked("plugin", "name"), s.push)
 		add("POST /v1/plugins/{name}/activate", ScopePluginActivate, plugin, s.activate)
 		add("POST /v1/plugins/{name}/rollback", ScopePluginActivate, plugin, change("plugin:rollback", plugin, func(ctx context.Context, r *http.Request) (any, error) { return p.Rollback(ctx, r.PathValue("name")) }))
+		undo()
 		add("DELETE /v1/plugins/{name}/shadow", ScopePluginPush, plugin, change("plugin:unshadow", plugin, func(ctx context.Context, r *http.Request) (any, error) { return p.EndShadow(ctx, r.PathValue("name")) }))
 		add("DELETE /v1/plugins/{name}", ScopePluginActivate, plugin, change("plugin:deactivate", plugin, func(ctx context.Context, r *http.Request) (any, error) { return p.Deactivate(ctx, r.PathValue("name")) }))
+		undo()
 	}
 	if k := s.cfg.Keys; k != nil {
 		add("GET /v1/keys", ScopeKeyRead, fixed("keys"), read(k.Keys))
@@ -113,7 +117,8 @@ func (s *Server) Handler() http.Handler {
 			if rt.object != nil {
 				object = rt.object(r)
 			}
-			if s.scoped(w, r, rt.scope, object) && (rt.object == nil || s.permit(w, r, rt.scope, object)) {
+			q := Question{Verb: rt.scope, Object: object, Version: r.URL.Query().Get("digest"), Undo: rt.undo}
+			if s.scoped(w, r, rt.scope, object) && (rt.object == nil || s.permitted(w, r, q)) {
 				rt.serve(w, r)
 			}
 		})
@@ -215,14 +220,14 @@ func (s *Server) dryRun(w http.ResponseWriter, r *http.Request) {
 func (s *Server) push(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	name, activate, shadow := q.Get("name"), q.Get("activate") == "true", q.Get("shadow") == "true"
-	if activate && !s.permit(w, r, ScopePluginActivate, "plugin/"+name) {
+	if activate && !s.permitted(w, r, Question{Verb: ScopePluginActivate, Object: "plugin/" + name, Own: true}) {
 		return
 	}
 	code, ok := s.body(w, r)
 	if !ok {
 		return
 	}
-	sum := sha256.Sum256(code)
+	sum, who := sha256.Sum256(code), principal(r).Name()
 	d := deed{ScopePluginPush, "plugin/" + name, map[string]string{
 		"digest": hex.EncodeToString(sum[:]), "activate": fmt.Sprint(activate), "shadow": fmt.Sprint(shadow),
 	}}
@@ -231,9 +236,9 @@ func (s *Server) push(w http.ResponseWriter, r *http.Request) {
 		case activate && shadow:
 			return nil, fmt.Errorf("%w: say either activate or shadow", ErrRefused)
 		case shadow:
-			v, err = s.cfg.Plugins.Shadow(ctx, name, code)
+			v, err = s.cfg.Plugins.Shadow(ctx, name, code, who)
 		default:
-			v, err = s.cfg.Plugins.Push(ctx, name, code, activate)
+			v, err = s.cfg.Plugins.Push(ctx, name, code, activate, who)
 		}
 		if m, ok := v.(map[string]any); ok {
 			if signer, _ := m["signer"].(string); signer != "" {

@@ -64,7 +64,7 @@ func change(dir string) {
 	s, err := Open(dir)
 	for i := 0; err == nil; i++ {
 		var d string
-		if d, err = s.Put("a", fmt.Appendf(nil, "code %d", i)); err == nil {
+		if d, err = s.Put("a", fmt.Appendf(nil, "code %d", i), ""); err == nil {
 			err = s.Activate("a", d)
 		}
 		if err == nil {

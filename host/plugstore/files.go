@@ -17,8 +17,9 @@ const (
 	indexName = "plugins.json"
 	prevName  = "plugins.json.prev"
 
-	// maxIndexBytes is beyond MaxNames full entries.
-	maxIndexBytes = 4 << 20
+	// maxIndexBytes is beyond MaxNames full entries, each byte of their pushers
+	// escaped to six.
+	maxIndexBytes = 32 << 20
 )
 
 // readIndex reads the index, or the one before if it is torn. whole is false

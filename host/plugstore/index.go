@@ -59,6 +59,9 @@ func (p *plugin) check() error {
 		if !validDigest(v.Digest) || v.Bytes <= 0 || v.Bytes > MaxCodeBytes {
 			return fmt.Errorf("version %d: digest %.100q of %d bytes", i, v.Digest, v.Bytes)
 		}
+		if !validPusher(v.Pusher) {
+			return fmt.Errorf("version %d: pusher of %d bytes", i, len(v.Pusher))
+		}
 		if slices.ContainsFunc(p.Versions[:i], func(o Version) bool { return o.Digest == v.Digest }) {
 			return fmt.Errorf("version %d: twice", i)
 		}
@@ -87,8 +90,14 @@ func (p *plugin) previous() string {
 	return p.History[len(p.History)-1]
 }
 
-// put adds a version as the newest and drops the oldest that may go.
+// put adds a version as the newest, with who put it first, and drops the oldest
+// that may go.
 func (p *plugin) put(v Version) {
+	for _, o := range p.Versions {
+		if o.Digest == v.Digest && o.Pusher != "" {
+			v.Pusher = o.Pusher
+		}
+	}
 	p.Versions = slices.DeleteFunc(p.Versions, func(o Version) bool { return o.Digest == v.Digest })
 	p.Versions = append(p.Versions, v)
 	for len(p.Versions) > MaxVersions {

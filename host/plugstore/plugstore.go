@@ -24,6 +24,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/kvasir-router/kvasir/host/internal/atomicfile"
 )
@@ -43,11 +44,15 @@ const (
 	MaxNames = 256
 	// MaxNameBytes bounds a name.
 	MaxNameBytes = 128
+	// MaxPusherBytes bounds who pushed a version: a tenant, a user and an issuer
+	// are some hundred bytes.
+	MaxPusherBytes = 512
 )
 
 // Errors that callers test for.
 var (
 	ErrName       = errors.New("plugstore: want a name of 1 to 128 letters, digits and ._-, beginning with a letter or digit") // Put
+	ErrPusher     = fmt.Errorf("plugstore: want who pushes in at most %d bytes of UTF-8", MaxPusherBytes)                      // Put
 	ErrSize       = fmt.Errorf("plugstore: want 1 to %d bytes of code", MaxCodeBytes)                                          // Put
 	ErrFull       = fmt.Errorf("plugstore: %d plugins are active, which is the most", MaxNames)                                // Put
 	ErrUnknown    = errors.New("plugstore: not stored")                                                                        // Activate, Rollback, Deactivate, Code
@@ -60,6 +65,9 @@ type Version struct {
 	Digest string    `json:"digest"` // SHA-256 of the code, hex
 	Bytes  int       `json:"bytes"`
 	Stored time.Time `json:"stored"` // when it was last put, UTC
+	// Pusher is who put it first, "" = not known, as in an index that was written
+	// before this was kept. Who puts the same code again is not its author.
+	Pusher string `json:"pusher,omitempty"`
 }
 
 // Stored is what a store knows of one name.
@@ -125,14 +133,18 @@ func (s *Store) Problems() []error {
 
 // Put stores a version of a plugin, which becomes its newest, and returns its
 // digest. It does not activate it. The oldest version beyond MaxVersions that
-// neither is active nor would be after Rollback goes. code is not kept. Errors:
-// ErrName, ErrSize, ErrFull and those of the file system.
-func (s *Store) Put(name string, code []byte) (digest string, err error) {
+// neither is active nor would be after Rollback goes. pusher is kept where it
+// is the first, code is not. Errors: ErrName, ErrSize, ErrPusher, ErrFull and those
+// of the file system.
+func (s *Store) Put(name string, code []byte, pusher string) (digest string, err error) {
 	if !ValidName(name) {
 		return "", fmt.Errorf("%w: %.200q", ErrName, name)
 	}
 	if len(code) == 0 || len(code) > MaxCodeBytes {
 		return "", fmt.Errorf("%w: %d", ErrSize, len(code))
+	}
+	if !validPusher(pusher) {
+		return "", fmt.Errorf("%w: %d bytes", ErrPusher, len(pusher))
 	}
 	digest = digestOf(code)
 	s.mu.Lock()
@@ -146,7 +158,7 @@ func (s *Store) Put(name string, code []byte) (digest string, err error) {
 		}
 	}
 	err = s.changeLocked(name, func(p *plugin) error {
-		p.put(Version{Digest: digest, Bytes: len(code), Stored: time.Now().UTC()})
+		p.put(Version{Digest: digest, Bytes: len(code), Stored: time.Now().UTC(), Pusher: pusher})
 		return nil
 	})
 	if err != nil {
@@ -183,6 +195,18 @@ func (s *Store) Previous(name string) (code []byte, err error) {
 		return nil, fmt.Errorf("%w: %.200q", ErrNoPrevious, name)
 	}
 	return s.readCode(digest)
+}
+
+// Pusher returns who pushed a stored version first, "" where that is not known.
+func (s *Store) Pusher(name, digest string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.index.Plugins[name].Versions {
+		if v.Digest == digest {
+			return v.Pusher
+		}
+	}
+	return ""
 }
 
 // Code returns a stored version of a plugin, active or not. The caller owns
@@ -293,6 +317,10 @@ func ValidName(name string) bool {
 	}
 	return true
 }
+
+// validPusher tells whether a name comes back from the index as it is: what stands
+// in for bytes that are not UTF-8 would be another's.
+func validPusher(s string) bool { return len(s) <= MaxPusherBytes && utf8.ValidString(s) }
 
 func digestOf(code []byte) string {
 	sum := sha256.Sum256(code)

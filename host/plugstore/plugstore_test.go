@@ -25,7 +25,7 @@ func open(t *testing.T, dir string) *Store {
 
 func put(t *testing.T, s *Store, name, code string) string {
 	t.Helper()
-	d, err := s.Put(name, []byte(code))
+	d, err := s.Put(name, []byte(code), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,12 +93,12 @@ func TestStore_refusals(t *testing.T) {
 	}
 	s := open(t, filepath.Join(dir, "mine"))
 	for _, name := range []string{"", "../x", ".x", "a/b", "a b", strings.Repeat("a", 129)} {
-		if _, err := s.Put(name, []byte("x")); !errors.Is(err, ErrName) {
+		if _, err := s.Put(name, []byte("x"), ""); !errors.Is(err, ErrName) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
 	for _, code := range [][]byte{nil, make([]byte, MaxCodeBytes+1)} {
-		if _, err := s.Put("a", code); !errors.Is(err, ErrSize) {
+		if _, err := s.Put("a", code, ""); !errors.Is(err, ErrSize) {
 			t.Errorf("%d bytes: %v", len(code), err)
 		}
 	}
@@ -167,7 +167,7 @@ func TestStore_names(t *testing.T) {
 	if err := s.Activate("third", digestOf([]byte("3"))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Put("fourth", []byte("5")); !errors.Is(err, ErrFull) {
+	if _, err := s.Put("fourth", []byte("5"), ""); !errors.Is(err, ErrFull) {
 		t.Errorf("all are active: %v", err)
 	}
 	if again := open(t, s.dir); len(again.index.Plugins) != MaxNames || len(again.Problems()) != 0 {
@@ -341,7 +341,7 @@ func TestStore_hammer(t *testing.T) {
 			name := fmt.Sprint("p", g%3)
 			for i := range 25 {
 				code := fmt.Appendf(nil, "code %d", i%7) // shared by all names
-				d, err := s.Put(name, code)
+				d, err := s.Put(name, code, "")
 				if err != nil {
 					t.Error(err)
 				}
@@ -391,4 +391,39 @@ func FuzzDecodeIndex(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestStore_pusher: who pushed a version first stays its pusher over putting it
+// again and opening; an index without pushers is read.
+func TestStore_pusher(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	d, err := s.Put("a", []byte("1"), "")
+	for _, who := range []string{"ada", "bob", ""} {
+		if err == nil {
+			d, err = s.Put("a", []byte("1"), who)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Pusher("a", d); got != "ada" {
+			t.Errorf("after %q: %q", who, got)
+		}
+	}
+	if got := open(t, dir).Pusher("a", d); got != "ada" {
+		t.Errorf("opened again: %q", got)
+	}
+	if got := s.Pusher("b", d) + s.Pusher("a", "none"); got != "" {
+		t.Errorf("pusher of nothing: %q", got)
+	}
+	for _, who := range []string{"\xff", strings.Repeat("x", MaxPusherBytes+1)} {
+		if _, err := s.Put("a", []byte("2"), who); !errors.Is(err, ErrPusher) {
+			t.Errorf("pusher of %d bytes: %v", len(who), err)
+		}
+	}
+	old := `{"version":1,"plugins":{"a":{"versions":[{"digest":"` + d + `","bytes":1,"stored":"2026-01-02T03:04:05Z"}]}}}`
+	x, err := decodeIndex([]byte(old))
+	if err != nil || x.Plugins["a"].Versions[0].Pusher != "" {
+		t.Errorf("an index from before: %+v, %v", x, err)
+	}
 }

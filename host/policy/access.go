@@ -23,6 +23,7 @@ type AdminQuestion struct {
 	Name      string // of the plugin, key, endpoint or revision
 	Tenant    string // whose it is; "" = nobody's. About a key it is asked twice: by its name, and by its tenant
 	Author    string // who proposed what is activated; "" = not known
+	Undo      bool   // what runs again was in force before
 }
 
 // BackendQuestion is whether an endpoint may join a pool.
@@ -46,6 +47,9 @@ func (s *Snapshot) Admin(q *AdminQuestion) (Answer, error) {
 		if v != "" {
 			object[k] = v
 		}
+	}
+	if q.Undo {
+		object["undo"] = true
 	}
 	return s.answer("admin", map[string]any{
 		"version": "1", "verb": q.Verb, "object": object,

@@ -17,12 +17,13 @@ within_role if {
 }
 
 # METADATA
-# title: Who wrote a policy does not put it in force
+# title: Who wrote a policy or a plugin does not put it in force; going back is for both
 # labels: {id: admin_author_activates}
 # schemas:
 # - input: schema.admin
 admin_denials contains "author_activates" if {
-	input.verb == "policy:activate"
+	input.verb in {"policy:activate", "plugin:activate"}
+	not input.object.undo
 	not two_people
 }
 

@@ -28,4 +28,12 @@ test_another_activates if may(["governance"], "policy:activate", {"author": "bob
 
 test_author_does_not_activate if not may(["governance"], "policy:activate", {"author": "ada"})
 
+test_another_activates_plugin if may(["platform"], "plugin:activate", {"author": "bob"})
+
+test_author_does_not_activate_plugin if not may(["platform"], "plugin:activate", {"author": "ada"})
+
+test_plugin_author_must_be_known if not may(["platform"], "plugin:activate", {})
+
+test_author_goes_back if may(["platform"], "plugin:activate", {"undo": true})
+
 test_author_must_be_known if not may(["governance"], "policy:activate", {})
