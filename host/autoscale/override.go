@@ -9,7 +9,7 @@ import (
 const Samples = 60
 
 // View is all that an override sees. It is built for one call and the callee's
-// to keep. Its JSON form is what plugins get.
+// to keep. Plugins get it as abi/SPEC.md lays it out.
 type View struct {
 	NowMs    int64      `json:"now_ms"`
 	Pools    []PoolView `json:"pools"`
@@ -63,7 +63,6 @@ type Override struct {
 	Desired int            `json:"desired"`
 	Pools   map[string]int `json:"pools,omitempty"`   // sizes of single pools; the rest is filled by preference
 	Victims []string       `json:"victims,omitempty"` // to go first, when the size goes down
-	Cordon  []string       `json:"cordon,omitempty"`  // to take no new sessions
 	HoldMs  int64          `json:"hold_ms,omitempty"` // no change of size for so long
 	TTLMs   int64          `json:"ttl_ms,omitempty"`  // how long it stands when the next call abstains
 	Reason  string         `json:"reason,omitempty"`

@@ -96,3 +96,36 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestLines(t *testing.T) {
+	if got, err := Lines("\n h:2\r\nhttp://10.0.0.1:1/\n\nh:2"); err != nil || !slices.Equal(got, []string{"http://10.0.0.1:1", "http://h:2"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	for s, want := range map[string]string{"": "no endpoint", "\n \n": "no endpoint", "h": "want a port", "h:1\nhttps://h:2": "want http://", "h:1 h:2": "want"} {
+		if got, err := Lines(s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %q, %v, want %q", s, got, err, want)
+		}
+	}
+	f := &File{Path: filepath.Join(t.TempDir(), "x"), Read: func(b []byte) ([]string, error) { return Lines(string(b)) }}
+	if err := os.WriteFile(f.Path, []byte("h:1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.Find(t.Context()); err != nil || !slices.Equal(got, []string{"http://h:1"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func FuzzLines(f *testing.F) {
+	f.Add("10.0.0.1:8000\nhttp://h:1\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		urls, err := Lines(s)
+		if (err == nil) != (len(urls) > 0) || len(urls) > Max {
+			t.Errorf("%q, %v", urls, err)
+		}
+		for _, u := range urls {
+			if again, err := baseURL(u); err != nil || again != u {
+				t.Errorf("%q reads as %q, %v", u, again, err)
+			}
+		}
+	})
+}
