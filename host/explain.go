@@ -81,6 +81,25 @@ func (s status) Status(context.Context) (any, error) {
 	}, nil
 }
 
+// stateWord says how far an endpoint serves: ready, cordoned or draining (the
+// autoscaler's), held cordoned or held drained (an operator's), sleeping, or
+// not ready.
+func stateWord(s *endpoint.State) string {
+	switch {
+	case s.Held != endpoint.HoldNone:
+		return "held " + s.Held.String()
+	case !s.Ready:
+		return "not ready"
+	case s.Sleeping:
+		return "sleeping"
+	case s.Draining:
+		return "draining"
+	case s.Cordoned:
+		return "cordoned"
+	}
+	return "ready"
+}
+
 // endpointStatus is one endpoint as operators see it.
 type endpointStatus struct {
 	URL          string    `json:"url"`
@@ -88,6 +107,7 @@ type endpointStatus struct {
 	Dialect      string    `json:"dialect"`
 	Ready        bool      `json:"ready"`
 	Reason       string    `json:"reason,omitempty"`
+	State        string    `json:"state"`          // in one word, or two
 	Held         string    `json:"held,omitempty"` // by an operator
 	Events       string    `json:"events"`
 	EventsReason string    `json:"events_reason,omitempty"`
@@ -124,7 +144,7 @@ func (s status) Endpoints(context.Context) (any, error) {
 		}
 		st := snap.State(id)
 		e := endpointStatus{
-			URL: info.URL, Pool: info.Pool, Dialect: info.Dialect, Ready: snap.Ready.Has(id), Reason: snap.Reasons[id], Held: st.Held.String(),
+			URL: info.URL, Pool: info.Pool, Dialect: info.Dialect, Ready: snap.Ready.Has(id), Reason: snap.Reasons[id], Held: st.Held.String(), State: stateWord(&st),
 			Events: st.Events.String(), Trust: st.Trust, BlockTokens: st.BlockTokens, CacheBlocks: st.CacheBlocks,
 			MaxModelLen: st.MaxModelLen, Models: st.Models, Running: st.Running, Waiting: st.Waiting, KVUsage: st.KVUsage,
 			Inflight: snap.Loads[i].Inflight(), Outstanding: snap.Loads[i].Outstanding(), ScrapedAt: st.ScrapedAt,

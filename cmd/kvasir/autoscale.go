@@ -50,6 +50,15 @@ func autoscaleCommand() *cobra.Command {
 // printScaling tells of one group: what was measured, what follows, what was
 // done.
 func printScaling(w io.Writer, s *autoscale.Status) {
+	var names []string
+	for i := range s.Pools {
+		names = append(names, s.Pools[i].Name)
+	}
+	if len(names) == 0 {
+		fmt.Fprintln(w, "a group of pools has not been looked at yet")
+		return
+	}
+	fmt.Fprintf(w, "pool %s, looked at %s\n", strings.Join(names, ", overflow "), s.Time.Local().Format(time.TimeOnly))
 	p := &s.Proposal
 	fmt.Fprintf(w, "work      %.2f endpoint-seconds a second, growing by %.2f within a cold start of %v\n", p.Rate, p.Lead, p.Cold)
 	fmt.Fprintf(w, "backlog   %.1f s accepted, %.1f s will pile up; %d requests in flight\n", s.Signal.Backlog, p.Ahead, s.Signal.InFlight)
@@ -75,13 +84,13 @@ func printScaling(w io.Writer, s *autoscale.Status) {
 		if o.DriverError != "" {
 			driver = o.DriverError
 		} else if o.BlockedUntil != nil {
-			driver = "machines did not come; next try " + o.BlockedUntil.Format(time.TimeOnly)
+			driver = "machines did not come; next try " + o.BlockedUntil.Local().Format(time.TimeOnly)
 		}
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", o.Name, o.Ready, o.Pending, o.Draining, o.Failing, o.Min, o.Max, o.ColdStart, driver)
 	}
 	t.Flush()
 	for _, a := range s.Actions {
-		fmt.Fprintf(w, "%s  %-8s %-8s %d %s  %s\n", a.Time.Format(time.TimeOnly), a.Pool, a.Verb, a.N, strings.Join(a.IDs, " "), a.Reason)
+		fmt.Fprintf(w, "%s  %-8s %-8s %d %s  %.200s\n", a.Time.Local().Format(time.TimeOnly), a.Pool, a.Verb, a.N, strings.Join(a.IDs, " "), a.Reason)
 	}
 	fmt.Fprintln(w)
 }

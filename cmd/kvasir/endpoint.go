@@ -27,23 +27,22 @@ func endpointCommand() *cobra.Command {
 			return printJSON(cmd.OutOrStdout(), b)
 		}
 		var es []struct {
-			URL, Pool, Events, Reason, Isolation string
-			Ready                                bool
-			Trust, KVUsage                       float64
-			Inflight, Running                    int
-			Waiting, HeldBlocks                  int
-			Figures                              string `json:"figures_reason"`
+			URL, Pool, State, Events, Reason, Isolation string
+			Trust, KVUsage                              float64
+			Inflight, Running                           int
+			Waiting, HeldBlocks                         int
+			Figures                                     string `json:"figures_reason"`
 		}
 		if err := json.Unmarshal(b, &es); err != nil {
 			return fmt.Errorf("the router's answer: %w", err)
 		}
 		t := tabwriter.NewWriter(cmd.OutOrStdout(), 2, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "ENDPOINT\tPOOL\tREADY\tEVENTS\tTRUST\tISOLATION\tIN FLIGHT\tRUNNING\tWAITING\tKV USE\tREASON")
+		fmt.Fprintln(t, "ENDPOINT\tPOOL\tSTATE\tEVENTS\tTRUST\tISOLATION\tIN FLIGHT\tRUNNING\tWAITING\tKV USE\tREASON")
 		for _, e := range es {
 			if e.Reason == "" && e.Figures != "" {
 				e.Reason = "figures unknown: " + e.Figures
 			}
-			fmt.Fprintf(t, "%s\t%s\t%t\t%s\t%.2f\t%s\t%d\t%d\t%d\t%.0f%%\t%s\n", e.URL, e.Pool, e.Ready, e.Events, e.Trust, e.Isolation, e.Inflight, e.Running, e.Waiting, 100*e.KVUsage, e.Reason)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t%s\t%d\t%d\t%d\t%.0f%%\t%s\n", e.URL, e.Pool, e.State, e.Events, e.Trust, e.Isolation, e.Inflight, e.Running, e.Waiting, 100*e.KVUsage, e.Reason)
 		}
 		return t.Flush()
 	}

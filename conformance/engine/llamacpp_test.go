@@ -34,6 +34,11 @@ func startLlama(t *testing.T) string {
 // mixed runs vLLM and llama.cpp in one fleet for one model: both are used, and
 // what is drained by hand takes no further request while the other does.
 func (f *fleet) mixed(t *testing.T) {
+	f.router.Kill() // vLLM's publisher connects to its one subscriber, which listens
+	defer func() {
+		f.router.Restart(t)
+		f.live(t)
+	}()
 	r := harness.Serve(t, `
 listen: {LISTEN}
 admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
@@ -45,6 +50,7 @@ pools:
 models: [{name: tiny, pools: [gpu, cpu], tokenizer: {dir: `+filepath.Join(engineDir(t), "tiny-qwen3")+`}}]
 profiles: [{name: default, holdout: 0}]
 `)
+	defer r.Kill()
 	r.EventsLive(t, 1, 60*time.Second)
 	used := map[string]int{}
 	ask := func(c *chat) {

@@ -117,7 +117,7 @@ models: [{name: demo, pools: [main], tokenizer: {dir: `+model+`}}]
 	}
 	kvasir("endpoint", "drain", engines[1].URL, "--wait", "20s")
 	await("without the drained one", engines[2])
-	if out := kvasir("endpoint", "list"); !strings.Contains(out, "drained by an operator") {
+	if out := kvasir("endpoint", "list"); !strings.Contains(out, "held drained") || !strings.Contains(out, "drained by an operator") {
 		t.Errorf("kvasir endpoint list:\n%s", out)
 	}
 	kvasir("endpoint", "uncordon", engines[1].URL)
