@@ -205,3 +205,31 @@ func TestNarrow_salt(t *testing.T) {
 	d.store.Update(0, func(s *endpoint.State) { s.NoSalt = uint16(llmapi.Prompts) })
 	end(d.place(d.request("x")))
 }
+
+// TestNext_within: a retry stays within what was decided also where endpoints have
+// changed since: one that was seen to mix caches, or lost a label that is demanded,
+// is no alternative any more.
+func TestNext_within(t *testing.T) {
+	f := func(name string, cs []policy.Constraint, change func(s *endpoint.State), want bool) {
+		t.Helper()
+		r := newRig(t, 2, nil)
+		for id := range endpoint.ID(2) {
+			r.store.Update(id, func(s *endpoint.State) { s.Isolation = "verified" })
+		}
+		r.policy.d.Constraints = cs
+		p := r.place(r.request("x"))
+		r.store.Update(1-p.Target().Endpoint, change)
+		if got := p.Next(); got != want {
+			t.Errorf("%s: goes on: %v, want %v", name, got, want)
+		}
+		end(p)
+		r.idle()
+	}
+	verified := []policy.Constraint{{Label: "isolation", Values: []string{"verified"}}}
+	none := func(s *endpoint.State) { s.NoSalt, s.Isolation = uint16(llmapi.Prompts), "none" }
+	f("nothing changed", verified, func(*endpoint.State) {}, true)
+	f("it ignores salts", nil, none, false)
+	f("it ignores those of another operation", nil, func(s *endpoint.State) { s.NoSalt = 1 << llmapi.OpMessages }, true)
+	f("it lost the label", verified, func(s *endpoint.State) { s.Isolation = "unverified" }, false)
+	f("it lost a label that nobody demands", nil, func(s *endpoint.State) { s.Isolation = "unverified" }, true)
+}

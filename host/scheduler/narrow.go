@@ -17,9 +17,6 @@ func (d *decision) narrow() *DeniedError {
 	if err != nil {
 		return err
 	}
-	// On engines that are one tenant's, users and single requests need salts.
-	within := d.alone || d.dec.Scope == policy.ScopeUser
-	salted := d.salt != "" && d.r.API.Op.HasPrompt()
 	kept, nearest := 0, reasonNone
 	for i := range d.model.pools {
 		use := &d.model.pools[i]
@@ -28,7 +25,7 @@ func (d *decision) narrow() *DeniedError {
 		if lora != nil && d.adapter == "" {
 			d.adapter = use.served
 		}
-		apart := salted && (within || !use.Dedicated)
+		apart := d.apart(use)
 		others := use.keptFrom(d.r.Principal)
 		for w, word := range d.snap.Pool(use.Name) {
 			for ; word != 0; word &= word - 1 {
@@ -63,6 +60,13 @@ func (d *decision) narrow() *DeniedError {
 		return errNoEndpoint(clientReason[nearest])
 	}
 	return nil
+}
+
+// apart reports whether the request's cache must be kept apart from others' in a
+// pool. On engines that are one tenant's, users and single requests need salts.
+func (d *decision) apart(use *poolUse) bool {
+	within := d.alone || d.dec.Scope == policy.ScopeUser
+	return d.salt != "" && d.r.API.Op.HasPrompt() && (within || !use.Dedicated)
 }
 
 // nextCand extends cands by one, which is not cleared.

@@ -148,7 +148,7 @@ func (d *decision) ranking(p *Placement, chosen int) {
 	for k, col := range cols[:n] {
 		c := &d.cands[d.order[col]]
 		p.order[k] = choice{id: c.id, gen: d.info(c).Generation, info: d.info(c), load: c.load, pool: &d.model.pools[c.pool],
-			class: c.class, matched: c.matched, uncached: int64(c.uncached), live: d.snap.Events[c.id]}
+			class: c.class, matched: c.matched, uncached: int64(c.uncached), live: d.snap.Events[c.id], apart: d.apart(&d.model.pools[c.pool])}
 	}
 	p.n, p.at = n, 0
 }

@@ -74,6 +74,7 @@ type choice struct {
 	info     *endpoint.Info
 	load     *endpoint.Load
 	pool     *poolUse
+	apart    bool // the engine must honour the salt
 }
 
 // Placement is one request on its way. Its owner calls Target, then any number
@@ -89,6 +90,7 @@ type Placement struct {
 	streamed bool
 	priority int  // of policy; higher = sooner
 	public   bool // policy's cache scope is public
+	demands  []policy.Constraint
 	exact    bool
 	first    bool
 	op       llmapi.Operation
@@ -147,6 +149,7 @@ func (st *State) getPlacement() *Placement {
 // rewrite sets what is the same for every target of the placement.
 func (p *Placement) rewrite(d *decision) {
 	p.target.Rewrite = llmapi.Rewrite{Salt: d.salt, MaxTokens: d.dec.MaxOutputTokens, UnknownFields: d.s.cfg.UnknownFields}
+	p.demands = d.dec.Constraints
 	p.streamed, p.priority, p.public = d.r.API.Stream, d.dec.Priority, d.dec.Scope == policy.ScopePublic
 }
 
@@ -238,7 +241,8 @@ func (p *Placement) NextAfter(status int) bool {
 	st.mu.Lock()
 	from := p.at
 	to := from + 1
-	for to < p.n && !p.order[to].fit(snap, now) {
+	may := st.masks.get(snap, p.demands)
+	for to < p.n && !(may.Has(p.order[to].id) && p.order[to].fit(snap, p.op, now)) {
 		to++
 	}
 	if to >= p.n {
@@ -260,9 +264,10 @@ func (p *Placement) NextAfter(status int) bool {
 	return true
 }
 
-// fit reports whether a later choice can still take the request.
-func (c *choice) fit(snap *endpoint.Snapshot, now time.Time) bool {
-	if !snap.Current(c.id, c.gen) || !snap.Ready.Has(c.id) {
+// fit reports whether a later choice can still take the request: what is known of
+// an engine may have changed since it was decided.
+func (c *choice) fit(snap *endpoint.Snapshot, op llmapi.Operation, now time.Time) bool {
+	if !snap.Current(c.id, c.gen) || !snap.Ready.Has(c.id) || c.apart && snap.NoSalt[c.id]&(1<<op) != 0 {
 		return false
 	}
 	if c.pool.MaxInflight > 0 && c.load.Inflight() >= int64(c.pool.MaxInflight) {
@@ -354,7 +359,7 @@ func (p *Placement) promptTokens() int {
 // recycle gives the placement's memory back without what it referred to.
 func (p *Placement) recycle() {
 	clear(p.order[:p.n])
-	p.target = Target{}
+	p.target, p.demands = Target{}, nil
 	p.n, p.at, p.first, p.exact = 0, 0, false, false
 	p.model, p.tenant, p.user, p.line = "", "", "", lineRef{}
 	p.st.places.Put(p)
