@@ -2,29 +2,9 @@
 // pass. Run is the part for hosts: the hostile guests of conformance/guests, each
 // with the reaction it must get.
 //
-// A host in Go implements Host and Guest, some sixty lines over its own loading and
-// calling, and runs
-//
-//	func TestConformance(t *testing.T) { conformance.Run(t, myHost{}) }
-//
-//	func (h myHost) Load(code []byte, grants []string) (conformance.Guest, string) {
-//		p, err := h.engine.Load(code, grants)
-//		if err != nil {
-//			return nil, stepOf(err) // "module", "imports", … as abi/SPEC.md orders them
-//		}
-//		return myGuest{p}, ""
-//	}
-//
-//	func (g myGuest) Call(role string, waiting []float32) (a conformance.Answer) {
-//		scores, err := g.p.Call(role, batchOf(waiting)) // the other columns have any values
-//		a.Scores, a.Abstain = scores, err == errAbstain
-//		if f, ok := err.(*fault); ok {
-//			a.Fault, a.Detail = f.reason, f.text
-//		}
-//		return a
-//	}
-//
-// host/wasm's hostile_test.go is that for the host of this project. One in another
+// A host in Go implements Host and Guest, some forty lines over its own loading and
+// calling, and calls Run in a test of its own; the example of Run is that for the host
+// of this project, and is run with its tests. A host in another
 // language is driven by the same two methods over a pipe or a socket; or it reads
 // guests/guests.json, which holds all that Run knows, and the .wasm files beside it.
 // A host should also write the arguments of abi/vectors byte for byte, and load the
