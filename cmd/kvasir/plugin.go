@@ -163,7 +163,7 @@ func pluginPush() *cobra.Command {
 		case v.Active && v.Note != "":
 			note = "active, but not used: " + v.Note
 		case v.Active:
-			note = "active, but no profile of the router's configuration names it:\n  profiles: [{name: default, scorers: [{plugin: " + *name + "}]}]"
+			note = "active, but no profile of the router's configuration names it; add what is missing of\n  plugins: [{name: " + *name + "}]\n  profiles: [{name: default, scorers: [{plugin: " + *name + "}]}]"
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s\n", *name, short(v.Digest), note)
 		return err

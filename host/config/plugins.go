@@ -98,7 +98,7 @@ func (k *checker) signatures(s *Signatures) {
 // known refuses the name of a plugin that there is not.
 func (k *checker) known(at, name string, usable map[string]bool) {
 	if !usable[name] {
-		k.add(at, "plugin %q is neither among plugins nor one of those that ship with the router (%v)", name, plugins.Names)
+		k.add(at, "plugin %q is neither among plugins nor one of those that ship with the router (%v): add plugins: [{name: %s}], or mend the name", name, plugins.Names, name)
 	}
 }
 
