@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -73,7 +74,7 @@ var hostPattern = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0
 func (k *checker) autoscale(path string, p *Pool, pools []Pool) {
 	a := &p.Autoscale
 	if !a.On() {
-		if a.Min != 0 || a.Plugin != "" || a.Shadow || a.OverflowOf != "" || len(a.Driver.Command) > 0 || a.Driver.Webhook.URL != "" {
+		if !reflect.DeepEqual(*a, Autoscale{}) {
 			k.add(path+".max", "missing: say how many endpoints the pool may have")
 		}
 		return
@@ -84,9 +85,17 @@ func (k *checker) autoscale(path string, p *Pool, pools []Pool) {
 	if a.Target <= 0 || a.Target > 1 {
 		k.add(path+".target", "want a share above 0 and at most 1, got %v", a.Target)
 	}
-	if time.Duration(a.Window) > time.Hour {
-		k.add(path+".window", "want at most 1h, got %v", time.Duration(a.Window))
+	most := func(key string, d Duration, most time.Duration) {
+		if time.Duration(d) > most {
+			k.add(path+"."+key, "want at most %s, got %v", short(most), time.Duration(d))
+		}
 	}
+	most("window", a.Window, time.Hour)
+	most("idle_after", a.IdleAfter, 24*time.Hour)
+	most("cold_start", a.ColdStart, time.Hour)
+	most("drain_timeout", a.DrainTimeout, 24*time.Hour)
+	most("warm_timeout", a.WarmTimeout, time.Hour)
+	most("driver.timeout", a.Driver.Timeout, 10*time.Minute)
 	if a.MaxHeld < 0 || a.MaxHeld > 1<<16 {
 		k.add(path+".max_held", "want 0 to 65536, got %d", a.MaxHeld)
 	}
@@ -111,6 +120,31 @@ func (k *checker) autoscale(path string, p *Pool, pools []Pool) {
 		k.add(path+".overflow_of", "pool %q has no autoscale section", a.OverflowOf)
 	case pools[i].Autoscale.OverflowOf != "":
 		k.add(path+".overflow_of", "pool %q is itself an overflow: name %q", a.OverflowOf, pools[i].Autoscale.OverflowOf)
+	}
+}
+
+// short is d without the zeros of its String.
+func short(d time.Duration) string {
+	return strings.Replace(strings.Replace(d.String(), "m0s", "m", 1), "h0m", "h", 1)
+}
+
+// overflows checks that a pool that takes over another's needs serves its models:
+// its machines would be ordered and of no use.
+func (k *checker) overflows(c *Config) {
+	for i := range c.Pools {
+		p := &c.Pools[i]
+		over := p.Autoscale.OverflowOf
+		if over == "" || over == p.Name {
+			continue
+		}
+		for _, m := range c.Models {
+			serves := func(pool string) bool {
+				return slices.ContainsFunc(m.Pools, func(mp ModelPool) bool { return mp.Name == pool })
+			}
+			if serves(over) && !serves(p.Name) {
+				k.add(fmt.Sprintf("pools[%d].autoscale.overflow_of", i), "model %q is served by pool %q and not by %q, which is to take over: add it to the model's pools", m.Name, over, p.Name)
+			}
+		}
 	}
 }
 

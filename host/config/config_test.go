@@ -164,6 +164,10 @@ func TestParse_faults(t *testing.T) {
 		"alias clash":           {strings.Replace(minimal, "{name: qwen3-8b,", "{name: qwen3-8b, aliases: [qwen3-8b],", 1), []string{`name "qwen3-8b" stands twice`}},
 		"bad autoscale": {strings.Replace(minimal, "{name: main,", "{name: main, autoscale: {max: 1, max_held: 70000, max_hold: 2h, driver: {command: [x]}},", 1), []string{
 			":3: pools[0].autoscale.max_held: want 0 to 65536", ":3: pools[0].autoscale.max_hold: want at most 1h"}},
+		"endless autoscale": {strings.Replace(minimal, "{name: main,", "{name: main, autoscale: {max: 1, idle_after: 25h, cold_start: 99h, drain_timeout: 900h, warm_timeout: 2h, driver: {command: [x], timeout: 100h}},", 1), []string{
+			":3: pools[0].autoscale.idle_after: want at most 24h, got", "cold_start: want at most 1h,", "drain_timeout: want at most 24h,", "warm_timeout: want at most 1h,", ":3: pools[0].autoscale.driver.timeout: want at most 10m, got"}},
+		"autoscale of no size": {strings.Replace(minimal, "{name: main,", "{name: main, autoscale: {dry_run: true, target: 0.5},", 1), []string{":3: pools[0].autoscale.max: missing"}},
+		"overflow of others":   {strings.Replace(minimal, "pools: [", "pools: [{name: spot, autoscale: {max: 2, overflow_of: main, driver: {command: [x]}}},", 1), []string{`:3: pools[0].autoscale.overflow_of: model "qwen3-8b" is served by pool "main" and not by "spot"`}},
 		"parsers": {strings.Replace(minimal, "{name: main,", "{name: main, parser: {plugin: leastwork, metrics_path: stats, health_path: ping},", 1), []string{
 			"pools[0].parser: goes with dialect: openai", "parser.metrics_path: want a path such as /stats", "parser.health_path: want a path such as /ping"}},
 		"parser of none": {strings.Replace(minimal, "{name: main,", "{name: main, parser: {metrics_path: /stats},", 1), []string{"pools[0].parser.plugin: missing"}},

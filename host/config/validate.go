@@ -178,6 +178,7 @@ func (c *Config) validate() []complaint {
 	k.hints(&c.ClientHints)
 	k.dir("plugin_dir", c.PluginDir, "the folder that holds NAME.wasm")
 	pools := k.pools(c.Pools)
+	k.overflows(c)
 	k.policy(&c.Policy, pools)
 	k.models(c.Models, pools)
 	usable := k.plugins(c.Plugins)
