@@ -78,3 +78,32 @@ func TestAuthors(t *testing.T) {
 	do("ada", "DELETE", "/v1/plugins/mine", "", 200, "")
 	do("the-admin-token", "POST", "/v1/plugins/mine/activate?digest="+digests[1], "", 200, `"active":true`)
 }
+
+// TestPush_refused: a version that does not fit its profile leaves no trace in what
+// a rollback goes to.
+func TestPush_refused(t *testing.T) {
+	h, _ := startHost(t, t.TempDir(), "plugins: [{name: mine}]\nprofiles: [{name: d, holdout: 0, scorers: [{builtin: roundrobin}, {plugin: mine}]}]\n")
+	a, digests := pluginAdmin{h}, []string{}
+	for _, c := range []struct {
+		name string
+		ok   bool
+	}{{"roundrobin", true}, {"prefixfirst", true}, {"leastwork", false}} {
+		code, err := plugins.Code(c.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests = append(digests, moduleOf(fromStore, code, nil).digest)
+		if _, err := a.Push(t.Context(), "mine", code, true, ""); (err == nil) != c.ok {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+	}
+	if _, err := a.Activate(t.Context(), "mine", digests[2]); err == nil {
+		t.Error("activated what scores in another unit")
+	}
+	if _, err := a.Rollback(t.Context(), "mine"); err != nil {
+		t.Fatal(err)
+	}
+	if digest, _, _ := h.pluginStore.Active("mine"); digest != digests[0] {
+		t.Errorf("back to %s, want the first, %s", digest, digests[0])
+	}
+}

@@ -128,12 +128,17 @@ func (a pluginAdmin) Push(_ context.Context, name string, code []byte, activate 
 	if err := h.pluginStore.Activate(name, digest); err != nil {
 		return nil, err
 	}
-	return a.putInForce(name, digest, func() error {
-		if before == "" {
-			return h.pluginStore.Deactivate(name)
-		}
-		return h.pluginStore.Activate(name, before)
-	})
+	return a.putInForce(name, digest, func() error { return a.back(name, before) })
+}
+
+// back undoes an Activate or Deactivate, also for a later rollback: what was
+// refused is nothing to go back to.
+func (a pluginAdmin) back(name, before string) error {
+	if now, _, _ := a.h.pluginStore.Active(name); now == before {
+		return nil
+	}
+	_, err := a.h.pluginStore.Rollback(name)
+	return err
 }
 
 func errPluginName(name string) error {
@@ -177,7 +182,7 @@ func (a pluginAdmin) Activate(_ context.Context, name, digest string) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	return a.change(name, func() (string, error) { return digest, a.h.pluginStore.Activate(name, digest) })
+	return a.change(name, func() (string, error) { return digest, a.h.pluginStore.Activate(name, digest) }, a.back)
 }
 
 // minDigest is how many characters of a digest name a version.
@@ -211,15 +216,22 @@ func (a pluginAdmin) version(name, digest string) (string, error) {
 
 // Rollback implements admin.Plugins.
 func (a pluginAdmin) Rollback(_ context.Context, name string) (any, error) {
-	return a.change(name, func() (string, error) { return a.h.pluginStore.Rollback(name) })
+	return a.change(name, func() (string, error) { return a.h.pluginStore.Rollback(name) }, func(name, before string) error {
+		if before == "" {
+			return a.h.pluginStore.Deactivate(name)
+		}
+		return a.h.pluginStore.Activate(name, before)
+	})
 }
 
 // Deactivate implements admin.Plugins.
 func (a pluginAdmin) Deactivate(_ context.Context, name string) (any, error) {
-	return a.change(name, func() (string, error) { return "", a.h.pluginStore.Deactivate(name) })
+	return a.change(name, func() (string, error) { return "", a.h.pluginStore.Deactivate(name) }, a.back)
 }
 
-func (a pluginAdmin) change(name string, do func() (string, error)) (any, error) {
+// change does something to the active version of a plugin and puts that in force;
+// where that is refused, undo takes it back to the version before, "" = none.
+func (a pluginAdmin) change(name string, do func() (string, error), undo func(name, before string) error) (any, error) {
 	a.h.reloadMu.Lock()
 	defer a.h.reloadMu.Unlock()
 	before, _, _ := a.h.pluginStore.Active(name)
@@ -230,18 +242,12 @@ func (a pluginAdmin) change(name string, do func() (string, error)) (any, error)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
-	undo := func() error {
-		if before == "" {
-			return nil
-		}
-		return a.h.pluginStore.Activate(name, before)
-	}
 	if _, why := a.h.asideModules(); digest != "" {
 		for _, source := range []string{fromStore, fromPrevious} {
 			if err := why[asideKey{name, source, digest}]; err != nil {
-				return nil, errors.Join(fmt.Errorf("%w: %v", admin.ErrRefused, err), undo())
+				return nil, errors.Join(fmt.Errorf("%w: %v", admin.ErrRefused, err), undo(name, before))
 			}
 		}
 	}
-	return a.putInForce(name, digest, undo)
+	return a.putInForce(name, digest, func() error { return undo(name, before) })
 }
