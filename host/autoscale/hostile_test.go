@@ -154,7 +154,7 @@ func TestController_liar(t *testing.T) {
 
 type liar struct {
 	*cloud
-	told, most int
+	most int
 }
 
 func (l *liar) Adopt(pool string, m []Machine) error {
