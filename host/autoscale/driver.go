@@ -35,7 +35,7 @@ type Answer struct {
 // Machine is one endpoint that a driver has made or is making.
 type Machine struct {
 	ID    string `json:"id"`  // the driver's name of it
-	URL   string `json:"url"` // base URL; "" while unknown
+	URL   string `json:"url"` // base URL; "" while unknown: List is called until it is told
 	State string `json:"state,omitempty"`
 	// Events and Replay are where the engine publishes its cache events, as
 	// tcp://host:port of the host in URL; "" = as the pool's events section says.
