@@ -27,12 +27,17 @@ func (h *Host) admitted(p *config.Pool, url string) error {
 	case err != nil:
 		return fmt.Errorf("policy was asked about %s: %w", url, err)
 	case !a.Allow:
-		return fmt.Errorf("policy refuses %s: %s", url, strings.Join(a.Refusals, ", "))
+		return fmt.Errorf("%w %s: %s", errRefused, url, strings.Join(a.Refusals, ", "))
 	}
 	return nil
 }
 
-// admit returns the URLs that may join the pool, and why others may not.
+// errRefused is the policy's no, where other errors are no answer.
+var errRefused = errors.New("policy refuses")
+
+// admit returns the URLs that may join the pool, and why others may not. One that
+// is in it stays when the policy gives no answer: a policy that is at fault lets
+// nobody in, and empties no pool.
 func (h *Host) admit(pool string, urls []string) (may []string, err error) {
 	l := h.rules.Acquire()
 	cfg := l.Value().cfg
@@ -43,11 +48,13 @@ func (h *Host) admit(pool string, urls []string) (may []string, err error) {
 	}
 	var all []error
 	for _, u := range urls {
-		if e := h.admitted(&cfg.Pools[i], u); e != nil {
+		e := h.admitted(&cfg.Pools[i], u)
+		if e != nil {
 			all = append(all, e)
-			continue
 		}
-		may = append(may, u)
+		if e == nil || !errors.Is(e, errRefused) && h.fleet.hasFound(pool, u) {
+			may = append(may, u)
+		}
 	}
 	return may, errors.Join(all...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -202,4 +203,11 @@ func (f *fleet) add(k memberKey, p *config.Pool) error {
 	f.members[k] = id
 	f.h.log.Info("endpoint added", "endpoint", k.url, "pool", k.pool)
 	return nil
+}
+
+// hasFound reports whether discovery told of an endpoint of the pool.
+func (f *fleet) hasFound(pool, url string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(f.found[pool], url)
 }
