@@ -53,10 +53,27 @@ type useFault struct {
 	err error
 }
 
+// named is what scorers, filters and pickers have in common.
+type named interface{ Name() string }
+
+// each calls f with everybody in the profile's cast, in the order in which they
+// are asked.
+func (p *Profile) each(f func(named)) {
+	for i := range p.Scorers {
+		f(p.Scorers[i].Scorer)
+	}
+	for _, v := range p.Filters {
+		f(v)
+	}
+	if p.Picker != nil {
+		f(p.Picker)
+	}
+}
+
 // castOf lists who takes part in the decisions of a profile.
 func castOf(p *Profile) []PluginUse {
 	var out []PluginUse
-	add := func(v interface{ Name() string }) {
+	p.each(func(v named) {
 		u := PluginUse{Name: v.Name(), Digest: "builtin"}
 		if d, ok := v.(Digester); ok {
 			u.Digest = d.Digest()
@@ -65,16 +82,7 @@ func castOf(p *Profile) []PluginUse {
 			u.Note = n.Note()
 		}
 		out = append(out, u)
-	}
-	for i := range p.Scorers {
-		add(p.Scorers[i].Scorer)
-	}
-	for _, f := range p.Filters {
-		add(f)
-	}
-	if p.Picker != nil {
-		add(p.Picker)
-	}
+	})
 	return out
 }
 

@@ -56,23 +56,14 @@ type Wanter interface{ Wants() ColumnSet }
 
 // wants returns the columns that the cast of p reads.
 func (p *Profile) wants() (all ColumnSet) {
-	add := func(v any) {
+	p.each(func(v named) {
 		switch w, ok := v.(Wanter); {
 		case ok:
 			all |= w.Wants()
 		case v != nil:
 			all |= AllColumns
 		}
-	}
-	for i := range p.Scorers {
-		add(p.Scorers[i].Scorer)
-	}
-	for _, f := range p.Filters {
-		add(f)
-	}
-	if p.Picker != nil {
-		add(p.Picker)
-	}
+	})
 	return all
 }
 

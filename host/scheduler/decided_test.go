@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
@@ -84,5 +85,35 @@ func TestDecision_place(t *testing.T) {
 	r.place(r.request("x")).Done(Outcome{})
 	if w.in.Region != "eu" || w.in.CapacityState != "scarce for m" || w.in.HourUTC != r.state.now().UTC().Hour() {
 		t.Errorf("input %+v", w.in)
+	}
+}
+
+// TestCordoned: a cordoned endpoint keeps the conversations and sessions it knows
+// and gets no others, unless nobody else can take them.
+func TestCordoned(t *testing.T) {
+	r := newRig(t, 2, nil)
+	cordon := func(id endpoint.ID, on bool) {
+		r.store.Update(id, func(s *endpoint.State) { s.Cordoned = on })
+	}
+	chosen := func(q *Request) string {
+		t.Helper()
+		return r.sched.DryRun(q).Chosen
+	}
+	long := words(1, 4000)
+	r.index.Add(0, chainOf(long, "s", 16))
+	cordon(0, true)
+	zero, one := r.store.Load().Infos[0].URL, r.store.Load().Infos[1].URL
+	if got := chosen(r.request(long)); got != zero {
+		t.Errorf("a conversation it knows went to %s, want %s", got, zero)
+	}
+	for i := range 5 {
+		q := r.request(words(10+i, 500))
+		if got := chosen(q); got != one {
+			t.Errorf("a conversation it does not know went to %s, want %s", got, one)
+		}
+	}
+	cordon(1, true)
+	if got := chosen(r.request(words(30, 500))); got == "" {
+		t.Error("all are cordoned, and nobody takes it")
 	}
 }

@@ -112,21 +112,21 @@ func (d *decision) filterContext() {
 // from it, as long as another can take them. A conversation is known there if
 // half of the prompt is, or if it is the session's home.
 func (d *decision) filterCordoned() {
-	known := func(c *cand) bool { return 2*int(c.matched) >= d.tokens && d.tokens > 0 }
-	others := false
-	cordoned := false
-	for i := range d.cands {
-		if c := &d.cands[i]; c.state == candKept {
-			stays := !d.snap.Cordoned.Has(c.id) || known(c) || d.atHome(c)
-			others, cordoned = others || stays, cordoned || !stays
-		}
+	home, pinned := d.sessionHome()
+	stays := func(c *cand) bool {
+		return !d.snap.Cordoned.Has(c.id) || d.tokens > 0 && 2*int(c.matched) >= d.tokens ||
+			pinned && home.id == c.id && home.gen == d.info(c).Generation
 	}
-	if !others || !cordoned {
+	some := false
+	for i := range d.cands {
+		c := &d.cands[i]
+		some = some || c.state == candKept && stays(c)
+	}
+	if !some {
 		return
 	}
 	for i := range d.cands {
-		c := &d.cands[i]
-		if c.state == candKept && d.snap.Cordoned.Has(c.id) && !known(c) && !d.atHome(c) {
+		if c := &d.cands[i]; c.state == candKept && !stays(c) {
 			c.state, c.why = candFiltered, reasonCordoned
 		}
 	}

@@ -56,16 +56,15 @@ func (d *decision) sessionKey() uint64 {
 	return mix(hashString(s)^mix(hashString(tenant)^d.model.key)) | 1
 }
 
-// atHome reports whether c is the home of the request's session.
-func (d *decision) atHome(c *cand) bool {
+// sessionHome returns where the request's session has its home, if it has one.
+func (d *decision) sessionHome() (sessionHome, bool) {
 	key := d.sessionKey()
 	if key == 0 {
-		return false
+		return sessionHome{}, false
 	}
 	d.s.st.mu.Lock()
-	h, ok := d.s.st.sessions.get(key)
-	d.s.st.mu.Unlock()
-	return ok && h.id == c.id && h.gen == d.info(c).Generation
+	defer d.s.st.mu.Unlock()
+	return d.s.st.sessions.get(key)
 }
 
 // Sessions returns how many sessions have their home on each endpoint, by life.
