@@ -165,7 +165,18 @@ var droppedPrefixes = []string{
 // name with dashes would not simply pass.
 func classify(name []byte, hints *hintTable) kind {
 	var buf [64]byte
-	n, under := min(len(name), len(buf)), false
+	low, under := lowDashed(&buf, name)
+	k := kindOf(low, hints)
+	if under && k != kindPass {
+		return kindDrop
+	}
+	return k
+}
+
+// lowDashed returns the beginning of a field's name in buf, in lower case and with
+// dashes for underscores, and whether it had any of those.
+func lowDashed(buf *[64]byte, name []byte) (low []byte, under bool) {
+	n := min(len(name), len(buf))
 	for i := range n {
 		c := name[i]
 		switch {
@@ -176,11 +187,7 @@ func classify(name []byte, hints *hintTable) kind {
 		}
 		buf[i] = c
 	}
-	k := kindOf(buf[:n], hints)
-	if under && k != kindPass {
-		return kindDrop
-	}
-	return k
+	return buf[:n], under
 }
 
 func kindOf(low []byte, hints *hintTable) kind {

@@ -22,18 +22,7 @@ var tellingPrefixes = append([]string{"x-backend", "x-cache-", "x-endpoint", "x-
 // tells reports whether a field of an answer's head is of that kind.
 func tells(name []byte) bool {
 	var buf [64]byte
-	n := min(len(name), len(buf))
-	for i := range n {
-		c := name[i]
-		switch {
-		case c >= 'A' && c <= 'Z':
-			c |= 0x20
-		case c == '_':
-			c = '-'
-		}
-		buf[i] = c
-	}
-	low := buf[:n]
+	low, _ := lowDashed(&buf, name)
 	if telling[string(low)] || dropped[string(low)] {
 		return true
 	}
