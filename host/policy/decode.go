@@ -261,22 +261,26 @@ func (d *decoder) limits(out *verdict, v ast.Value) {
 	})
 }
 
-// items calls f with each element of an array or a set.
-func (d *decoder) items(path string, v ast.Value, f func(path string, v ast.Value)) {
-	n := 0
-	one := func(t *ast.Term) {
-		if n++; n <= maxConstraints {
-			f(path+"["+strconv.Itoa(n-1)+"]", t.Value)
-		}
-	}
+// terms calls f with the terms of an array or a set; anything else is a fault.
+func (d *decoder) terms(path string, v ast.Value, f func(*ast.Term)) {
 	switch v := v.(type) {
 	case *ast.Array:
-		v.Foreach(one)
+		v.Foreach(f)
 	case ast.Set:
-		v.Foreach(one)
+		v.Foreach(f)
 	default:
 		d.fail(path, "is a %s, not an array or a set", ast.ValueName(v))
 	}
+}
+
+// items calls f with each element of an array or a set.
+func (d *decoder) items(path string, v ast.Value, f func(path string, v ast.Value)) {
+	n := 0
+	d.terms(path, v, func(t *ast.Term) {
+		if n++; n <= maxConstraints {
+			f(path+"["+strconv.Itoa(n-1)+"]", t.Value)
+		}
+	})
 	if n > maxConstraints {
 		d.fail(path, "has %d elements, at most %d are taken", n, maxConstraints)
 	}
@@ -284,19 +288,11 @@ func (d *decoder) items(path string, v ast.Value, f func(path string, v ast.Valu
 
 func (d *decoder) words(path string, v ast.Value) []string {
 	out := []string{}
-	one := func(t *ast.Term) {
+	d.terms(path, v, func(t *ast.Term) {
 		if len(out) <= maxValues {
 			out = append(out, d.word(path, t.Value))
 		}
-	}
-	switch v := v.(type) {
-	case *ast.Array:
-		v.Foreach(one)
-	case ast.Set:
-		v.Foreach(one)
-	default:
-		d.fail(path, "is a %s, not an array or a set", ast.ValueName(v))
-	}
+	})
 	if len(out) > maxValues {
 		d.fail(path, "has more than %d values", maxValues)
 	}
