@@ -93,18 +93,7 @@ func (d *differ) list(path string, a, b reflect.Value) {
 		}
 		return
 	}
-	was, now := members(a), members(b)
-	for _, k := range sorted(was, now) {
-		x, y := was[k], now[k]
-		switch at := path + "[" + k + "]"; {
-		case !x.IsValid():
-			d.add(at, "added")
-		case !y.IsValid():
-			d.add(at, "removed")
-		default:
-			d.value(at, x, y)
-		}
-	}
+	d.pairs(members(a), members(b), func(k string) string { return path + "[" + k + "]" })
 }
 
 // members returns a list's members by name, or by place where they have none.
@@ -128,6 +117,20 @@ func members(l reflect.Value) map[string]reflect.Value {
 	return out
 }
 
+// pairs compares what has the same key on both sides; at is where a key stands.
+func (d *differ) pairs(was, now map[string]reflect.Value, at func(k string) string) {
+	for _, k := range sorted(was, now) {
+		switch x, y := was[k], now[k]; {
+		case !x.IsValid():
+			d.add(at(k), "added")
+		case !y.IsValid():
+			d.add(at(k), "removed")
+		default:
+			d.value(at(k), x, y)
+		}
+	}
+}
+
 func (d *differ) dict(path string, a, b reflect.Value) {
 	was, now := map[string]reflect.Value{}, map[string]reflect.Value{}
 	for _, k := range a.MapKeys() {
@@ -136,17 +139,7 @@ func (d *differ) dict(path string, a, b reflect.Value) {
 	for _, k := range b.MapKeys() {
 		now[k.String()] = b.MapIndex(k)
 	}
-	for _, k := range sorted(was, now) {
-		x, y := was[k], now[k]
-		switch at := join(path, k); {
-		case !x.IsValid():
-			d.add(at, "added")
-		case !y.IsValid():
-			d.add(at, "removed")
-		default:
-			d.value(at, x, y)
-		}
-	}
+	d.pairs(was, now, func(k string) string { return join(path, k) })
 }
 
 func sorted(a, b map[string]reflect.Value) []string {
