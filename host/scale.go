@@ -43,7 +43,6 @@ type scaleGroup struct {
 	cfg     []config.Pool
 	control *autoscale.Controller
 	fleet   *scaleFleet
-	held    int // a request at most may wait for an endpoint of these pools
 }
 
 func newScaling(h *Host) *scaling {
@@ -90,7 +89,7 @@ func (s *scaling) wait() {
 func (s *scaling) all() []*scaleGroup {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]*scaleGroup(nil), s.groups...)
+	return slices.Clone(s.groups)
 }
 
 func (s *scaling) tick(ctx context.Context) {
@@ -105,9 +104,7 @@ func (s *scaling) tick(ctx context.Context) {
 		sig := s.work.signal(s.h, g.pools, now)
 		held := s.h.room.waiting(g.pools)
 		sig.InFlight += held
-		if held > 0 {
-			sig.Requests += held
-		}
+		sig.Requests += held
 		g.control.SetOverride(s.h.scalePlugin(g.pools[0]))
 		g.control.Tick(ctx, sig)
 	}
@@ -244,7 +241,7 @@ func withoutPlugin(pools []config.Pool) []config.Pool {
 
 func (s *scaling) build(pools []config.Pool) (*scaleGroup, error) {
 	s.fence = max(s.fence+1, uint64(s.h.now().UnixMilli())) // its keys are new, whatever was ordered before
-	g := &scaleGroup{cfg: pools, fleet: newScaleFleet(s.h, pools), held: pools[0].Autoscale.MaxHeld}
+	g := &scaleGroup{cfg: pools, fleet: newScaleFleet(s.h, pools)}
 	ag := autoscale.Group{Fleet: g.fleet, Log: s.h.log, Fence: s.fence, Audit: s.audit}
 	for i := range pools {
 		p := &pools[i]
