@@ -91,7 +91,7 @@ func (w *columnsWorld) ask(id, model, text string) map[int]map[string]float32 {
 		w.t.Fatal(err)
 	}
 	p.Done(scheduler.Outcome{Err: scheduler.ErrNotDispatched})
-	e, ok := w.rules.Explain(id)
+	e, ok := w.rules.Explain("acme", id)
 	if !ok || e.Plugins[0].Fault != "" {
 		w.t.Fatalf("%v %+v", ok, e)
 	}

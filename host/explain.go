@@ -16,14 +16,23 @@ import (
 type explainer struct{ h *Host }
 
 // Explain implements admin.Explainer.
-func (e explainer) Explain(_ context.Context, id string) (decision any, tenant string, err error) {
+func (e explainer) Explain(_ context.Context, tenant, id string) (decision any, owner string, err error) {
 	l := e.h.rules.Acquire()
 	defer l.Release()
-	x, ok := l.Value().scheduler.Explain(id)
+	if tenant == "" {
+		owners := e.h.state.ExplainTenants(id)
+		if len(owners) > 1 {
+			return nil, "", &admin.AmbiguousError{RequestID: id, Tenants: owners}
+		}
+		if len(owners) == 1 {
+			tenant = owners[0]
+		}
+	}
+	x, ok := l.Value().scheduler.Explain(tenant, id)
 	if !ok {
 		return nil, "", fmt.Errorf("%w: no decision about request %q is kept; the last 10,000 are", admin.ErrNotFound, id)
 	}
-	return x, x.Tenant, nil
+	return x, tenant, nil
 }
 
 // DryRun implements admin.Explainer.

@@ -130,7 +130,7 @@ func (w *world) do(t testing.TB, s *step, n int) any {
 			return err.Error()
 		}
 		w.open = append(w.open, p)
-		e, _ := w.state.Explain(s.id)
+		e, _ := w.state.Explain(fmt.Sprint("t", len(s.body)%3), s.id)
 		scores := make([]scheduler.Score, len(e.Candidates))
 		for i := range e.Candidates {
 			scores[i].Score = e.Candidates[i].Scores["leastwork"].Score

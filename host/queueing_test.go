@@ -113,7 +113,7 @@ func TestQueue_placed(t *testing.T) {
 	}
 	l := h.rules.Acquire()
 	defer l.Release()
-	e, ok := l.Value().scheduler.Explain("a")
+	e, ok := l.Value().scheduler.Explain("a", "a")
 	if !ok || e.QueuedMillis <= 0 || !e.Allow || e.Generation != l.Value().number {
 		t.Errorf("got %+v", e)
 	}

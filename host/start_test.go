@@ -67,7 +67,7 @@ func placeOne(t testing.TB, h *Host, id string) *scheduler.Explanation {
 		t.Fatal(err)
 	}
 	p.Done(scheduler.Outcome{Status: 200})
-	e, ok := l.Value().scheduler.Explain(id)
+	e, ok := l.Value().scheduler.Explain("local", id)
 	if !ok {
 		t.Fatal("not explained")
 	}

@@ -24,7 +24,7 @@ func explainCommand() *cobra.Command {
 	}
 	a, output := adminFlags(c), outputFlag(c)
 	id := c.Flags().String("request", "", "x-request-id of a served request")
-	tenant := c.Flags().String("tenant", "", "for FILE: the tenant that would ask")
+	tenant := c.Flags().String("tenant", "", "for FILE: the tenant that would ask; with --request: whose request it is, where several tenants used the id")
 	path := c.Flags().String("path", "/v1/chat/completions", "for FILE: the API path it would be sent to")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
@@ -45,7 +45,7 @@ func explainCommand() *cobra.Command {
 func explain(a *adminClient, id, tenant, path string, args []string) ([]byte, error) {
 	switch {
 	case id != "" && len(args) == 0:
-		return a.call("GET", "/v1/explain/"+url.PathEscape(id), nil)
+		return a.call("GET", explainPath(id, tenant), nil)
 	case id == "" && len(args) == 1:
 		body, err := os.ReadFile(args[0])
 		if err != nil {
@@ -55,6 +55,16 @@ func explain(a *adminClient, id, tenant, path string, args []string) ([]byte, er
 		return a.call("POST", "/v1/explain?"+q.Encode(), body)
 	}
 	return nil, exit(exitUsage, "want either --request ID or a FILE with a request body")
+}
+
+// explainPath returns the path of a decision about a served request; an empty
+// tenant means any.
+func explainPath(id, tenant string) string {
+	p := "/v1/explain/" + url.PathEscape(id)
+	if tenant != "" {
+		p += "?" + url.Values{"tenant": {tenant}}.Encode()
+	}
+	return p
 }
 
 // explanation is what the text output shows of the JSON.

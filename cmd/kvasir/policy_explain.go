@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"strings"
 
@@ -28,7 +27,7 @@ type inputFlags struct {
 func (f *inputFlags) add(c *cobra.Command) {
 	s := c.Flags()
 	s.StringVar(&f.file, "input", "", "JSON file with the input document, - = standard input; instead of the flags below")
-	s.StringVar(&f.tenant, "tenant", "", "tenant.id")
+	s.StringVar(&f.tenant, "tenant", "", "tenant.id; with --request: whose request it is, where several tenants used the id")
 	s.StringVar(&f.user, "user", "", "tenant.user")
 	s.StringSliceVar(&f.groups, "group", nil, "tenant.groups")
 	s.StringSliceVar(&f.scopes, "scope", nil, "tenant.scopes")
@@ -91,7 +90,7 @@ func policyExplain() *cobra.Command {
 			if len(args) > 0 {
 				return exit(exitUsage, "--request asks a running router: leave DIR out")
 			}
-			return explainServed(a, *id, *output, cmd.OutOrStdout())
+			return explainServed(a, *id, in.tenant, *output, cmd.OutOrStdout())
 		}
 		doc, err := in.document(cmd.InOrStdin())
 		if err != nil {
@@ -139,8 +138,8 @@ type servedDecision struct {
 	Revision  string   `json:"policy_revision"`
 }
 
-func explainServed(a *adminClient, id, output string, w io.Writer) error {
-	b, err := a.call("GET", "/v1/explain/"+url.PathEscape(id), nil)
+func explainServed(a *adminClient, id, tenant, output string, w io.Writer) error {
+	b, err := a.call("GET", explainPath(id, tenant), nil)
 	if err != nil {
 		return err
 	}

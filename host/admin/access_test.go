@@ -337,13 +337,29 @@ func TestExplain_tenants(t *testing.T) {
 		return text
 	}
 	f("own", "GET", "/v1/explain/known", 200)
-	there := f("other", "GET", "/v1/explain/known", 404, "key:p explain:any request/known refused")
+	there := f("other", "GET", "/v1/explain/known", 404)
 	absent := f("other", "GET", "/v1/explain/absent", 404)
 	if strings.Contains(there, "acme") || strings.ReplaceAll(there, "known", "absent") != absent {
 		t.Errorf("the answers tell that there is such a request: %s and %s", there, absent)
 	}
 	f("any", "GET", "/v1/explain/known", 200, "key:q explain:any request/known begun", "key:q explain:any request/known ok")
 	f(token, "GET", "/v1/explain/known", 200, "admin_token explain:any request/known begun", "admin_token explain:any request/known ok")
+
+	f("any", "GET", "/v1/explain/known?tenant=acme", 200, "key:q explain:any request/known begun", "key:q explain:any request/known ok")
+	f("own", "GET", "/v1/explain/known?tenant=acme", 200)
+	f("own", "GET", "/v1/explain/known?tenant=globex", 403, "key:o explain:any tenant/globex refused")
+
+	// Two tenants used one request id: each has its own.
+	for who, want := range map[string]string{"own": "acme", "other": "globex"} {
+		if text := f(who, "GET", "/v1/explain/shared", 200); !strings.Contains(text, `"tenant":"`+want+`"`) {
+			t.Errorf("%s: got %s, want the request of %s", who, text, want)
+		}
+	}
+	text := f(token, "GET", "/v1/explain/shared", 409, "admin_token explain:any request/shared begun", "admin_token explain:any request/shared failed")
+	if !strings.Contains(text, "acme, globex") {
+		t.Errorf("the answer does not name the tenants: %s", text)
+	}
+	f(token, "GET", "/v1/explain/shared?tenant=globex", 200, "admin_token explain:any request/shared begun", "admin_token explain:any request/shared ok")
 
 	f("own", "POST", "/v1/explain", 200)
 	f("own", "POST", "/v1/explain?tenant=acme", 200)

@@ -37,12 +37,25 @@ var (
 	ErrRefused = errors.New("admin: refused")
 )
 
+// AmbiguousError is returned by Explainer.Explain where several tenants used the
+// request id. It is answered with 409.
+type AmbiguousError struct {
+	RequestID string
+	Tenants   []string // at least two, sorted
+}
+
+// Error implements error.
+func (e *AmbiguousError) Error() string {
+	return fmt.Sprintf("request id %q was used by the tenants %s: name one with tenant=", e.RequestID, strings.Join(e.Tenants, ", "))
+}
+
 // Explainer tells why requests go where they go. Results are rendered by
 // encoding/json (a json.RawMessage passes as it is).
 type Explainer interface {
-	// Explain returns the decision on a served request and the tenant whose
-	// request it was; ErrNotFound if it is not among those kept.
-	Explain(ctx context.Context, requestID string) (decision any, tenant string, err error)
+	// Explain returns the decision about a tenant's request and the tenant;
+	// ErrNotFound if none is kept. An empty tenant means any: an
+	// *AmbiguousError if several used the request id.
+	Explain(ctx context.Context, tenant, requestID string) (decision any, owner string, err error)
 	// DryRun decides about a request without sending it.
 	DryRun(ctx context.Context, q *DryRun) (any, error)
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,10 +22,18 @@ type fake struct {
 	lastDry DryRun
 }
 
-func (f *fake) Explain(_ context.Context, id string) (any, string, error) {
+func (f *fake) Explain(_ context.Context, tenant, id string) (any, string, error) {
+	owner := cmp.Or(tenant, "acme")
 	switch id {
 	case "known":
-		return json.RawMessage(`{"request_id":"known"}`), "acme", nil
+		if owner == "acme" {
+			return json.RawMessage(`{"request_id":"known"}`), owner, nil
+		}
+	case "shared":
+		if tenant == "" {
+			return nil, "", &AmbiguousError{id, []string{"acme", "globex"}}
+		}
+		return json.RawMessage(`{"tenant":"` + tenant + `"}`), owner, nil
 	case "panic":
 		panic("boom")
 	case "unrenderable":

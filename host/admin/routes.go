@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
 )
@@ -167,26 +168,33 @@ func (s *Server) health(mux *http.ServeMux) {
 	})
 }
 
-// explain tells of a served request. To who may ask about one tenant only, a
-// request of another is as if it were not there.
+// explain returns the decision about a served request of the tenant in the
+// query: by default the caller's own, or any for callers that hold explain:any.
+// Request ids are looked up by tenant, so that another tenant's request and one
+// that does not exist get the same answer.
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
-	id, p := r.PathValue("id"), principal(r)
-	x, tenant, err := s.cfg.Explainer.Explain(r.Context(), id)
-	others := err == nil && tenant != p.Tenant
-	if others && !holds(p, ScopeExplainAny) {
-		s.refused(r, ScopeExplainAny, "request/"+id, "a request of tenant "+tenant)
+	id, p, tenant := r.PathValue("id"), principal(r), r.URL.Query().Get("tenant")
+	if tenant == "" && !holds(p, ScopeExplainAny) {
+		tenant = p.Tenant
 	}
-	if (others || errors.Is(err, ErrNotFound)) && !holds(p, ScopeExplainAny) { // in the same words
-		err = fmt.Errorf("%w: no decision about request %q of tenant %s is kept", ErrNotFound, id, p.Tenant)
-	}
-	f := func(context.Context) (any, error) { return x, err }
-	if err != nil || tenant == p.Tenant {
-		s.answer(w, r, f)
+	if tenant != "" && tenant != p.Tenant && !s.permit(w, r, ScopeExplainAny, "tenant/"+tenant) {
 		return
 	}
-	if s.permit(w, r, ScopeExplainAny, "tenant/"+tenant) {
-		s.change(w, r, deed{ScopeExplainAny, "request/" + id, map[string]string{"tenant": tenant}}, f)
+	x, owner, err := s.cfg.Explainer.Explain(r.Context(), tenant, id)
+	owners := []string{owner}
+	if a, ok := errors.AsType[*AmbiguousError](err); ok {
+		owners = a.Tenants
+	} else if err != nil || owner == p.Tenant {
+		s.answer(w, r, func(context.Context) (any, error) { return x, err })
+		return
 	}
+	for _, t := range owners {
+		if t != p.Tenant && !s.permit(w, r, ScopeExplainAny, "tenant/"+t) {
+			return
+		}
+	}
+	s.change(w, r, deed{ScopeExplainAny, "request/" + id, map[string]string{"tenant": strings.Join(owners, " ")}},
+		func(context.Context) (any, error) { return x, err })
 }
 
 // dryRun explains the request in the body as it would be decided now. Who would
@@ -280,10 +288,17 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, f func(context.C
 		writeError(w, http.StatusNotFound, "not_found", err.Error())
 	case errors.Is(err, ErrRefused):
 		writeError(w, http.StatusUnprocessableEntity, "refused", err.Error())
+	case isAmbiguous(err):
+		writeError(w, http.StatusConflict, "ambiguous_request_id", err.Error())
 	default:
 		s.cfg.Log.Warn("admin request failed", "path", r.URL.Path, "err", err)
 		writeError(w, http.StatusInternalServerError, "internal_error", err.Error())
 	}
+}
+
+func isAmbiguous(err error) bool {
+	_, ok := errors.AsType[*AmbiguousError](err)
+	return ok
 }
 
 func notFound(w http.ResponseWriter, _ *http.Request) {

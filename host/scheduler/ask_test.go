@@ -68,7 +68,7 @@ func TestScorers_sum(t *testing.T) {
 				t.Errorf("placed on %d, want %d", got, tc.want)
 			}
 			end(p)
-			e, _ := r.sched.Explain(req.ID)
+			e, _ := r.sched.Explain("acme", req.ID)
 			for _, u := range e.Plugins {
 				if u.Fault != tc.faults[u.Name] {
 					t.Errorf("%s: got fault %q, want %q", u.Name, u.Fault, tc.faults[u.Name])
@@ -95,7 +95,7 @@ func TestScorers_termsOfOtherScores(t *testing.T) {
 	})
 	req := r.request(words(1, 50))
 	end(r.place(req))
-	e, _ := r.sched.Explain(req.ID)
+	e, _ := r.sched.Explain("acme", req.ID)
 	if s := e.Candidates[0].Scores["a"]; s.Score != 1 || len(s.Terms) != 0 {
 		t.Errorf("got %+v, want score 1 and no terms", s)
 	}
@@ -157,7 +157,7 @@ func TestFilters(t *testing.T) {
 				t.Errorf("placed on %d, want %d", got, tc.want)
 			}
 			end(p)
-			e, _ := r.sched.Explain(req.ID)
+			e, _ := r.sched.Explain("acme", req.ID)
 			if got := e.Plugins[1].Fault; !strings.Contains(got, tc.fault) || (got == "") != (tc.fault == "") {
 				t.Errorf("got fault %q, want %q", got, tc.fault)
 			}
@@ -217,7 +217,7 @@ func TestPicker(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 			end(p)
-			e, _ := r.sched.Explain(req.ID)
+			e, _ := r.sched.Explain("acme", req.ID)
 			if fault := e.Plugins[1].Fault; (fault != "") != (tc.p.err != nil) {
 				t.Errorf("got fault %q", fault)
 			}

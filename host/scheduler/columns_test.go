@@ -61,7 +61,7 @@ func TestColumns_wanted(t *testing.T) {
 		})
 		req := r.request(words(1, 50))
 		end(r.place(req))
-		e, _ := r.sched.Explain(req.ID)
+		e, _ := r.sched.Explain("acme", req.ID)
 		if e.Plugins[0].Fault != "" {
 			t.Errorf("%s: %s", name, e.Plugins[0].Fault)
 		}
@@ -75,7 +75,7 @@ func TestColumns_wanted(t *testing.T) {
 	r := newRig(t, 2, func(_ *StateConfig, c *Config) { c.Profiles[0].Scorers = []Weighted{{favour("a", 1), 1, false}} })
 	req := r.request(words(1, 50))
 	end(r.place(req))
-	if e, _ := r.sched.Explain(req.ID); len(e.Candidates[0].Columns) < int(NumColumns-ColCached) {
+	if e, _ := r.sched.Explain("acme", req.ID); len(e.Candidates[0].Columns) < int(NumColumns-ColCached) {
 		t.Errorf("got %v", e.Candidates[0].Columns)
 	}
 }
@@ -98,7 +98,7 @@ func TestColumns_filtered(t *testing.T) {
 	}
 	req := r.request(words(1, 50))
 	end(r.place(req))
-	e, _ := r.sched.Explain(req.ID)
+	e, _ := r.sched.Explain("acme", req.ID)
 	if !slices.Equal(seen, []float32{10, 12}) {
 		t.Errorf("the scorer saw prices %v, want those of endpoints 1 and 3", seen)
 	}
@@ -142,7 +142,7 @@ func TestColumns_overwritten(t *testing.T) {
 	}
 	kept := 0
 	for i, req := range reqs {
-		e, ok := r.sched.Explain(req.ID)
+		e, ok := r.sched.Explain("acme", req.ID)
 		if !ok {
 			continue
 		}
@@ -200,7 +200,7 @@ func TestColumns_estimates(t *testing.T) {
 	columns := func() []Candidate {
 		req := r.request(words(r.ids+1, 1000))
 		end(r.place(req))
-		e, _ := r.sched.Explain(req.ID)
+		e, _ := r.sched.Explain("acme", req.ID)
 		return e.Candidates
 	}
 	if c := columns()[0].Columns; c["est_prefill_ms"] != 0 || c["est_queue_ms"] != 0 {
@@ -277,7 +277,7 @@ func TestColumns_hammer(t *testing.T) {
 				}
 				p.FirstToken()
 				p.Done(Outcome{Status: []int{200, 500}[len(req.ID)%2], TTFT: 1, E2E: time.Second, HasUsage: true, OutputTokens: 9})
-				r.sched.Explain(req.ID)
+				r.sched.Explain("acme", req.ID)
 			}
 		})
 		wg.Go(func() {

@@ -88,14 +88,21 @@ type Digester interface{ Digest() string }
 // request went where it went: that they stand in for another version. "" = nothing.
 type Noter interface{ Note() string }
 
-// Explain returns the decision on a request among the last ones kept, without
-// the terms of plugins.
-func (s *State) Explain(requestID string) (*Explanation, bool) {
-	h, cands, more, ok := s.trace.copyOut(requestID, s.hashID(requestID))
+// Explain returns the newest decision that is kept about a tenant's request,
+// without the terms of plugins. Two tenants that use the same request id each
+// have their own; the id of another tenant is as one that nobody used.
+func (s *State) Explain(tenant, requestID string) (*Explanation, bool) {
+	h, cands, more, ok := s.trace.copyOut(tenant, requestID, s.hashID(requestID))
 	if !ok {
 		return nil, false
 	}
 	return explain(requestID, &h, cands, &more), true
+}
+
+// ExplainTenants returns the tenants of whom Explain has a decision about the
+// request id, sorted: several where they used the same one.
+func (s *State) ExplainTenants(requestID string) []string {
+	return s.trace.tenants(requestID, s.hashID(requestID))
 }
 
 // explainDecision renders a decision that was not recorded.

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
@@ -31,7 +33,7 @@ func TestExplain_golden(t *testing.T) {
 	p := r.place(req)
 	p.FirstToken()
 	p.Done(Outcome{Status: 200, TTFT: 20 * time.Millisecond, E2E: time.Second, HasCached: true, CachedTokens: 640})
-	e, ok := r.state.Explain(req.ID)
+	e, ok := r.state.Explain("acme", req.ID)
 	if !ok {
 		t.Fatal("not kept")
 	}
@@ -103,7 +105,7 @@ func TestDryRun_changesNothing(t *testing.T) {
 	if r.index.adds != 0 {
 		t.Error("predicted by a dry run")
 	}
-	if _, ok := r.state.Explain(req.ID); ok {
+	if _, ok := r.state.Explain("acme", req.ID); ok {
 		t.Error("a dry run was recorded")
 	}
 	if n := r.state.Stats().Decisions["cold"]; n != 0 {
@@ -126,7 +128,7 @@ func TestTrace_keepsTheLast(t *testing.T) {
 		end(r.place(req))
 	}
 	for i := range 25 {
-		if _, ok := r.state.Explain(fmt.Sprint("id", i)); ok != (i >= 15) {
+		if _, ok := r.state.Explain("acme", fmt.Sprint("id", i)); ok != (i >= 15) {
 			t.Errorf("id%d: got kept %v, want %v", i, ok, i >= 15)
 		}
 	}
@@ -134,10 +136,10 @@ func TestTrace_keepsTheLast(t *testing.T) {
 	req := r.request("x")
 	req.ID = long
 	end(r.place(req))
-	if e, ok := r.state.Explain(long); !ok || e.RequestID != long {
+	if e, ok := r.state.Explain("acme", long); !ok || e.RequestID != long {
 		t.Error("a long request id is not found")
 	}
-	if _, ok := r.state.Explain(long + "y"); ok {
+	if _, ok := r.state.Explain("acme", long+"y"); ok {
 		t.Error("another long id with the same beginning is found")
 	}
 }
@@ -156,7 +158,7 @@ func TestTrace_byteBound(t *testing.T) {
 	}
 	kept := 0
 	for i := range 50 {
-		if e, ok := r.state.Explain(fmt.Sprint("id", i)); ok {
+		if e, ok := r.state.Explain("acme", fmt.Sprint("id", i)); ok {
 			kept++
 			if len(e.Candidates) != 100 || e.Chosen == "" {
 				t.Errorf("id%d is told half: %d candidates", i, len(e.Candidates))
@@ -165,5 +167,36 @@ func TestTrace_byteBound(t *testing.T) {
 	}
 	if kept != 10 {
 		t.Errorf("got %d decisions kept, want 10 of 100 candidates each", kept)
+	}
+}
+
+// TestExplain_tenants: a request id is the client's own. Two tenants that use
+// the same one each get their own decision, and the id of another tenant is as
+// one that nobody used.
+func TestExplain_tenants(t *testing.T) {
+	r := newRig(t, 2, nil)
+	ask := func(tenant, id string, tokens int) {
+		req := r.request(words(1, tokens))
+		req.ID, req.Principal = id, &identity.Principal{Tenant: tenant}
+		end(r.place(req))
+	}
+	ask("acme", "same", 100)
+	ask("globex", "same", 200)
+	ask("globex", "foreign", 300)
+	for _, c := range []struct {
+		tenant, id string
+		tokens     int // 0 = not found
+	}{{"acme", "same", 100}, {"globex", "same", 200}, {"globex", "foreign", 300}, {"acme", "foreign", 0}, {"acme", "absent", 0}, {"", "same", 0}} {
+		for name, explain := range map[string]func(tenant, id string) (*Explanation, bool){"state": r.state.Explain, "scheduler": r.sched.Explain} {
+			e, ok := explain(c.tenant, c.id)
+			if ok != (c.tokens > 0) || ok && (e.Tokens != c.tokens || e.Tenant != c.tenant) {
+				t.Errorf("%s: %s of %q: got %v %+v, want %d tokens", name, c.id, c.tenant, ok, e, c.tokens)
+			}
+		}
+	}
+	for id, want := range map[string][]string{"same": {"acme", "globex"}, "foreign": {"globex"}, "absent": nil} {
+		if got := r.state.ExplainTenants(id); !slices.Equal(got, want) {
+			t.Errorf("tenants of %s: got %q, want %q", id, got, want)
+		}
 	}
 }

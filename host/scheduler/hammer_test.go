@@ -64,7 +64,7 @@ func hammer(t *testing.T, change func(*Profile)) {
 					q.Done([]Outcome{{Status: 200}, {Status: 500}, {Err: ErrClientGone}, {Status: 200, HasUsage: true, HasCached: true, CachedTokens: 5}}[rnd.IntN(4)])
 				}
 				if i%20 == 0 {
-					r.sched.Explain(req.ID)
+					r.sched.Explain("acme", req.ID)
 					r.sched.DryRun(req)
 					r.state.Refresh()
 					r.state.Stats()

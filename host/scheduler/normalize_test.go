@@ -94,7 +94,7 @@ func TestScorers_normalized(t *testing.T) {
 				t.Errorf("placed on %d, want %d", got, tc.want)
 			}
 			end(p)
-			e, _ := r.sched.Explain(req.ID)
+			e, _ := r.sched.Explain("acme", req.ID)
 			for i, c := range e.Candidates {
 				var sum float64
 				for name, counted := range tc.counted {
@@ -135,7 +135,7 @@ func TestScorers_required(t *testing.T) {
 				t.Errorf("placed on %d, want %d", got, tc.want)
 			}
 			end(p)
-			e, _ := r.sched.Explain(req.ID)
+			e, _ := r.sched.Explain("acme", req.ID)
 			last := e.Plugins[len(e.Plugins)-1]
 			if got := last.Digest == "builtin"; got != tc.builtin || r.state.Stats().Faults != uint64(b2i(tc.builtin)) {
 				t.Errorf("got %+v, %d decisions by the built-in", e.Plugins, r.state.Stats().Faults)

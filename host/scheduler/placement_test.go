@@ -55,7 +55,7 @@ func TestPlacement_nextGoesToTheSecondBest(t *testing.T) {
 	if p.PredictedCached() != 480 || p.Target().Addr != "10.0.0.1:8000" {
 		t.Errorf("got predicted %d at %s", p.PredictedCached(), p.Target().Addr)
 	}
-	if e, _ := r.state.Explain(req.ID); e.Chosen != "http://10.0.0.1:8000" || e.Retries != 1 || e.PredictedCached != 480 {
+	if e, _ := r.state.Explain("acme", req.ID); e.Chosen != "http://10.0.0.1:8000" || e.Retries != 1 || e.PredictedCached != 480 {
 		t.Errorf("explain: got chosen %s, retries %d", e.Chosen, e.Retries)
 	}
 	end(p)
@@ -172,7 +172,7 @@ func TestPlacement_observation(t *testing.T) {
 	if s.Finished != 2 || s.Reported != 1 || s.Exact != 1 || s.PredictionExact() != 1 || s.PromptAgreed != 1 || s.ReportedTokens != 992 {
 		t.Errorf("got stats %+v", s)
 	}
-	if e, _ := r.state.Explain(req.ID); e.ReportedCached == nil || *e.ReportedCached != 992 || e.Outcome == nil || e.Outcome.TTFTMillis != 1 {
+	if e, _ := r.state.Explain("acme", req.ID); e.ReportedCached == nil || *e.ReportedCached != 992 || e.Outcome == nil || e.Outcome.TTFTMillis != 1 {
 		t.Errorf("got %+v", e)
 	}
 }

@@ -117,7 +117,7 @@ func TestSchedule_refusals(t *testing.T) {
 			if n := r.state.Stats().Refused[c.code]; n != 1 {
 				t.Errorf("got %d refusals counted, want 1", n)
 			}
-			if e, ok := r.state.Explain(req.ID); !ok || e.Allow || e.Status != c.status {
+			if e, ok := r.state.Explain("acme", req.ID); !ok || e.Allow || e.Status != c.status {
 				t.Errorf("explain: got %+v, want a refusal", e)
 			}
 			if strings.Contains(err.Error(), "10.0.0.") {
@@ -440,7 +440,7 @@ func TestSchedule_builtInScoresWhereAPluginFails(t *testing.T) {
 				t.Error("not placed by the built-in")
 			}
 			end(p)
-			if e, _ := r.state.Explain(req.ID); e.Plugins[0].Fault == "" {
+			if e, _ := r.state.Explain("acme", req.ID); e.Plugins[0].Fault == "" {
 				t.Error("explain does not tell the fault")
 			}
 			if r.state.Stats().Faults != 1 {

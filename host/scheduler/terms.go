@@ -14,11 +14,11 @@ type Explained interface {
 	Explain(b *Batch) (names []string, terms []float32, err error)
 }
 
-// Explain returns the decision on a request among the last ones kept. Plugins
-// of the rules in force are asked again for the terms of their scores, which
-// are told where the scores are the same to the bit.
-func (s *Scheduler) Explain(requestID string) (*Explanation, bool) {
-	h, cands, more, ok := s.st.trace.copyOut(requestID, s.st.hashID(requestID))
+// Explain is State.Explain with the terms of plugins: those of the rules in
+// force are called again for the terms of their scores, which are part of the
+// result where the scores come out the same to the bit.
+func (s *Scheduler) Explain(tenant, requestID string) (*Explanation, bool) {
+	h, cands, more, ok := s.st.trace.copyOut(tenant, requestID, s.st.hashID(requestID))
 	if !ok {
 		return nil, false
 	}

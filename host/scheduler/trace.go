@@ -306,8 +306,29 @@ func (t *traceRing) heldLocked(h *traceHead) bool {
 	return h.first+uint64(len(t.cands)) >= t.at
 }
 
-// copyOut returns the newest decision of a request id.
-func (t *traceRing) copyOut(id string, hash uint64) (h traceHead, cands []candTrace, more [NumColumns][]float32, ok bool) {
+// is reports whether h is a decision about a request id; hash is hashID of it.
+func (h *traceHead) is(id string, hash uint64) bool {
+	return h.n != 0 && h.hash == hash && string(h.id[:h.idLen]) == id[:min(len(id), maxTraceID)]
+}
+
+// tenants returns the tenants of whom a decision about the request id is kept,
+// sorted.
+func (t *traceRing) tenants(id string, hash uint64) []string {
+	var out []string
+	t.mu.Lock()
+	for i := range t.heads {
+		if h := &t.heads[i]; h.is(id, hash) && t.heldLocked(h) && !slices.Contains(out, h.tenant) {
+			out = append(out, h.tenant)
+		}
+	}
+	t.mu.Unlock()
+	slices.Sort(out)
+	return out
+}
+
+// copyOut returns the newest decision about a tenant's request id. A request id
+// is the client's own, so that two tenants may use the same one.
+func (t *traceRing) copyOut(tenant, id string, hash uint64) (h traceHead, cands []candTrace, more [NumColumns][]float32, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range uint64(len(t.heads)) {
@@ -315,7 +336,7 @@ func (t *traceRing) copyOut(id string, hash uint64) (h traceHead, cands []candTr
 			break
 		}
 		e := &t.heads[(t.next-i)%uint64(len(t.heads))]
-		if e.n == 0 || e.hash != hash || string(e.id[:e.idLen]) != id[:min(len(id), maxTraceID)] {
+		if !e.is(id, hash) || e.tenant != tenant {
 			continue
 		}
 		if !t.heldLocked(e) {
