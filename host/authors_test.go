@@ -38,7 +38,7 @@ func TestAuthors(t *testing.T) {
 		save(t, filepath.Join(dir, name), string(text))
 	}
 	h, log := startHost(t, t.TempDir(), fmt.Sprintf("policy: {dir: %q}\n%s", dir, usesMine))
-	s, err := admin.New(admin.Config{Token: "the-admin-token", Plugins: pluginAdmin{h}, Identity: people{}, Authorizer: policyAuthorizer{h}})
+	s, err := admin.New(admin.Config{Token: "the-admin-token", Plugins: h.plugins, Identity: people{}, Authorizer: policyAuthorizer{h}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestAuthors(t *testing.T) {
 // a rollback goes to.
 func TestPush_refused(t *testing.T) {
 	h, _ := startHost(t, t.TempDir(), "plugins: [{name: mine}]\nprofiles: [{name: d, holdout: 0, scorers: [{builtin: roundrobin}, {plugin: mine}]}]\n")
-	a, digests := pluginAdmin{h}, []string{}
+	a, digests := h.plugins, []string{}
 	for _, c := range []struct {
 		name string
 		ok   bool
@@ -92,7 +92,7 @@ func TestPush_refused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		digests = append(digests, moduleOf(fromStore, code, nil).digest)
+		digests = append(digests, digestOf(code))
 		if _, err := a.Push(t.Context(), "mine", code, true, ""); (err == nil) != c.ok {
 			t.Fatalf("%s: %v", c.name, err)
 		}
@@ -103,7 +103,7 @@ func TestPush_refused(t *testing.T) {
 	if _, err := a.Rollback(t.Context(), "mine"); err != nil {
 		t.Fatal(err)
 	}
-	if digest, _, _ := h.pluginStore.Active("mine"); digest != digests[0] {
+	if digest := activeDigest(t, h, "mine"); digest != digests[0] {
 		t.Errorf("back to %s, want the first, %s", digest, digests[0])
 	}
 }

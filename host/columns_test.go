@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"math/bits"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/kvindex"
 	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/plugins"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/tokenizer"
@@ -24,6 +26,26 @@ import (
 type decider struct{ d policy.Decision }
 
 func (d *decider) Decide(*policy.Input) (*policy.Decision, error) { return &d.d, nil }
+
+// planned returns the plugins of cfg.
+func planned(t testing.TB, cfg *config.Config, store *endpoint.Store) *plugins.Set {
+	t.Helper()
+	m, err := plugins.New(plugins.Options{StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Now: time.Now, Endpoints: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := m.Plan(cfg, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		set.Release()
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return set
+}
 
 // columnsWorld is three endpoints of which much is known, placed by a plugin that
 // tells every column it is given.
@@ -54,22 +76,17 @@ func newColumnsWorld(t *testing.T) *columnsWorld {
 		}
 		w.store.Update(id, func(s *endpoint.State) { s.Ready, s.Trust, s.BlockTokens, s.Events = true, 1, 16, endpoint.EventsLive })
 	}
-	code, err := os.ReadFile("testdata/columns.wasm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, c := newTable(t), config.Plugin{Name: "columns"}
-	pl, err := table.acquire(keyOf(&c, moduleOf(fromFile, code, nil).digest, ""), fromFile, code, w.now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { table.release([]*plugin{pl}) })
-	cfg := &config.Config{Models: []config.Model{{Name: "other"}, {Name: "m", Pools: []config.ModelPool{{Name: "main", ServedAs: "m"}}}, {Name: "lora", Pools: []config.ModelPool{{Name: "main", ServedAs: "ad"}}}}}
+	none := config.Profile{Objective: "ttft", Picker: config.Builtin}
+	scored := none
+	scored.Scorers = []config.Scorer{{Plugin: "columns", Weight: 1}}
+	cfg := &config.Config{Plugins: []config.Plugin{{Name: "columns", File: "testdata/columns.wasm"}}, Profiles: []config.Profile{none, none, none, scored}, Models: []config.Model{{Name: "other"}, {Name: "m", Pools: []config.ModelPool{{Name: "main", ServedAs: "m"}}}, {Name: "lora", Pools: []config.ModelPool{{Name: "main", ServedAs: "ad"}}}}}
+	profile := scheduler.Profile{Name: "default", Objective: scheduler.TTFT}
+	planned(t, cfg, w.store).Extend(3, &profile)
 	d := &decider{policy.Decision{Allow: true, Salt: "s", Priority: 7, Prefer: []policy.Preference{{Label: "gpu", Values: []string{"h100"}, Weight: 0.375}}, Affinity: policy.Affinity{Weight: 0.5}}}
 	w.rules, err = scheduler.New(scheduler.Config{Policy: d,
 		State: scheduler.NewState(scheduler.StateConfig{Store: w.store, Seed: 5, Now: func() time.Time { return w.now },
 			Locality: scheduler.Locality{Index: tieredIndex{w.index}, Holders: 4096, Tiers: tierWeights, HolderOf: func(id endpoint.ID, tier int) int { return kvindex.HolderOf(int(id), tier) }}}),
-		Profiles: []scheduler.Profile{{Name: "default", Objective: scheduler.TTFT, Scorers: []scheduler.Weighted{{Scorer: scorer{newAdapter(pl, cfg, 3, "ttft")}, Weight: 1}}}},
+		Profiles: []scheduler.Profile{profile},
 		Models: []scheduler.Model{{Name: "m", Pools: []scheduler.PoolRef{{Pool: "main"}}, Prompter: w.model.chat},
 			{Name: "lora", Pools: []scheduler.PoolRef{{Pool: "main", ServedAs: "ad"}}, Prompter: w.model.chat}},
 		Pools: []scheduler.Pool{{Name: "main", MaxInflight: 5}}})
@@ -269,14 +286,20 @@ func TestColumns_shadow(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, _ := startHost(t, t.TempDir(), "profiles: [{name: d, holdout: 0}]\n")
-	rules := func() scheduler.ColumnSet { return h.offPath.shadows.wants() }
+	rules := func() scheduler.ColumnSet {
+		l := h.rules.Acquire()
+		defer l.Release()
+		var p scheduler.Profile
+		l.Value().plugins.Extend(0, &p)
+		return p.Wants()
+	}
 	if rules() != 0 {
 		t.Fatal("columns are wanted that nobody reads")
 	}
 	if _, ok := placeOne(t, h, "a").Candidates[0].Columns["price"]; ok {
 		t.Error("a column is filled that nobody reads")
 	}
-	if _, err := (pluginAdmin{h}).Shadow(t.Context(), "leastwork", code, ""); err != nil {
+	if _, err := h.plugins.Shadow(t.Context(), "leastwork", code, ""); err != nil {
 		t.Fatal(err)
 	}
 	if rules() != scheduler.AllColumns {
@@ -285,19 +308,7 @@ func TestColumns_shadow(t *testing.T) {
 	if _, ok := placeOne(t, h, "b").Candidates[0].Columns["price"]; !ok {
 		t.Error("a column that the shadow reads is not filled")
 	}
-	if _, err := (pluginAdmin{h}).EndShadow(t.Context(), "leastwork"); err != nil || rules() != 0 {
+	if _, err := h.plugins.EndShadow(t.Context(), "leastwork"); err != nil || rules() != 0 {
 		t.Errorf("%v, %b after the end", err, rules())
-	}
-}
-
-// TestColumns_operation: each operation with a prompt has a number of its own.
-func TestColumns_operation(t *testing.T) {
-	for op, want := range map[llmapi.Operation]uint64{
-		llmapi.OpChat: abi.OperationChat, llmapi.OpCompletions: abi.OperationCompletions, llmapi.OpResponses: abi.OperationResponses,
-		llmapi.OpMessages: abi.OperationMessages, llmapi.OpTokenize: abi.OperationOther,
-	} {
-		if got := operation(op); got != want {
-			t.Errorf("operation %v is shown as %d, want %d", op, got, want)
-		}
 	}
 }

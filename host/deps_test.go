@@ -74,7 +74,9 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/discovery":      {},
 	"host/replay/virtual": {ours: "host/autoscale host/replay"},
 
-	"host": {ours: "abi plugins host/autoscale host/hostmod host/plugsign host/plugstore host/wasm host/admin host/backend host/config host/discovery host/endpoint host/identity host/identity/jwt host/internal/atomicfile host/internal/snapshot host/internal/timing host/kvindex host/llmapi" +
+	"host/plugins": {ours: "abi plugins host/admin host/autoscale host/backend host/config host/discovery host/endpoint host/hostmod host/llmapi host/plugsign host/plugstore host/scheduler host/telemetry host/wasm"},
+
+	"host": {ours: "host/autoscale host/plugins host/admin host/backend host/config host/discovery host/endpoint host/identity host/identity/jwt host/internal/atomicfile host/internal/snapshot host/internal/timing host/kvindex host/llmapi" +
 		" host/policy host/proxy host/queue host/scheduler host/telemetry host/telemetry/audit host/telemetry/decisions host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
 	"cmd/kvasir": {ours: "abi host/autoscale conformance/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/plugsign host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},

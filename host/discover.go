@@ -81,7 +81,7 @@ func (h *Host) finders(all map[string]*finder) {
 
 func (h *Host) discoverySource(c *config.Discover) discovery.Source {
 	if c.Plugin != "" {
-		return &discovery.File{Path: c.File, Read: endpointReader{h, c.Plugin}.read}
+		return &discovery.File{Path: c.File, Read: h.plugins.EndpointReader(c.Plugin)}
 	}
 	if c.File != "" {
 		return &discovery.File{Path: c.File}

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"os"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/plugins"
 )
 
 // files remembers the contents of files by size and time of change, so that
@@ -33,7 +35,7 @@ func (f *files) sum(name string) [sha256.Size]byte {
 		return s.sum
 	}
 	read := time.Now()
-	code, err := readModule(name)
+	code, err := plugins.ReadModule(name)
 	if err != nil {
 		return [sha256.Size]byte{}
 	}

@@ -173,7 +173,7 @@ func (f *fleet) add(k memberKey, p *config.Pool) error {
 		return err
 	}
 	if k.parser.Plugin != "" {
-		d = backend.Parsed{Dialect: d, Parser: figureReader{f.h, k.parser.Plugin}, Metrics: k.parser.MetricsPath, Health: k.parser.HealthPath}
+		d = backend.Parsed{Dialect: d, Parser: f.h.plugins.Parser(k.parser.Plugin), Metrics: k.parser.MetricsPath, Health: k.parser.HealthPath}
 	}
 	id, err := f.h.store.Add(endpoint.Info{URL: k.url, Addr: u.Host, Pool: k.pool, Dialect: k.dialect, Labels: p.Labels, Price: k.price, Spot: k.spot})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/identity/jwt"
+	"github.com/kvasir-router/kvasir/host/plugins"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
@@ -19,27 +20,21 @@ type generation struct {
 	cfg       *config.Config
 	scheduler *scheduler.Scheduler
 	prompts   []*prompts
-	auth      map[string]string      // Authorization towards the engines, by pool; never logged
-	plugins   []*plugin              // to release
-	observers []*plugin              // of plugins, one of a name
-	mute      map[pluginKey]bool     // configured plugins that do not observe
-	aside     map[asideKey]error     // modules that do not load, and why
-	specials  map[specialKey]*plugin // of plugins: those in experimental roles
-	missing   map[specialKey]error   // why there is none, of those that are set aside
-	scored    []*scoring             // plugins that score, by profile
-	keys      *identity.KeyFile      // nil without a key file
-	tokens    *jwt.Verifier          // nil without issuers
-	logPolicy decisions.Policy       // nil without a policy
-	policy    *policy.Snapshot       // nil without a policy, and while none could be loaded
+	auth      map[string]string // Authorization towards the engines, by pool; never logged
+	plugins   *plugins.Set      // owned
+	keys      *identity.KeyFile // nil without a key file
+	tokens    *jwt.Verifier     // nil without issuers
+	logPolicy decisions.Policy  // nil without a policy
+	policy    *policy.Snapshot  // nil without a policy, and while none could be loaded
 	built     time.Time
 }
 
 // build makes a generation over the state of h. On error nothing has changed.
 // Tokenizers whose files did not change are taken over from prev, plugins from
-// the table. The caller must adopt or drop the generation.
-func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *generation, err error) {
-	g := &generation{number: number, cfg: cfg, built: h.now(), auth: map[string]string{}, aside: map[asideKey]error{},
-		specials: map[specialKey]*plugin{}, missing: map[specialKey]error{}}
+// the table. change (may be nil) is of the plugins' modules. The caller must adopt or
+// drop the generation.
+func (h *Host) build(cfg *config.Config, prev *generation, number uint64, change *plugins.Change) (_ *generation, err error) {
+	g := &generation{number: number, cfg: cfg, built: h.now(), auth: map[string]string{}}
 	defer func() {
 		if err != nil {
 			h.drop(g)
@@ -69,26 +64,18 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *ge
 		}
 		sc.Models = append(sc.Models, m)
 	}
-	spare, err := h.configuredObservers(g, prev)
-	defer func() { h.plugins.release(spare) }()
-	if err != nil {
+	var before *plugins.Set
+	if prev != nil {
+		before = prev.plugins
+	}
+	if g.plugins, err = h.plugins.Plan(cfg, before, change); err != nil {
 		return nil, err
 	}
 	for i := range cfg.Profiles {
 		p := profileRules(&cfg.Profiles[i], i == 0)
-		placed, err := h.withFolder(cfg, i)
-		if err == nil {
-			err = h.profilePlugins(g, prev, i, placed, &p)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("profile %s: %w", cfg.Profiles[i].Name, err)
-		}
+		g.plugins.Extend(i, &p)
 		sc.Profiles = append(sc.Profiles, p)
 	}
-	if err := h.specialPlugins(g, prev); err != nil {
-		return nil, err
-	}
-	g.addObservers()
 	if g.scheduler, err = scheduler.New(sc); err != nil {
 		return nil, err
 	}
@@ -104,7 +91,7 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64) (_ *ge
 }
 
 // drop gives up what a generation owns, once nothing uses it.
-func (h *Host) drop(g *generation) { h.plugins.release(g.plugins) }
+func (h *Host) drop(g *generation) { g.plugins.Release() }
 
 // salted are the dialects whose engines know cache salts, in some operations at
 // least; what a release lacks its watcher tells.

@@ -26,11 +26,10 @@ import (
 	"github.com/kvasir-router/kvasir/host/backend"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/endpoint"
-	"github.com/kvasir-router/kvasir/host/hostmod"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/internal/snapshot"
 	"github.com/kvasir-router/kvasir/host/kvindex"
-	"github.com/kvasir-router/kvasir/host/plugstore"
+	"github.com/kvasir-router/kvasir/host/plugins"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/proxy"
 	"github.com/kvasir-router/kvasir/host/queue"
@@ -38,7 +37,6 @@ import (
 	"github.com/kvasir-router/kvasir/host/telemetry"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
 	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
-	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
 // Options are what does not stand in the configuration file.
@@ -81,15 +79,11 @@ type Host struct {
 	fleet     *fleet
 	detector  *detector
 
-	plugins       *pluginTable
-	pluginStore   *plugstore.Store
-	folder        *folder
-	pluginMetrics *hostmod.Metrics
-	offPath       *offPath
-	queue         queue.Queue
-	policies      *policies
-	scaling       *scaling
-	room          *waitingRoom
+	plugins  *plugins.Manager
+	queue    queue.Queue
+	policies *policies
+	scaling  *scaling
+	room     *waitingRoom
 
 	registry *telemetry.Registry
 	metrics  *telemetry.Metrics
@@ -127,6 +121,7 @@ func New(cfg *config.Config, opt Options) (_ *Host, err error) {
 	if err := h.openState(); err != nil {
 		return nil, err
 	}
+	h.store = endpoint.NewStore()
 	if err := h.openPlugins(); err != nil {
 		return nil, err
 	}
@@ -136,7 +131,7 @@ func New(cfg *config.Config, opt Options) (_ *Host, err error) {
 	for _, f := range cfg.Absent {
 		h.log.Error("a plugin's file is not there", "at", f.String())
 	}
-	g, err := h.build(cfg, nil, 1)
+	g, err := h.build(cfg, nil, 1, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -146,9 +141,7 @@ func New(cfg *config.Config, opt Options) (_ *Host, err error) {
 	if err := h.identity.RestoreUses(KeyUsePath(cfg.StateDir)); err != nil {
 		h.log.Warn("last uses of keys", "err", err)
 	}
-	if h.folder.dir != "" {
-		h.lookFolder(false)
-	}
+	h.plugins.LookFolder(false)
 	if err := h.openServers(); err != nil {
 		return nil, err
 	}
@@ -182,25 +175,11 @@ func (h *Host) openState() (err error) {
 
 // openPlugins makes the engine that plugins run in.
 func (h *Host) openPlugins() (err error) {
-	dir := h.cfg.StateDir
-	if h.pluginStore, err = plugstore.Open(filepath.Join(dir, "plugins")); err != nil {
-		return err
-	}
-	for _, err := range h.pluginStore.Problems() {
-		h.log.Warn("plugin store", "err", err)
-	}
-	h.folder = newFolder(h.cfg.PluginDir)
-	h.pluginMetrics = hostmod.NewMetrics()
-	r, err := wasm.New(context.Background(), wasm.Config{
-		CacheDir: filepath.Join(dir, "wasm-cache"), Log: h.log, Child: h.opt.CompileChild,
-		Modules: []*wasm.HostModule{hostmod.Log(h.log), hostmod.KV(hostmod.NewSpaces(0)), h.pluginMetrics.Module()},
+	h.plugins, err = plugins.New(plugins.Options{
+		StateDir: h.cfg.StateDir, Dir: h.cfg.PluginDir, CompileChild: h.opt.CompileChild,
+		Log: h.log, Now: func() time.Time { return h.now() }, Endpoints: h.store, Rules: pluginRules{h}, Failed: h.reloadFailed, Note: h.note,
 	})
-	if err != nil {
-		return err
-	}
-	h.plugins = newPluginTable(r)
-	h.offPath = newOffPath(h)
-	return nil
+	return err
 }
 
 // tierWeights is what a token found in each tier is worth beside one in GPU
@@ -212,7 +191,6 @@ var tierWeights = []float32{1, 0.8, 0.5}
 func (h *Host) openStores() error {
 	l := &h.cfg.Limits
 	holders := kvindex.HolderOf(config.MaxEndpoints, 0)
-	h.store = endpoint.NewStore()
 	h.index = kvindex.New(kvindex.Config{Holders: holders, BudgetBytes: int64(l.Index) * indexShare / 16})
 	h.predictor = kvindex.NewPredictor(kvindex.Config{Holders: holders, BudgetBytes: int64(l.Index) * predictorShare / 16})
 	h.assumed = kvindex.NewAssumed(kvindex.AssumedConfig{Holders: holders, BudgetBytes: int64(l.Index) * assumedShare / 16})
@@ -267,7 +245,7 @@ func (h *Host) openServers() (err error) {
 	}
 	h.admin, err = admin.New(admin.Config{
 		Token: h.adminToken, Hosts: c.Admin.Hosts, MaxBody: int64(c.Listen.MaxBody),
-		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Plugins: folderAdmin{pluginAdmin{h}}, Keys: keyAdmin{h}, Policies: policyAdmin{h}, Scaler: scaleAdmin{h}, Holder: holder{h}, Authorizer: policyAuthorizer{h},
+		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Plugins: h.plugins, Keys: keyAdmin{h}, Policies: policyAdmin{h}, Scaler: scaleAdmin{h}, Holder: holder{h}, Authorizer: policyAuthorizer{h},
 		Metrics: h.registry.Handler(), Log: h.log, Identity: h.identity, Audit: h.audit,
 	})
 	if err != nil {
@@ -320,6 +298,16 @@ func serverTLS(t *config.TLS) (*tls.Config, error) {
 	return c, nil
 }
 
+// closeRules gives up the rules in force and all plugins, once nothing uses
+// them any more.
+func (h *Host) closeRules() error {
+	h.rules.Swap(nil, nil)
+	if h.plugins == nil {
+		return nil
+	}
+	return h.plugins.Close()
+}
+
 func (h *Host) closeListeners() {
 	for _, l := range []net.Listener{h.listener, h.adminListener, h.metricsListener} {
 		if l != nil {
@@ -364,11 +352,8 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	actor(&background, func() error { return h.housekeep(back) })
 	actor(&background, func() error { return h.scaling.run(back) })
 	actor(&background, func() error { return h.discover(back) })
-	actor(&background, func() error { return h.plugins.runtime.Run(back) })
-	actor(&background, func() error { return h.plugins.run(back) })
-	actor(&background, func() error { return h.offPath.run(back) })
+	actor(&background, func() error { return h.plugins.Run(back) })
 	actor(&background, func() error { return h.watchFiles(back, reload) })
-	actor(&background, func() error { return h.watchFolder(back) })
 	actor(&background, func() error { return h.policies.watch(back) })
 	actor(&background, func() error { return h.checkPrompts(back) })
 	actor(&background, func() error { return h.keepUses(back) })
@@ -483,7 +468,7 @@ func (h *Host) Observe(o *scheduler.Observation) {
 	snap := h.store.Load()
 	h.detector.observe(o, snap.Current(o.Endpoint, o.Generation) && snap.Events[o.Endpoint] == endpoint.EventsLive)
 	h.scaling.work.observe(o)
-	h.offPath.offer(o)
+	h.plugins.Observe(o)
 }
 
 var _ backend.Holding = (*kvindex.Index)(nil)

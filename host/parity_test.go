@@ -173,16 +173,15 @@ func TestParity_leastwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := newTable(t)
-	pl := acquire(t, table, "leastwork", "", 0)
-	defer table.release([]*plugin{pl})
 	for seed, n := range []int{2, 5, 16, 64} {
 		objective := []string{"blend", "ttft", "throughput", "blend"}[seed]
 		rules := func(s scheduler.Scorer) scheduler.Profile {
 			return scheduler.Profile{Name: "default", Objective: scheduler.Objective(objective), Holdout: 0.02, Scorers: []scheduler.Weighted{{Scorer: s, Weight: 1}}}
 		}
-		guest := newWorld(t, n, model, rules(scorer{newAdapter(pl, &config.Config{}, 0, objective)}))
-		native := newWorld(t, n, model, rules(builtin("leastwork", objective)))
+		var shipped scheduler.Profile
+		planned(t, &config.Config{Profiles: []config.Profile{{Objective: objective, Picker: config.Builtin, Scorers: []config.Scorer{{Plugin: "leastwork", Weight: 1}}}}}, endpoint.NewStore()).Extend(0, &shipped)
+		guest := newWorld(t, n, model, rules(shipped.Scorers[0].Scorer))
+		native := newWorld(t, n, model, rules(scheduler.NewLeastWork(scheduler.Objective(objective))))
 		rng, turns, placed := rand.New(rand.NewPCG(uint64(seed), 9)), make([]int, 20), 0
 		for i := range 1000 {
 			s := draw(t, rng, n, turns)

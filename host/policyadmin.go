@@ -168,9 +168,7 @@ func (a policyAuthorizer) Authorize(w *admin.Question) (bool, string) {
 		q.Author = w.Principal.Name()
 	case w.Verb == admin.ScopePluginActivate && w.Version != "":
 		// A version that is not there is refused when it is to be activated.
-		if digest, err := pluginAdmin(a).version(name, w.Version); err == nil {
-			q.Author = a.h.pluginStore.Pusher(name, digest)
-		}
+		q.Author = a.h.plugins.Author(name, w.Version)
 	}
 	answer, err := s.Admin(&q)
 	switch {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/plugins"
 )
 
 // Reload reads the configuration file again and puts its rules in force. On
@@ -65,14 +66,48 @@ func (h *Host) rebuildLocked(cfg *config.Config) (*generation, error) {
 	if cfg == nil {
 		cfg = prev.cfg
 	}
-	g, err := h.build(cfg, prev, prev.number+1)
+	return h.replaceLocked(cfg, prev, nil)
+}
+
+// replaceLocked builds the rules of cfg with a change (may be nil) of the plugins'
+// modules and puts them in force. The caller holds reloadMu and a lease on prev.
+func (h *Host) replaceLocked(cfg *config.Config, prev *generation, change *plugins.Change) (*generation, error) {
+	g, err := h.build(cfg, prev, prev.number+1, change)
 	if err != nil {
 		return nil, err
+	}
+	if change != nil {
+		if err := change.Commit(); err != nil {
+			h.drop(g)
+			return nil, err
+		}
 	}
 	if err := h.adopt(g); err != nil {
 		return nil, err
 	}
 	return g, nil
+}
+
+// pluginRules is Host as package plugins sees it.
+type pluginRules struct{ h *Host }
+
+// Current implements plugins.Rules.
+func (r pluginRules) Current() (set *plugins.Set, revision uint64, release func()) {
+	l := r.h.rules.Acquire()
+	return l.Value().plugins, l.Value().number, l.Release
+}
+
+// Apply implements plugins.Rules.
+func (r pluginRules) Apply(change *plugins.Change) (set *plugins.Set, revision uint64, err error) {
+	r.h.reloadMu.Lock()
+	defer r.h.reloadMu.Unlock()
+	l := r.h.rules.Acquire()
+	defer l.Release()
+	g, err := r.h.replaceLocked(l.Value().cfg, l.Value(), change)
+	if err != nil {
+		return nil, 0, err
+	}
+	return g.plugins, g.number, nil
 }
 
 // fixed refuses changes of what cannot be reloaded.
@@ -134,7 +169,7 @@ func (h *Host) adopt(g *generation) (err error) {
 	}
 	h.rules.Swap(g, h.drop)
 	h.policies.adopted(g, prev)
-	h.offPath.wanted.Store(len(g.observers) > 0)
+	h.plugins.Adopted(g.plugins)
 	h.log.Info("rules in force", "generation", g.number, "models", len(g.cfg.Models), "pools", len(g.cfg.Pools))
 	return nil
 }
@@ -238,7 +273,7 @@ func changes(prev, g *generation) []string {
 	if was, now := prev.revision(), g.revision(); was != now {
 		out = append(out, fmt.Sprintf("policy: revision %.12s → %.12s", was, now))
 	}
-	was, now := prev.modules(), g.modules()
+	was, now := prev.plugins.Modules(), g.plugins.Modules()
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		switch {
 		case was[name] == "":
@@ -252,10 +287,7 @@ func changes(prev, g *generation) []string {
 			out = append(out, fmt.Sprintf("plugin %s: %.12s no longer used", name, was[name]))
 		}
 	}
-	for k := range g.aside {
-		out = append(out, fmt.Sprintf("plugin %s: the %s module does not load, another stands in", k.name, k.source))
-	}
-	return out
+	return append(out, g.plugins.Aside()...)
 }
 
 // revision returns that of the policy in force, "none" without one.
@@ -264,13 +296,4 @@ func (g *generation) revision() string {
 		return "none"
 	}
 	return g.policy.Revision()
-}
-
-// modules returns the digests of the plugins in use, by name.
-func (g *generation) modules() map[string]string {
-	out := map[string]string{}
-	for _, p := range g.plugins {
-		out[p.key.name] = p.key.digest
-	}
-	return out
 }

@@ -105,7 +105,7 @@ func (s *scaling) tick(ctx context.Context) {
 		held := s.h.room.waiting(g.pools)
 		sig.InFlight += held
 		sig.Requests += held
-		g.control.SetOverride(s.h.scalePlugin(g.pools[0]))
+		g.control.SetOverride(s.h.plugins.Sizer(g.pools[0]))
 		g.control.Tick(ctx, sig)
 	}
 	s.tell()

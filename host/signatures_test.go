@@ -47,7 +47,7 @@ const usesMine = "plugins: [{name: mine}]\nprofiles: [{name: default, holdout: 0
 func TestSignatures_push(t *testing.T) {
 	s := newSigners(t)
 	h, _ := startHost(t, t.TempDir(), s.rest+usesMine)
-	a := pluginAdmin{h}
+	a := h.plugins
 	for _, c := range []struct {
 		name, says string
 		code       []byte
@@ -86,7 +86,7 @@ func TestSignatures_push(t *testing.T) {
 func TestSignatures_start(t *testing.T) {
 	s, state := newSigners(t), t.TempDir()
 	h, _ := startHost(t, state, usesMine)
-	if _, err := (pluginAdmin{h}).Push(t.Context(), "mine", s.plain, true, ""); err != nil {
+	if _, err := h.plugins.Push(t.Context(), "mine", s.plain, true, ""); err != nil {
 		t.Fatal(err)
 	}
 	aside, log := startHost(t, state, s.rest+usesMine)
@@ -99,7 +99,7 @@ func TestSignatures_start(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.wasm")
 	save(t, file, string(s.signed))
 	byFile, _ := startHost(t, state, s.rest+strings.Replace(usesMine, "name: mine", "name: mine, file: "+file, 1))
-	if e := placeOne(t, byFile, "1"); e.Plugins[0].Fault != "" || e.Plugins[0].Digest != moduleOf(fromFile, s.signed, nil).digest {
+	if e := placeOne(t, byFile, "1"); e.Plugins[0].Fault != "" || e.Plugins[0].Digest != digestOf(s.signed) {
 		t.Errorf("the signed file does not stand in: %+v", e.Plugins)
 	}
 	shipped, _ := startHost(t, t.TempDir(), s.rest+"profiles: [{name: default, holdout: 0, scorers: [{plugin: prefixfirst}]}]\n")
@@ -115,8 +115,8 @@ func TestSignatures_folder(t *testing.T) {
 	file, now := filepath.Join(dir, "mine.wasm"), time.Now()
 	h.now = func() time.Time { now = now.Add(time.Second); return now }
 	look := func() {
-		h.lookFolder(true)
-		h.lookFolder(true)
+		h.plugins.LookFolder(true)
+		h.plugins.LookFolder(true)
 	}
 	save(t, file, string(s.plain))
 	look()
@@ -148,7 +148,7 @@ func TestSignatures_keyGone(t *testing.T) {
 	goes := line("goes", ed25519.NewKeyFromSeed([]byte(strings.Repeat("a", ed25519.SeedSize))))
 	both := "plugin_signatures: {required: true, keys: {" + goes + ", " + line("stays", stays) + "}}\n"
 	h, _ := startHost(t, t.TempDir(), both+usesMine)
-	a := pluginAdmin{h}
+	a := h.plugins
 	if _, err := a.Push(t.Context(), "mine", s.signed, true, ""); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,13 +79,40 @@ func placeOne(t testing.TB, h *Host, id string) *scheduler.Explanation {
 func shippedDigest(t testing.TB, name string) string {
 	t.Helper()
 	code, err := plugins.Code(name)
-	return moduleOf(fromShipped, code, err).digest
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digestOf(code)
+}
+
+// digestOf returns the SHA-256 of a module in hex.
+func digestOf(code []byte) string {
+	sum := sha256.Sum256(code)
+	return hex.EncodeToString(sum[:])
+}
+
+// activeDigest returns the digest of the active stored version of a plugin.
+func activeDigest(t testing.TB, h *Host, name string) string {
+	t.Helper()
+	store, err := plugstore.Open(filepath.Join(h.cfg.StateDir, "plugins"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, _, _ := store.Active(name)
+	return digest
+}
+
+// aside describes the modules that the rules in force have set aside.
+func aside(h *Host) []string {
+	l := h.rules.Acquire()
+	defer l.Release()
+	return l.Value().plugins.Aside()
 }
 
 // listed returns the rows of the plugin list as JSON lines.
 func listed(t testing.TB, h *Host) string {
 	t.Helper()
-	v, err := pluginAdmin{h}.Plugins(context.Background())
+	v, err := h.plugins.Plugins(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +162,8 @@ func TestStart_defaultPlugin(t *testing.T) {
 		t.Errorf("%d faults", n)
 	}
 	b, _ := startHost(t, t.TempDir(), "profiles: [{name: d, holdout: 0, scorers: [{builtin: leastwork}]}]\n")
-	if e := placeOne(t, b, "a"); len(e.Plugins) != 1 || e.Plugins[0].Digest != "builtin" || len(b.plugins.list()) != 0 {
-		t.Errorf("got %+v, %d plugins loaded", e.Plugins, len(b.plugins.list()))
+	if e := placeOne(t, b, "a"); len(e.Plugins) != 1 || e.Plugins[0].Digest != "builtin" || strings.Contains(listed(t, b), `"source"`) {
+		t.Errorf("got %+v, loaded %s", e.Plugins, listed(t, b))
 	}
 }
 
@@ -192,10 +221,10 @@ func TestStart_aside(t *testing.T) {
 		source string   // of what stands in, "" = the built-in
 		why    string
 	}{
-		"previous":  {"mine", [][]byte{good, good[:100]}, fromPrevious, "module"},
-		"shipped":   {"leastwork", [][]byte{[]byte("no module")}, fromShipped, "module"},
+		"previous":  {"mine", [][]byte{good, good[:100]}, "previous", "module"},
+		"shipped":   {"leastwork", [][]byte{[]byte("no module")}, "shipped", "module"},
 		"builtin":   {"mine", [][]byte{[]byte("no module"), good[:50]}, "", "module"},
-		"no role":   {"mine", [][]byte{good, filter}, fromPrevious, "no role score"},
+		"no role":   {"mine", [][]byte{good, filter}, "previous", "no role score"},
 		"no module": {"mine", [][]byte{[]byte("no module")}, "", "module"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +237,7 @@ func TestStart_aside(t *testing.T) {
 				activate(t, store, tc.plugin, code)
 			}
 			h, log := startHost(t, state, "plugins: [{name: "+tc.plugin+"}]\nprofiles: [{name: d, holdout: 0, scorers: [{plugin: "+tc.plugin+"}]}]\n")
-			digest := moduleOf("", tc.stored[len(tc.stored)-1], nil).digest
+			digest := digestOf(tc.stored[len(tc.stored)-1])
 			e := placeOne(t, h, "a")
 			if u := e.Plugins[0]; tc.source != "" {
 				if u.Fault != "" || len(u.Digest) != 64 || u.Digest == digest {
@@ -226,7 +255,7 @@ func TestStart_aside(t *testing.T) {
 			if _, err := h.Reload(); err != nil {
 				t.Errorf("a reload is refused: %v", err)
 			}
-			if _, why := h.asideModules(); len(why) == 0 {
+			if len(aside(h)) == 0 {
 				t.Error("forgotten by a reload")
 			}
 			mends(t, h, tc.plugin, digest)
@@ -243,19 +272,19 @@ func mends(t *testing.T, h *Host, name, digest string) {
 		t.Fatal(err)
 	}
 	code = append(code, 0, 3, 1, 'n', 'n')
-	if _, err := (pluginAdmin{h}).Push(context.Background(), name, code, true, ""); err != nil {
+	if _, err := h.plugins.Push(context.Background(), name, code, true, ""); err != nil {
 		t.Fatal(err)
 	}
-	if u := placeOne(t, h, "b").Plugins[0]; u.Note != "" || u.Fault != "" || u.Digest != moduleOf("", code, nil).digest {
+	if u := placeOne(t, h, "b").Plugins[0]; u.Note != "" || u.Fault != "" || u.Digest != digestOf(code) {
 		t.Errorf("after a push: %+v", u)
 	}
-	if keys, _ := h.asideModules(); len(keys) != 0 {
-		t.Errorf("after a push %v are aside", keys)
+	if lines := aside(h); len(lines) != 0 {
+		t.Errorf("after a push %v are aside", lines)
 	}
-	if _, err := (pluginAdmin{h}).Rollback(context.Background(), name); !errors.Is(err, admin.ErrRefused) {
+	if _, err := h.plugins.Rollback(context.Background(), name); !errors.Is(err, admin.ErrRefused) {
 		t.Errorf("a rollback to %.8s: got %v", digest, err)
 	}
-	if got, _, _ := h.pluginStore.Active(name); got != moduleOf("", code, nil).digest {
+	if got := activeDigest(t, h, name); got != digestOf(code) {
 		t.Errorf("%.8s is active after a refused rollback", got)
 	}
 }
@@ -334,7 +363,7 @@ func TestStart_fileMissing(t *testing.T) {
 	if _, err := h.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	if u := placeOne(t, h, "b").Plugins[0]; u.Fault != "" || u.Digest != moduleOf("", code, nil).digest {
+	if u := placeOne(t, h, "b").Plugins[0]; u.Fault != "" || u.Digest != digestOf(code) {
 		t.Errorf("got %+v", u)
 	}
 	if err := os.Remove(file); err != nil {
@@ -359,7 +388,7 @@ func TestReload_changes(t *testing.T) {
 			t.Fatal(err)
 		}
 		save(t, file, string(code))
-		return moduleOf("", code, nil).digest[:12]
+		return digestOf(code)[:12]
 	}
 	first := module("first")
 	h, _ := startHost(t, t.TempDir(), fmt.Sprintf("plugins: [{name: mine, file: %q}]\nprofiles: [{name: d, holdout: 0, scorers: [{plugin: mine}]}]\n", file))

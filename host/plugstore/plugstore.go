@@ -197,6 +197,25 @@ func (s *Store) Previous(name string) (code []byte, err error) {
 	return s.readCode(digest)
 }
 
+// Back returns the version that Rollback would make active; digest is "" and code nil
+// where none was active before. The caller owns code. Errors: ErrUnknown,
+// ErrNoPrevious, ErrTorn and those of the file system.
+func (s *Store) Back(name string) (digest string, code []byte, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.index.Plugins[name]
+	switch digest = p.previous(); {
+	case len(p.Versions) == 0:
+		return "", nil, fmt.Errorf("%w: %.200q", ErrUnknown, name)
+	case len(p.History) == 0:
+		return "", nil, fmt.Errorf("%w: %s", ErrNoPrevious, name)
+	case digest == "":
+		return "", nil, nil
+	}
+	code, err = s.readCode(digest)
+	return digest, code, err
+}
+
 // Pusher returns who pushed a stored version first, "" where that is not known.
 func (s *Store) Pusher(name, digest string) string {
 	s.mu.Lock()

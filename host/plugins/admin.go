@@ -1,4 +1,4 @@
-package host
+package plugins
 
 import (
 	"context"
@@ -11,9 +11,6 @@ import (
 	"github.com/kvasir-router/kvasir/host/plugstore"
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
-
-// pluginAdmin is the admin API's face of plugins.
-type pluginAdmin struct{ h *Host }
 
 // pluginStatus is one plugin as operators see it. Of one that is loaded with
 // several configs there are several.
@@ -59,143 +56,154 @@ func statsOf(p *plugin, s *wasm.Stats) *pluginStats {
 }
 
 // Plugins implements admin.Plugins.
-func (a pluginAdmin) Plugins(context.Context) (any, error) {
-	stored, err := a.h.pluginStore.List()
+func (m *Manager) Plugins(context.Context) (any, error) {
+	stored, err := m.store.List()
 	if err != nil {
-		a.h.log.Warn("plugin store", "err", err)
+		m.log.Warn("plugin store", "err", err)
 	}
 	byName := map[string]plugstore.Stored{}
 	for _, s := range stored {
 		byName[s.Name] = s
 	}
 	out, used := []pluginStatus{}, map[string]bool{}
-	for _, p := range a.h.plugins.list() {
-		st := p.Stats()
-		s := pluginStatus{Name: p.key.name, Digest: p.Digest(), Version: p.Manifest().Version, Source: p.source, Roles: []string{},
-			State: "active", Signer: p.signedBy(), Config: p.key.config, Since: p.since, Stats: statsOf(p, &st), Active: p.Digest(),
-			Previous: byName[p.key.name].Previous, Versions: byName[p.key.name].Versions,
-			Shadow: a.h.offPath.shadows.of(p.key.name).status()}
-		if st.Quarantined {
-			s.State, s.Reason = "quarantined", st.QuarantineReason
-		}
-		for r := range p.Manifest().Roles {
-			if p.Has(wasm.Role(r)) {
-				s.Roles = append(s.Roles, wasm.Role(r).String())
-			}
-		}
+	for _, p := range m.table.list() {
+		s := p.status()
+		s.Previous, s.Versions, s.Shadow = byName[p.key.name].Previous, byName[p.key.name].Versions, m.offPath.shadows.of(p.key.name).status()
 		out, used[p.key.name] = append(out, s), true
 	}
-	keys, why := a.h.asideModules()
-	aside := map[string]bool{}
+	keys, why := m.asideModules()
 	for _, k := range keys {
 		s := byName[k.name]
 		out = append(out, pluginStatus{Name: k.name, Digest: k.digest, Source: k.source, Roles: []string{}, State: "aside", Reason: why[k].Error(),
 			Active: s.Active, Previous: s.Previous, Versions: s.Versions})
-		aside[k.name] = true
+		used[k.name] = true
 	}
 	for _, s := range stored {
-		if !used[s.Name] && !aside[s.Name] {
+		if !used[s.Name] {
 			out = append(out, pluginStatus{Name: s.Name, Digest: s.Active, Source: fromStore, Roles: []string{}, State: "stored",
 				Reason: "no profile and no pool names it", Active: s.Active, Previous: s.Previous, Versions: s.Versions,
-				Shadow: a.h.offPath.shadows.of(s.Name).status()})
+				Shadow: m.offPath.shadows.of(s.Name).status()})
 		}
 	}
-	return map[string]any{"plugins": out}, nil
+	return map[string]any{"plugins": append(out, m.folder.refusals()...)}, nil
+}
+
+// status returns what is known of a loaded plugin alone.
+func (p *plugin) status() pluginStatus {
+	st := p.Stats()
+	s := pluginStatus{Name: p.key.name, Digest: p.Digest(), Version: p.Manifest().Version, Source: p.source, Roles: []string{},
+		State: "active", Signer: p.signedBy(), Config: p.key.config, Since: p.since, Stats: statsOf(p, &st), Active: p.Digest()}
+	if st.Quarantined {
+		s.State, s.Reason = "quarantined", st.QuarantineReason
+	}
+	for r := range p.Manifest().Roles {
+		if p.Has(wasm.Role(r)) {
+			s.Roles = append(s.Roles, wasm.Role(r).String())
+		}
+	}
+	return s
 }
 
 // Push implements admin.Plugins: the module is loaded as it will be, then
 // stored, then put in force.
-func (a pluginAdmin) Push(_ context.Context, name string, code []byte, activate bool, who string) (any, error) {
+func (m *Manager) Push(_ context.Context, name string, code []byte, activate bool, who string) (any, error) {
 	if !plugstore.ValidName(name) {
 		return nil, errPluginName(name)
 	}
-	h := a.h
-	h.reloadMu.Lock()
-	defer h.reloadMu.Unlock()
-	p, err := h.tryLocked(name, fromStore, code)
+	m.change.Lock()
+	defer m.change.Unlock()
+	p, err := m.try(name, fromStore, code)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
-	defer h.plugins.release([]*plugin{p}) // after the rules hold it
-	digest, err := h.pluginStore.Put(name, code, who)
+	defer m.table.release([]*plugin{p}) // after the rules hold it
+	digest, err := m.store.Put(name, code, who)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
 	if !activate {
 		return map[string]any{"name": name, "digest": digest, "active": false, "signer": p.signedBy()}, nil
 	}
-	before, _, _ := h.pluginStore.Active(name)
-	if err := h.pluginStore.Activate(name, digest); err != nil {
-		return nil, err
-	}
-	return a.putInForce(name, digest, func() error { return a.back(name, before) })
-}
-
-// back undoes an Activate or Deactivate, also for a later rollback: what was
-// refused is nothing to go back to.
-func (a pluginAdmin) back(name, before string) error {
-	if now, _, _ := a.h.pluginStore.Active(name); now == before {
-		return nil
-	}
-	_, err := a.h.pluginStore.Rollback(name)
-	return err
+	return m.apply(digest, &Change{name: name, code: code, commit: func() error { return m.store.Activate(name, digest) }})
 }
 
 func errPluginName(name string) error {
 	return fmt.Errorf("%w: name %.128q: say ?name=NAME with lower-case letters, digits and -", admin.ErrRefused, name)
 }
 
-// tryLocked loads a module with the settings of the rules in force. The caller
-// holds reloadMu and must release the plugin.
-func (h *Host) tryLocked(name, source string, code []byte) (*plugin, error) {
-	l := h.rules.Acquire()
-	cfg := l.Value().cfg
-	l.Release()
-	c := declared(cfg, name)
-	return h.acquireSigned(cfg, keyOf(&c, moduleOf(source, code, nil).digest, ""), source, code)
+// try loads a module with the settings of the rules in force. The caller must
+// release the plugin.
+func (m *Manager) try(name, source string, code []byte) (*plugin, error) {
+	set, _, release := m.rules.Current()
+	defer release()
+	c := declared(set.cfg, name)
+	return m.acquireSigned(set.cfg, keyOf(&c, moduleOf(source, code, nil).digest, ""), source, code)
 }
 
-// putInForce rebuilds the rules after the active version of a plugin changed;
-// where that fails it takes the change back.
-func (a pluginAdmin) putInForce(name, digest string, undo func() error) (any, error) {
-	g, err := a.h.rebuildLocked(nil)
-	if err != nil {
-		a.h.reloadFailed(err)
-		return nil, errors.Join(fmt.Errorf("%w: %v", admin.ErrRefused, err), undo())
+// apply puts a change of the active version of a plugin in force; digest is that
+// version's, "" = none.
+func (m *Manager) apply(digest string, c *Change) (any, error) {
+	set, revision, err := m.rules.Apply(c)
+	switch {
+	case errors.Is(err, plugstore.ErrUnknown):
+		return nil, fmt.Errorf("%w: %v", admin.ErrNotFound, err)
+	case err != nil:
+		m.failed(err)
+		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
-	used, signer := false, ""
-	for _, p := range g.plugins {
-		if p.key.name == name {
-			used, signer = true, p.signedBy()
-		}
+	used, signer := set.uses(c.name)
+	if sh := m.offPath.shadows.of(c.name); sh != nil && sh.digest == digest {
+		m.offPath.shadows.set(c.name, nil) // there is nothing left to compare
 	}
-	if sh := a.h.offPath.shadows.of(name); sh != nil && sh.digest == digest {
-		a.h.offPath.shadows.set(name, nil) // there is nothing left to compare
+	m.log.Info("plugin in force", "plugin", c.name, "digest", digest, "signer", signer, "generation", revision, "used", used)
+	answer := map[string]any{"name": c.name, "digest": digest, "active": true, "used": used, "signer": signer, "generation": revision}
+	if m.folder.code(c.name) != nil {
+		answer["used"], answer["note"] = false, c.name+".wasm in plugin_dir goes before it while it lies there"
+		m.log.Warn("the watched folder goes before the active version of a plugin", "plugin", c.name)
 	}
-	a.h.log.Info("plugin in force", "plugin", name, "digest", digest, "signer", signer, "generation", g.number, "used", used)
-	return map[string]any{"name": name, "digest": digest, "active": true, "used": used, "signer": signer, "generation": g.number}, nil
+	return answer, nil
 }
 
 // Activate implements admin.Plugins.
-func (a pluginAdmin) Activate(_ context.Context, name, digest string) (any, error) {
-	digest, err := a.version(name, digest)
+func (m *Manager) Activate(_ context.Context, name, digest string) (any, error) {
+	digest, err := m.version(name, digest)
 	if err != nil {
 		return nil, err
 	}
-	return a.change(name, func() (string, error) { return digest, a.h.pluginStore.Activate(name, digest) }, a.back)
+	m.change.Lock()
+	defer m.change.Unlock()
+	code, err := m.store.Code(name, digest)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
+	}
+	if err := m.refusedBefore(name, digest); err != nil {
+		return nil, err
+	}
+	return m.apply(digest, &Change{name: name, code: code, commit: func() error { return m.store.Activate(name, digest) }})
+}
+
+// refusedBefore returns why a stored version is set aside, nil = it is not.
+func (m *Manager) refusedBefore(name, digest string) error {
+	_, why := m.asideModules()
+	for _, source := range []string{fromStore, fromPrevious} {
+		if err := why[asideKey{name, source, digest}]; err != nil {
+			return fmt.Errorf("%w: %v", admin.ErrRefused, err)
+		}
+	}
+	return nil
 }
 
 // minDigest is how many characters of a digest name a version.
 const minDigest = 8
 
 // version completes the digest of a stored version.
-func (a pluginAdmin) version(name, digest string) (string, error) {
+func (m *Manager) version(name, digest string) (string, error) {
 	if len(digest) < minDigest {
 		return "", fmt.Errorf("%w: digest %.64q: want at least %d characters of it", admin.ErrRefused, digest, minDigest)
 	}
-	stored, err := a.h.pluginStore.List()
+	stored, err := m.store.List()
 	if err != nil {
-		a.h.log.Warn("plugin store", "err", err)
+		m.log.Warn("plugin store", "err", err)
 	}
 	var found []string
 	for _, s := range stored {
@@ -214,40 +222,39 @@ func (a pluginAdmin) version(name, digest string) (string, error) {
 	return "", fmt.Errorf("%w: %d versions of %s begin with %s", admin.ErrRefused, len(found), name, digest)
 }
 
+// Author returns who pushed the stored version of a plugin whose digest begins with
+// digest, "" where that is not known or no such version is stored.
+func (m *Manager) Author(name, digest string) string {
+	digest, err := m.version(name, digest)
+	if err != nil {
+		return ""
+	}
+	return m.store.Pusher(name, digest)
+}
+
 // Rollback implements admin.Plugins.
-func (a pluginAdmin) Rollback(_ context.Context, name string) (any, error) {
-	return a.change(name, func() (string, error) { return a.h.pluginStore.Rollback(name) }, func(name, before string) error {
-		if before == "" {
-			return a.h.pluginStore.Deactivate(name)
-		}
-		return a.h.pluginStore.Activate(name, before)
-	})
-}
-
-// Deactivate implements admin.Plugins.
-func (a pluginAdmin) Deactivate(_ context.Context, name string) (any, error) {
-	return a.change(name, func() (string, error) { return "", a.h.pluginStore.Deactivate(name) }, a.back)
-}
-
-// change does something to the active version of a plugin and puts that in force;
-// where that is refused, undo takes it back to the version before, "" = none.
-func (a pluginAdmin) change(name string, do func() (string, error), undo func(name, before string) error) (any, error) {
-	a.h.reloadMu.Lock()
-	defer a.h.reloadMu.Unlock()
-	before, _, _ := a.h.pluginStore.Active(name)
-	digest, err := do()
+func (m *Manager) Rollback(_ context.Context, name string) (any, error) {
+	m.change.Lock()
+	defer m.change.Unlock()
+	digest, code, err := m.store.Back(name)
 	switch {
 	case errors.Is(err, plugstore.ErrUnknown):
 		return nil, fmt.Errorf("%w: %v", admin.ErrNotFound, err)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
-	if _, why := a.h.asideModules(); digest != "" {
-		for _, source := range []string{fromStore, fromPrevious} {
-			if err := why[asideKey{name, source, digest}]; err != nil {
-				return nil, errors.Join(fmt.Errorf("%w: %v", admin.ErrRefused, err), undo(name, before))
-			}
-		}
+	if err := m.refusedBefore(name, digest); err != nil {
+		return nil, err
 	}
-	return a.putInForce(name, digest, func() error { return undo(name, before) })
+	return m.apply(digest, &Change{name: name, code: code, commit: func() error {
+		_, err := m.store.Rollback(name)
+		return err
+	}})
+}
+
+// Deactivate implements admin.Plugins.
+func (m *Manager) Deactivate(_ context.Context, name string) (any, error) {
+	m.change.Lock()
+	defer m.change.Unlock()
+	return m.apply("", &Change{name: name, commit: func() error { return m.store.Deactivate(name) }})
 }

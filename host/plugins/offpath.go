@@ -1,4 +1,4 @@
-package host
+package plugins
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // that observe, decisions to shadows, and time to plugins that want it. What
 // comes faster than it works is dropped and counted; requests never wait.
 type offPath struct {
-	h       *Host
+	m       *Manager
 	ended   chan ended
 	wanted  atomic.Bool   // a plugin of the rules in force observes
 	ends    atomic.Uint64 // requests that ended
@@ -39,8 +39,8 @@ const (
 	quietFor = time.Second
 )
 
-func newOffPath(h *Host) *offPath {
-	o := &offPath{h: h, ended: make(chan ended, queuedOutcomes)}
+func newOffPath(m *Manager) *offPath {
+	o := &offPath{m: m, ended: make(chan ended, queuedOutcomes)}
 	o.shadows.init()
 	return o
 }
@@ -52,11 +52,14 @@ func (o *offPath) offer(x *scheduler.Observation) {
 		return
 	}
 	select {
-	case o.ended <- endedOf(x, o.h.now()):
+	case o.ended <- endedOf(x, o.m.now()):
 	default:
 		o.full.Add(1)
 	}
 }
+
+// Observe takes what came of a request. It does not block.
+func (m *Manager) Observe(x *scheduler.Observation) { m.offPath.offer(x) }
 
 // run works until ctx ends.
 func (o *offPath) run(ctx context.Context) error {
@@ -93,14 +96,14 @@ func (o *offPath) run(ctx context.Context) error {
 
 // observe tells the plugins of the rules in force of the batch.
 func (o *offPath) observe() {
-	l := o.h.rules.Acquire()
-	defer l.Release()
+	set, _, release := o.m.rules.Current()
+	defer release()
 	defer o.batch.reset()
-	observers := l.Value().observers
+	observers := set.observers
 	if len(observers) == 0 {
 		return
 	}
-	o.gone.Add(o.batch.fill(o.h.store.Load(), o.h.now()))
+	o.gone.Add(o.batch.fill(o.m.endpoints.Load(), o.m.now()))
 	if o.batch.out.N == 0 {
 		return
 	}
@@ -115,12 +118,12 @@ func (o *offPath) observe() {
 
 // idle gives every plugin of the rules in force time for maintenance.
 func (o *offPath) idle() {
-	l := o.h.rules.Acquire()
-	defer l.Release()
+	set, _, release := o.m.rules.Current()
+	defer release()
 	seen := map[*plugin]bool{}
-	for _, p := range l.Value().plugins {
+	for _, p := range set.plugins {
 		if !seen[p] && p.Has(wasm.Idle) {
-			_ = p.Idle(o.h.now()) // as in observe
+			_ = p.Idle(o.m.now()) // as in observe
 		}
 		seen[p] = true
 	}

@@ -1,4 +1,4 @@
-package host
+package plugins
 
 import (
 	"context"
@@ -15,20 +15,19 @@ import (
 // version in force is looked up at each call, so that a swap costs the controller
 // none of its history.
 type sizer struct {
-	h      *Host
+	m      *Manager
 	name   string
 	shadow bool
 }
 
-// scalePlugin returns what overrides the controller of a pool by the rules in
-// force, nil = nothing, and whether it is only compared.
-func (h *Host) scalePlugin(pool string) (autoscale.Overrider, bool) {
-	l := h.rules.Acquire()
-	defer l.Release()
-	cfg := l.Value().cfg
-	for i := range cfg.Pools {
-		if a := &cfg.Pools[i].Autoscale; cfg.Pools[i].Name == pool && a.Plugin != "" {
-			return sizer{h, a.Plugin, a.Shadow}, a.Shadow
+// Sizer returns what overrides the controller of a pool by the rules in force, nil =
+// nothing, and whether it is only compared.
+func (m *Manager) Sizer(pool string) (autoscale.Overrider, bool) {
+	set, _, release := m.rules.Current()
+	defer release()
+	for i := range set.cfg.Pools {
+		if a := &set.cfg.Pools[i].Autoscale; set.cfg.Pools[i].Name == pool && a.Plugin != "" {
+			return sizer{m, a.Plugin, a.Shadow}, a.Shadow
 		}
 	}
 	return nil, false
@@ -36,9 +35,9 @@ func (h *Host) scalePlugin(pool string) (autoscale.Overrider, bool) {
 
 // Propose implements autoscale.Overrider.
 func (s sizer) Propose(_ context.Context, v *autoscale.View) (*autoscale.Override, error) {
-	l := s.h.rules.Acquire()
-	defer l.Release()
-	p, err := l.Value().special(s.name, wasm.Autoscale)
+	set, _, release := s.m.rules.Current()
+	defer release()
+	p, err := set.experimental(s.name, wasm.Autoscale)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package host
+package plugins
 
 import (
 	"slices"
@@ -111,54 +111,52 @@ func (b *outcomes) write(e *ended, now time.Time) {
 // publishes. A plugin observes once, whatever configs it scores with: with its
 // own, or that of the first scorer that gives it one.
 //
-// The plugins that it loaded and that do not observe are in spare: the caller
-// releases them when the profiles have taken theirs.
-func (h *Host) configuredObservers(g, prev *generation) (spare []*plugin, err error) {
-	g.mute = map[pluginKey]bool{}
+// The plugins that it loaded and that do not observe are spare.
+func (pl *plan) configuredObservers() error {
 	var again []*config.Plugin // they may read what one further down publishes
-	for i := range g.cfg.Plugins {
-		c := &g.cfg.Plugins[i]
-		if h.configuredObserver(g, prev, c, true, &spare) != nil {
+	for i := range pl.cfg.Plugins {
+		c := &pl.cfg.Plugins[i]
+		if pl.configuredObserver(c, true) != nil {
 			again = append(again, c)
 		}
 	}
 	for _, c := range again {
-		if err := h.configuredObserver(g, prev, c, false, &spare); err != nil {
-			return spare, err
+		if err := pl.configuredObserver(c, false); err != nil {
+			return err
 		}
 	}
-	return spare, nil
+	return nil
 }
 
-func (h *Host) configuredObserver(g, prev *generation, c *config.Plugin, strict bool, spare *[]*plugin) error {
-	cfg := scorerConfig(g.cfg, c.Name)
-	for m := range h.modules(c) {
-		if k := keyOf(c, m.digest, cfg); prev != nil && prev.mute[k] {
-			g.mute[k] = true
+func (pl *plan) configuredObserver(c *config.Plugin, strict bool) error {
+	cfg := scorerConfig(pl.cfg, c.Name)
+	for m := range pl.modules(c) {
+		if k := keyOf(c, m.digest, cfg); pl.prev != nil && pl.prev.mute[k] {
+			pl.mute[k] = true
 			return nil
 		}
 		break
 	}
-	p, _, err := h.loadPlugin(g, prev, c, cfg, strict, func(*plugin) error { return nil })
+	p, _, err := pl.load(c, cfg, strict, func(*plugin) error { return nil })
 	if err != nil || p == nil {
 		return err
 	}
 	if !p.Has(wasm.Observe) {
-		g.mute[p.key] = true
-		*spare = append(*spare, p)
+		pl.mute[p.key] = true
+		pl.spare = append(pl.spare, p)
 		return nil
 	}
-	g.plugins, g.observers = append(g.plugins, p), append(g.observers, p)
+	pl.plugins, pl.observers = append(pl.plugins, p), append(pl.observers, p)
 	return nil
 }
 
 // addObservers lets the plugins that only profiles name observe too, one of a
 // name.
-func (g *generation) addObservers() {
-	for _, p := range g.plugins {
+func (s *Set) addObservers() {
+	for _, p := range s.plugins {
 		same := func(o *plugin) bool { return o.key.name == p.key.name }
-		if p.Has(wasm.Observe) && !slices.ContainsFunc(g.observers, same) {
-			g.observers = append(g.observers, p)
+		if p.Has(wasm.Observe) && !slices.ContainsFunc(s.observers, same) {
+			s.observers = append(s.observers, p)
 		}
 	}
 }

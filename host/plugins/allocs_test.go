@@ -1,6 +1,6 @@
 //go:build !race
 
-package host
+package plugins
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 // TestAdapter_allocs: what plugins cost a decision is time only. (The race
 // detector makes sync.Pool forget.)
 func TestAdapter_allocs(t *testing.T) {
-	table := newTable(t)
+	table := openTable(t)
 	for _, name := range []string{"leastwork", "roundrobin", "prefixfirst"} {
 		p := acquire(t, table, name, "", 0)
 		s, b := scorer{newAdapter(p, &config.Config{}, 0, "blend")}, fill(t, 64)
@@ -28,7 +28,7 @@ func TestAdapter_allocs(t *testing.T) {
 
 // TestShadows_allocs: what a shadow costs a decision is a copy.
 func TestShadows_allocs(t *testing.T) {
-	table := newTable(t)
+	table := openTable(t)
 	var s shadows
 	s.init()
 	s.set("leastwork", newTestShadow(t, table, "leastwork", 0))

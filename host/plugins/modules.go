@@ -1,4 +1,4 @@
-package host
+package plugins
 
 import (
 	"crypto/sha256"
@@ -15,7 +15,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/plugsign"
 	"github.com/kvasir-router/kvasir/host/plugstore"
 	"github.com/kvasir-router/kvasir/host/scheduler"
-	"github.com/kvasir-router/kvasir/plugins"
+	shipped "github.com/kvasir-router/kvasir/plugins"
 )
 
 // Where a plugin's module came from.
@@ -46,35 +46,61 @@ func moduleOf(source string, code []byte, err error) module {
 // in where that does not load: the file of the watched folder, the version that
 // was activated, the one active before, the file of the configuration, what ships
 // with the router.
-func (h *Host) modules(p *config.Plugin) iter.Seq[module] {
+func (p *plan) modules(c *config.Plugin) iter.Seq[module] {
 	return func(yield func(module) bool) {
-		if code := h.folder.code(p.Name); code != nil && !yield(moduleOf(fromFolder, code, nil)) {
+		if code := p.folderCode(c.Name); code != nil && !yield(moduleOf(fromFolder, code, nil)) {
 			return
 		}
-		if digest, code, ok := h.pluginStore.Active(p.Name); ok {
-			if p.File != "" {
-				h.log.Info("the pushed version of a plugin goes before its file", "plugin", p.Name, "digest", digest, "file", p.File)
-			}
+		if code, previous := p.storedCode(c); code != nil {
 			if !yield(moduleOf(fromStore, code, nil)) {
 				return
 			}
-			if code, err := h.pluginStore.Previous(p.Name); err == nil && !yield(moduleOf(fromPrevious, code, nil)) {
+			if previous != nil && !yield(moduleOf(fromPrevious, previous, nil)) {
 				return
 			}
 		}
-		if p.File != "" {
-			code, err := readModule(p.File)
+		if c.File != "" {
+			code, err := ReadModule(c.File)
 			if !yield(moduleOf(fromFile, code, err)) {
 				return
 			}
 		}
-		if code, err := plugins.Code(p.Name); err == nil {
+		if code, err := shipped.Code(c.Name); err == nil {
 			yield(moduleOf(fromShipped, code, nil))
 		}
 	}
 }
 
-func readModule(name string) ([]byte, error) {
+// folderCode returns the module of the watched folder, nil = none.
+func (p *plan) folderCode(name string) []byte {
+	if c := p.change; c != nil && c.folder && c.name == name {
+		return c.code
+	}
+	return p.folder.code(name)
+}
+
+// storedCode returns the active version of a plugin, nil = none, and the one active
+// before it, nil = none.
+func (p *plan) storedCode(c *config.Plugin) (code, previous []byte) {
+	digest, code, ok := p.store.Active(c.Name)
+	previous, err := p.store.Previous(c.Name)
+	if err != nil {
+		previous = nil // there is none, or it is torn
+	}
+	if x := p.change; x != nil && !x.folder && x.name == c.Name {
+		return x.code, code
+	}
+	if !ok {
+		return nil, nil
+	}
+	if c.File != "" {
+		p.log.Info("the pushed version of a plugin goes before its file", "plugin", c.Name, "digest", digest, "file", c.File)
+	}
+	return code, previous
+}
+
+// ReadModule reads a module from a file of at most plugstore.MaxCodeBytes.
+func ReadModule(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -90,7 +116,7 @@ func readModule(name string) ([]byte, error) {
 // asideKey names a module that was set aside.
 type asideKey struct{ name, source, digest string }
 
-// loadPlugin loads the module that c's name stands for; cfg replaces the plugin's
+// load loads the module that c's name stands for; cfg replaces the plugin's
 // own config. fits says why a plugin that was loaded is of no use, nil = it is. The
 // caller must release the plugin.
 //
@@ -101,28 +127,28 @@ type asideKey struct{ name, source, digest string }
 // rules before stay in force.
 // Without an error and without a plugin there is no module, or all are set aside,
 // which why tells.
-func (h *Host) loadPlugin(g, prev *generation, c *config.Plugin, cfg config.JSON, strict bool, fits func(*plugin) error) (p *plugin, why error, err error) {
-	for m := range h.modules(c) {
+func (pl *plan) load(c *config.Plugin, cfg config.JSON, strict bool, fits func(*plugin) error) (p *plugin, why error, err error) {
+	for m := range pl.modules(c) {
 		err := m.err
 		if err == nil {
-			if p, err = h.acquireSigned(g.cfg, keyOf(c, m.digest, cfg), m.source, m.code); err == nil {
+			if p, err = pl.acquireSigned(pl.cfg, keyOf(c, m.digest, cfg), m.source, m.code); err == nil {
 				if err = fits(p); err == nil {
 					return p, why, nil
 				}
-				h.plugins.release([]*plugin{p})
+				pl.table.release([]*plugin{p})
 			}
 		}
 		err = fmt.Errorf("plugin %s (%s): %w", c.Name, m.source, err)
 		k := asideKey{c.Name, m.source, m.digest}
-		if prev == nil && strict || prev != nil && prev.aside[k] == nil {
-			return nil, nil, distrusted(prev, k, err)
+		if pl.prev == nil && strict || pl.prev != nil && pl.prev.aside[k] == nil {
+			return nil, nil, distrusted(pl.prev, k, err)
 		}
 		if why == nil {
 			why = err
 		}
-		if g.aside[k] == nil {
-			g.aside[k] = err
-			h.log.Error("a plugin's module does not load: it is set aside, another stands in", "err", err)
+		if pl.aside[k] == nil {
+			pl.aside[k] = err
+			pl.log.Error("a plugin's module does not load: it is set aside, another stands in", "err", err)
 		}
 	}
 	return nil, why, nil
@@ -131,7 +157,7 @@ func (h *Host) loadPlugin(g, prev *generation, c *config.Plugin, cfg config.JSON
 // distrusted adds to why a module is not taken what to do about it where it is in
 // force and would be no longer trusted: whose key is taken out of the configuration
 // may not lose placement by it.
-func distrusted(prev *generation, k asideKey, err error) error {
+func distrusted(prev *Set, k asideKey, err error) error {
 	unsigned := errors.Is(err, plugsign.ErrUntrusted) || errors.Is(err, plugsign.ErrUnsigned)
 	if !unsigned || prev == nil || !slices.ContainsFunc(prev.plugins, func(p *plugin) bool { return p.key.name == k.name && p.key.digest == k.digest }) {
 		return err
@@ -142,12 +168,12 @@ func distrusted(prev *generation, k asideKey, err error) error {
 
 // acquireSigned acquires a plugin whose module is signed as cfg asks for. The
 // caller must release it.
-func (h *Host) acquireSigned(cfg *config.Config, k pluginKey, source string, code []byte) (*plugin, error) {
+func (m *Manager) acquireSigned(cfg *config.Config, k pluginKey, source string, code []byte) (*plugin, error) {
 	signer, err := signerOf(cfg, source, code)
 	if err != nil {
 		return nil, err
 	}
-	p, err := h.plugins.acquire(k, source, code, h.now())
+	p, err := m.table.acquire(k, source, code, m.now())
 	if err != nil {
 		return nil, err
 	}
@@ -165,18 +191,31 @@ func signerOf(cfg *config.Config, source string, code []byte) (string, error) {
 	return strings.Join(signers, ", "), err
 }
 
-// asideModules returns the modules that the rules in force have set aside, by name.
-func (h *Host) asideModules() (keys []asideKey, why map[asideKey]error) {
-	l := h.rules.Acquire()
-	defer l.Release()
-	why = l.Value().aside
-	for k := range why {
+// asideModules returns the modules that s has set aside, by name, and why.
+func (s *Set) asideModules() (keys []asideKey, why map[asideKey]error) {
+	for k := range s.aside {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(a, b asideKey) int {
 		return strings.Compare(a.name+" "+a.source+" "+a.digest, b.name+" "+b.source+" "+b.digest)
 	})
-	return keys, why
+	return keys, s.aside
+}
+
+// Aside describes the modules that do not load, a line each.
+func (s *Set) Aside() (lines []string) {
+	keys, _ := s.asideModules()
+	for _, k := range keys {
+		lines = append(lines, fmt.Sprintf("plugin %s: the %s module does not load, another stands in", k.name, k.source))
+	}
+	return lines
+}
+
+// asideModules returns those of the rules in force.
+func (m *Manager) asideModules() (keys []asideKey, why map[asideKey]error) {
+	set, _, release := m.rules.Current()
+	defer release()
+	return set.asideModules()
 }
 
 // absent stands in the place of a plugin all of whose modules are set aside, so

@@ -1,12 +1,10 @@
-package host
+package plugins
 
 import (
 	"context"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -16,16 +14,16 @@ import (
 	"github.com/kvasir-router/kvasir/host/internal/snapshot"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/wasm"
-	"github.com/kvasir-router/kvasir/plugins"
+	shipped "github.com/kvasir-router/kvasir/plugins"
 )
 
-func newTable(t testing.TB) *pluginTable {
+func openTable(t testing.TB) *table {
 	t.Helper()
 	rt, err := wasm.New(context.Background(), wasm.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := newPluginTable(rt)
+	table := newTable(rt)
 	t.Cleanup(func() {
 		if err := table.close(); err != nil {
 			t.Error(err)
@@ -34,9 +32,9 @@ func newTable(t testing.TB) *pluginTable {
 	return table
 }
 
-func acquire(t testing.TB, table *pluginTable, name string, cfg config.JSON, number int) *plugin {
+func acquire(t testing.TB, table *table, name string, cfg config.JSON, number int) *plugin {
 	t.Helper()
-	code, err := plugins.Code(name)
+	code, err := shipped.Code(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +73,7 @@ func fill(t testing.TB, n int) *scheduler.Batch {
 // TestAdapter_leastwork: the shipped plugin in the place of the built-in gives
 // the same scores and terms, by the profile's objective, without allocations.
 func TestAdapter_leastwork(t *testing.T) {
-	table := newTable(t)
+	table := openTable(t)
 	p := acquire(t, table, "leastwork", "", 0)
 	defer table.release([]*plugin{p})
 	cfg := &config.Config{Models: []config.Model{{Name: "a"}, {Name: "b"}}}
@@ -104,10 +102,10 @@ func TestAdapter_leastwork(t *testing.T) {
 	}
 }
 
-// TestPluginTable: one module with the same settings is loaded once, and closed
+// TestTable: one module with the same settings is loaded once, and closed
 // when the last generation that holds it is dropped.
-func TestPluginTable(t *testing.T) {
-	table := newTable(t)
+func TestTable(t *testing.T) {
+	table := openTable(t)
 	a, b := acquire(t, table, "leastwork", "", 0), acquire(t, table, "leastwork", "", 0)
 	c := acquire(t, table, "leastwork", `{"objective":"ttft"}`, 0)
 	if a != b || a == c || len(table.list()) != 2 {
@@ -126,10 +124,10 @@ func TestPluginTable(t *testing.T) {
 	}
 }
 
-// TestPluginTable_hammer swaps generations of plugins under decisions: no
+// TestTable_hammer swaps generations of plugins under decisions: no
 // decision meets a closed plugin.
-func TestPluginTable_hammer(t *testing.T) {
-	table := newTable(t)
+func TestTable_hammer(t *testing.T) {
+	table := openTable(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var background, readers sync.WaitGroup
 	background.Go(func() { _ = table.run(ctx) }) // ends with ctx
@@ -179,43 +177,8 @@ func TestPluginTable_hammer(t *testing.T) {
 	}
 }
 
-// TestFiles: a change is seen even where size and time stay the same, while it
-// is fresh; an old file is not read again.
-func TestFiles(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "x")
-	write := func(s string, at time.Time) {
-		t.Helper()
-		if err := os.WriteFile(name, []byte(s), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(name, at, at); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var f files
-	if f.sum(name) != [32]byte{} {
-		t.Error("an absent file has a digest")
-	}
-	now := time.Now()
-	write("one", now)
-	one := f.sum(name)
-	write("two", now)
-	if f.sum(name) == one {
-		t.Error("a second write in the same instant is not seen")
-	}
-	old := now.Add(-time.Hour)
-	write("one", old)
-	if f.sum(name) != one {
-		t.Error("another time is not seen")
-	}
-	write("two", old)
-	if f.sum(name) != one {
-		t.Error("an old file was read again")
-	}
-}
-
 func BenchmarkAdapter(b *testing.B) {
-	table := newTable(b)
+	table := openTable(b)
 	p := acquire(b, table, "leastwork", "", 0)
 	defer table.release([]*plugin{p})
 	in := fill(b, 64)

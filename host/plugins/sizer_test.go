@@ -1,4 +1,4 @@
-package host
+package plugins
 
 import (
 	"context"
@@ -68,7 +68,8 @@ func TestSizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close()
-	h := &Host{}
+	var current fixed
+	m := &Manager{rules: &current}
 	force := func(file, cfg string) {
 		t.Helper()
 		code, err := os.ReadFile(file)
@@ -79,13 +80,13 @@ func TestSizer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.rules.Swap(&generation{specials: map[specialKey]*plugin{{"x", wasm.Autoscale}: {Plugin: p}},
-			cfg: &config.Config{Pools: []config.Pool{{Name: "own", Autoscale: config.Autoscale{Plugin: "x", Shadow: true}}, {Name: "spot"}}}}, func(*generation) {})
+		current.set = &Set{special: map[specialKey]*plugin{{"x", wasm.Autoscale}: {Plugin: p}},
+			cfg: &config.Config{Pools: []config.Pool{{Name: "own", Autoscale: config.Autoscale{Plugin: "x", Shadow: true}}, {Name: "spot"}}}}
 	}
-	const hostile = "../conformance/guests/experimental/hostile.wasm"
+	const hostile = "../../conformance/guests/experimental/hostile.wasm"
 	force(hostile, `{"do": 0}`)
-	s, shadow := h.scalePlugin("own")
-	if none, _ := h.scalePlugin("spot"); none != nil || !shadow {
+	s, shadow := m.Sizer("own")
+	if none, _ := m.Sizer("spot"); none != nil || !shadow {
 		t.Errorf("the pool without a plugin has %v", none)
 	}
 	propose := func() (*autoscale.Override, error) { return s.Propose(context.Background(), scaleTestView()) }
@@ -110,15 +111,15 @@ func TestSizer(t *testing.T) {
 	if _, err := propose(); !errors.Is(err, wasm.ErrQuarantined) || !strings.Contains(err.Error(), "trap") {
 		t.Errorf("quarantine: %v", err)
 	}
-	force("../examples/autoscale-schedule/autoscale_schedule.wasm", `{"hours": [20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20]}`)
+	force("../../examples/autoscale-schedule/autoscale_schedule.wasm", `{"hours": [20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20]}`)
 	if o, err := propose(); err != nil || o.Desired != 20 || !strings.HasPrefix(o.By, "x 1.0.0 ") {
 		t.Errorf("%+v, %v", o, err)
 	}
-	h.rules.Swap(&generation{missing: map[specialKey]error{{"x", wasm.Autoscale}: errors.New("set aside")}}, func(*generation) {})
+	current.set = &Set{missing: map[specialKey]error{{"x", wasm.Autoscale}: errors.New("set aside")}}
 	if _, err := propose(); err == nil || err.Error() != "set aside" {
 		t.Errorf("set aside: %v", err)
 	}
-	h.rules.Swap(&generation{}, func(*generation) {})
+	current.set = &Set{}
 	if _, err := propose(); err == nil || !strings.Contains(err.Error(), "push it") {
 		t.Errorf("no module: %v", err)
 	}

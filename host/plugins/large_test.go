@@ -1,4 +1,4 @@
-package host
+package plugins
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func TestAdapter_large_hammer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := newTable(t)
+	table := openTable(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var background, callers sync.WaitGroup
 	background.Go(func() { _ = table.runtime.Run(ctx) }) // ends with ctx

@@ -1,4 +1,4 @@
-package host
+package plugins
 
 import (
 	"fmt"
@@ -13,27 +13,28 @@ type specialKey struct {
 	role wasm.Role
 }
 
-// special returns the plugin of a name in an experimental role, or why there is none.
-func (g *generation) special(name string, role wasm.Role) (*plugin, error) {
+// experimental returns the plugin of a name in an experimental role, or why there is
+// none.
+func (s *Set) experimental(name string, role wasm.Role) (*plugin, error) {
 	k := specialKey{name, role}
-	if p := g.specials[k]; p != nil {
+	if p := s.special[k]; p != nil {
 		return p, nil
 	}
-	if why := g.missing[k]; why != nil {
+	if why := s.missing[k]; why != nil {
 		return nil, why
 	}
-	return nil, fmt.Errorf("host: there is no module of plugin %s yet: push it", name)
+	return nil, fmt.Errorf("plugins: there is no module of plugin %s yet: push it", name)
 }
 
 // useSpecial loads a plugin in an experimental role. One without a module takes
 // part once it is pushed; of one whose modules are set aside the reason is kept.
-func (h *Host) useSpecial(g, prev *generation, name string, role wasm.Role) error {
+func (pl *plan) useSpecial(name string, role wasm.Role) error {
 	k := specialKey{name, role}
-	if g.specials[k] != nil || g.missing[k] != nil {
+	if pl.special[k] != nil || pl.missing[k] != nil {
 		return nil
 	}
-	c := declared(g.cfg, name)
-	p, why, err := h.loadPlugin(g, prev, &c, "", false, func(p *plugin) error {
+	c := declared(pl.cfg, name)
+	p, why, err := pl.load(&c, "", false, func(p *plugin) error {
 		if !p.Has(role) {
 			return fmt.Errorf("its manifest has no role %v", role)
 		}
@@ -43,22 +44,22 @@ func (h *Host) useSpecial(g, prev *generation, name string, role wasm.Role) erro
 	case err != nil:
 		return err
 	case p != nil:
-		g.specials[k] = p
-		g.plugins = append(g.plugins, p)
+		pl.special[k] = p
+		pl.plugins = append(pl.plugins, p)
 	case why != nil:
-		g.missing[k] = why
+		pl.missing[k] = why
 	default:
-		h.log.Warn("plugin is not there yet: the built-in is used until it is pushed", "plugin", name, "role", role)
+		pl.log.Warn("plugin is not there yet: the built-in is used until it is pushed", "plugin", name, "role", role)
 	}
 	return nil
 }
 
 // specialPlugins loads the plugins that pools name.
-func (h *Host) specialPlugins(g, prev *generation) error {
-	for i := range g.cfg.Pools {
-		p := &g.cfg.Pools[i]
+func (pl *plan) specialPlugins() error {
+	for i := range pl.cfg.Pools {
+		p := &pl.cfg.Pools[i]
 		for _, use := range specialUses(p) {
-			if err := h.useSpecial(g, prev, use.name, use.role); err != nil {
+			if err := pl.useSpecial(use.name, use.role); err != nil {
 				return fmt.Errorf("pool %s: %w", p.Name, err)
 			}
 		}

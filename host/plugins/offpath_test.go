@@ -1,4 +1,4 @@
-package host
+package plugins
 
 import (
 	"context"
@@ -81,7 +81,7 @@ func TestOutcomes(t *testing.T) {
 // TestOffPath_full: what nobody takes is dropped and counted; nothing is kept
 // while nobody observes.
 func TestOffPath_full(t *testing.T) {
-	o := newOffPath(&Host{now: time.Now})
+	o := newOffPath(&Manager{now: time.Now})
 	x := &scheduler.Observation{}
 	o.offer(x)
 	if len(o.ended) != 0 || o.ends.Load() != 1 {
@@ -100,11 +100,11 @@ func TestOffPath_full(t *testing.T) {
 // at once when flushAt have come; the column it publishes is in the next batch
 // of its scorer, for the endpoints it is about.
 func TestOffPath_run(t *testing.T) {
-	code, err := os.ReadFile("../examples/learned-rate/learned_rate.wasm")
+	code, err := os.ReadFile("../../examples/learned-rate/learned_rate.wasm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := newTable(t)
+	table := openTable(t)
 	c := config.Plugin{Name: "rate"}
 	p, err := table.acquire(keyOf(&c, moduleOf(fromFile, code, nil).digest, ""), fromFile, code, time.Now())
 	if err != nil {
@@ -132,9 +132,7 @@ func TestOffPath_run(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		h := &Host{now: time.Now, store: store, plugins: table}
-		h.rules.Swap(&generation{observers: []*plugin{p}, plugins: []*plugin{p, p}}, nil)
-		o := newOffPath(h)
+		o := newOffPath(&Manager{now: time.Now, endpoints: store, table: table, rules: fixed{&Set{observers: []*plugin{p}, plugins: []*plugin{p, p}}}})
 		o.wanted.Store(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -168,7 +166,7 @@ func TestOffPath_run(t *testing.T) {
 }
 
 // newTestShadow makes the shadow of a name that is a plugin itself.
-func newTestShadow(t testing.TB, table *pluginTable, name string, number int) *shadow {
+func newTestShadow(t testing.TB, table *table, name string, number int) *shadow {
 	p := acquire(t, table, name, "", number)
 	return &shadow{name: name, digest: p.Digest(), plugins: map[string]*plugin{"": p}, adapters: map[*scoring]*adapter{}}
 }
@@ -176,7 +174,7 @@ func newTestShadow(t testing.TB, table *pluginTable, name string, number int) *s
 // TestShadows_full: decisions beyond the room there is are skipped, and each
 // job comes back.
 func TestShadows_full(t *testing.T) {
-	table := newTable(t)
+	table := openTable(t)
 	var s shadows
 	s.init()
 	sh := newTestShadow(t, table, "leastwork", 0)
@@ -204,7 +202,7 @@ func TestShadows_full(t *testing.T) {
 
 // TestShadows_hammer offers decisions while shadows come and go.
 func TestShadows_hammer(t *testing.T) {
-	table := newTable(t)
+	table := openTable(t)
 	var s shadows
 	s.init()
 	place := &scoring{pluginKey{name: "leastwork"}, &config.Config{}, 0, "blend"}

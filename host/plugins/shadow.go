@@ -1,4 +1,4 @@
-package host
+package plugins
 
 import (
 	"context"
@@ -257,29 +257,28 @@ func (s *shadows) collect(e *telemetry.Emitter) {
 
 // newShadow loads a module as the scorers of its name are loaded by the rules
 // in force.
-func (h *Host) newShadow(ctx context.Context, name string, code []byte) (_ *shadow, err error) {
-	l := h.rules.Acquire()
-	defer l.Release()
-	g := l.Value()
-	c := declared(g.cfg, name)
-	signer, err := signerOf(g.cfg, fromStore, code)
+func (m *Manager) newShadow(ctx context.Context, name string, code []byte) (_ *shadow, err error) {
+	set, _, release := m.rules.Current()
+	defer release()
+	c := declared(set.cfg, name)
+	signer, err := signerOf(set.cfg, fromStore, code)
 	if err != nil {
 		return nil, err
 	}
-	sh := &shadow{name: name, signer: signer, since: h.now(), plugins: map[string]*plugin{}, adapters: map[*scoring]*adapter{}}
+	sh := &shadow{name: name, signer: signer, since: m.now(), plugins: map[string]*plugin{}, adapters: map[*scoring]*adapter{}}
 	defer func() {
 		if err != nil {
 			sh.close()
 		}
 	}()
-	for _, s := range g.scored {
+	for _, s := range set.scored {
 		if s.key.name != name || sh.plugins[s.key.config] != nil {
 			continue
 		}
 		k := keyOf(&c, moduleOf(fromStore, code, nil).digest, config.JSON(s.key.config))
 		opt := k.options()
 		opt.Instances = 1
-		p, err := h.plugins.runtime.Load(ctx, code, opt)
+		p, err := m.table.runtime.Load(ctx, code, opt)
 		if err != nil {
 			return nil, err
 		}
@@ -296,33 +295,32 @@ func (h *Host) newShadow(ctx context.Context, name string, code []byte) (_ *shad
 }
 
 // Shadow implements admin.Plugins.
-func (a pluginAdmin) Shadow(ctx context.Context, name string, code []byte, who string) (any, error) {
+func (m *Manager) Shadow(ctx context.Context, name string, code []byte, who string) (any, error) {
 	if !plugstore.ValidName(name) {
 		return nil, errPluginName(name)
 	}
-	h := a.h
-	h.reloadMu.Lock()
-	defer h.reloadMu.Unlock()
-	sh, err := h.newShadow(ctx, name, code)
+	m.change.Lock()
+	defer m.change.Unlock()
+	sh, err := m.newShadow(ctx, name, code)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
-	digest, err := h.pluginStore.Put(name, code, who)
+	digest, err := m.store.Put(name, code, who)
 	if err != nil {
 		sh.close()
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
-	h.offPath.shadows.set(name, sh)
-	h.log.Info("shadow begins", "plugin", name, "digest", digest, "signer", sh.signer)
+	m.offPath.shadows.set(name, sh)
+	m.log.Info("shadow begins", "plugin", name, "digest", digest, "signer", sh.signer)
 	return map[string]any{"name": name, "digest": digest, "active": false, "shadow": true, "signer": sh.signer}, nil
 }
 
 // EndShadow implements admin.Plugins.
-func (a pluginAdmin) EndShadow(_ context.Context, name string) (any, error) {
-	sh := a.h.offPath.shadows.set(name, nil)
+func (m *Manager) EndShadow(_ context.Context, name string) (any, error) {
+	sh := m.offPath.shadows.set(name, nil)
 	if sh == nil {
 		return nil, fmt.Errorf("%w: plugin %.128q has no shadow", admin.ErrNotFound, name)
 	}
-	a.h.log.Info("shadow ends", "plugin", name, "digest", sh.digest)
+	m.log.Info("shadow ends", "plugin", name, "digest", sh.digest)
 	return map[string]any{"name": name, "digest": sh.digest, "shadow": false}, nil
 }

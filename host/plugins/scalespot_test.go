@@ -1,4 +1,4 @@
-package host
+package plugins
 
 import (
 	"context"
@@ -71,7 +71,7 @@ func TestScaleSpot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close()
-	code, err := os.ReadFile("../examples/autoscale-spot/autoscale_spot.wasm")
+	code, err := os.ReadFile("../../examples/autoscale-spot/autoscale_spot.wasm")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,9 +79,8 @@ func TestScaleSpot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Host{}
-	h.rules.Swap(&generation{specials: map[specialKey]*plugin{{"cheap", wasm.Autoscale}: {Plugin: p}},
-		cfg: &config.Config{Pools: []config.Pool{{Name: "own", Autoscale: config.Autoscale{Plugin: "cheap"}}}}}, func(*generation) {})
+	h := &Manager{rules: fixed{&Set{special: map[specialKey]*plugin{{"cheap", wasm.Autoscale}: {Plugin: p}},
+		cfg: &config.Config{Pools: []config.Pool{{Name: "own", Autoscale: config.Autoscale{Plugin: "cheap"}}}}}}}
 	m := &market{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), stock: map[string]int{"own": 16}, nodes: map[string][]autoscale.Node{}}
 	for range 2 {
 		m.made++
@@ -98,7 +97,7 @@ func TestScaleSpot(t *testing.T) {
 		t.Helper()
 		for end := m.now.Add(d); m.now.Before(end); {
 			m.now = m.now.Add(5 * time.Second)
-			c.SetOverride(h.scalePlugin("own"))
+			c.SetOverride(h.Sizer("own"))
 			c.Tick(t.Context(), autoscale.Signal{Now: m.now, Work: work * 5, Requests: 1, InFlight: 1})
 			if n := m.serving("own") + m.serving("spot"); n < least {
 				t.Fatalf("%v: %d machines serve, %d are needed", m.now.Format(time.TimeOnly), n, least)

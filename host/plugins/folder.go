@@ -1,4 +1,4 @@
-package host
+package plugins
 
 import (
 	"context"
@@ -30,6 +30,11 @@ const fromFolder = "folder"
 // second for a small module. A look costs a stat call per file.
 const folderEvery = 150 * time.Millisecond
 
+// settled is how old a change must be for a file of the same size and time to be
+// the same: file systems count in steps of up to two seconds, and a second write
+// within a step is seen by reading only.
+const settled = 3 * time.Second
+
 // maxFolderFiles bounds the modules of the folder: their code is kept in memory,
 // because a file may turn bad while its module is in force.
 const maxFolderFiles = 32
@@ -39,15 +44,14 @@ const maxFolderFiles = 32
 type folder struct {
 	dir string // "" = none
 
-	held map[string]heldModule // by plugin; guarded by Host.reloadMu
-
 	// Of the one goroutine that looks.
 	stats   map[string]folderFile        // by file
 	last    map[string][sha256.Size]byte // contents at the look before, by file
 	tried   map[string]triedFile         // by file
 	trouble string                       // what was said last of the folder as a whole
 
-	mu      sync.Mutex // guards refused
+	mu      sync.Mutex // guards what follows
+	held    map[string]heldModule
 	refused map[string]error
 }
 
@@ -59,8 +63,11 @@ type heldModule struct {
 
 // folderFile remembers a file's contents by its size and time of change.
 type folderFile struct {
-	fileSeen
-	fault error // why it cannot be a module, nil if it may be one
+	size    int64
+	changed time.Time // as the file system tells
+	read    time.Time
+	sum     [sha256.Size]byte
+	fault   error // why it cannot be a module, nil if it may be one
 }
 
 // triedFile is the last attempt to put a file, or its absence, in force.
@@ -74,9 +81,39 @@ func newFolder(dir string) *folder {
 	return &folder{dir: dir, held: map[string]heldModule{}, stats: map[string]folderFile{}, tried: map[string]triedFile{}, refused: map[string]error{}}
 }
 
-// code returns the module of a plugin, nil if the folder has none. The caller
-// holds Host.reloadMu.
-func (f *folder) code(name string) []byte { return f.held[name].code }
+// code returns the module of a plugin, nil if the folder has none.
+func (f *folder) code(name string) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.held[name].code
+}
+
+// modules returns a copy of what the files stand for, by plugin.
+func (f *folder) modules() map[string]heldModule {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.held)
+}
+
+// hold has a file stand for m; no code = the file is gone.
+func (f *folder) hold(name string, m heldModule) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.held[name] = m; m.code == nil {
+		delete(f.held, name)
+	}
+}
+
+// refusals returns the rows of the plugin list that tell of refused files.
+func (f *folder) refusals() (rows []pluginStatus) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, file := range slices.Sorted(maps.Keys(f.refused)) {
+		rows = append(rows, pluginStatus{Name: strings.TrimSuffix(file, ".wasm"), Source: fromFolder, Roles: []string{}, State: "refused",
+			Reason: f.refused[file].Error(), Versions: []plugstore.Version{}})
+	}
+	return rows
+}
 
 // look returns the digests of the modules' files, by file.
 func (f *folder) look(now time.Time) (map[string][sha256.Size]byte, error) {
@@ -127,7 +164,7 @@ func (f *folder) sum(root *os.Root, name string, now time.Time) [sha256.Size]byt
 	if s.sum = sha256.Sum256(code); err != nil {
 		s.sum = sha256.Sum256([]byte("fault: " + err.Error()))
 	} else if st != nil {
-		s.fileSeen = fileSeen{size: st.Size(), changed: st.ModTime(), read: now, sum: s.sum}
+		s.size, s.changed, s.read = st.Size(), st.ModTime(), now
 	}
 	f.stats[name] = s
 	return s.sum
@@ -192,9 +229,10 @@ func (f *folder) due(now map[string][sha256.Size]byte, cfg *config.Config, settl
 }
 
 // watchFolder puts in force what is saved in the watched folder until ctx ends.
-func (h *Host) watchFolder(ctx context.Context) error {
-	if h.folder.dir == "" {
-		return nil
+func (m *Manager) watchFolder(ctx context.Context) error {
+	if m.folder.dir == "" {
+		<-ctx.Done()
+		return ctx.Err()
 	}
 	t := time.NewTicker(folderEvery)
 	defer t.Stop()
@@ -203,31 +241,36 @@ func (h *Host) watchFolder(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-t.C:
-			h.lookFolder(true)
+			m.LookFolder(true)
 		}
 	}
 }
 
-// lookFolder puts in force what changed in the folder. A file that is refused
+// LookFolder puts in force what changed in the folder. A file that is refused
 // leaves the module before it in force; it is told and counted once, and tried
 // again when it or the configuration changes. So is a folder that cannot be read.
-func (h *Host) lookFolder(settle bool) {
-	f := h.folder
-	now, err := f.look(h.now())
+// With settle only what two calls in a row find counts. It must not be called while
+// Run runs.
+func (m *Manager) LookFolder(settle bool) {
+	f := m.folder
+	if f.dir == "" {
+		return
+	}
+	now, err := f.look(m.now())
 	if err != nil {
 		if s := err.Error(); s != f.trouble {
 			f.trouble = s
-			h.reloadFailed(fmt.Errorf("plugin_dir: %w", err))
+			m.failed(fmt.Errorf("plugin_dir: %w", err))
 		}
 		return
 	}
 	f.trouble = ""
-	l := h.rules.Acquire()
-	cfg := l.Value().cfg
-	l.Release()
+	set, _, release := m.rules.Current()
+	cfg := set.cfg
+	release()
 	for _, file := range f.due(now, cfg, settle) {
 		sum, there := now[file]
-		err := h.takeFile(file, there, sum)
+		err := m.takeFile(file, there, sum)
 		if errors.Is(err, errFileMoves) {
 			continue
 		}
@@ -241,7 +284,7 @@ func (h *Host) lookFolder(settle bool) {
 		}
 		f.mu.Unlock()
 		if err != nil {
-			h.reloadFailed(fmt.Errorf("plugin_dir: %s: %w", file, err))
+			m.failed(fmt.Errorf("plugin_dir: %s: %w", file, err))
 		}
 	}
 }
@@ -251,64 +294,60 @@ var errFileMoves = errors.New("host: file changes")
 
 // takeFile puts a file of the folder in force, or what is behind one that is
 // gone. On error nothing has changed.
-func (h *Host) takeFile(file string, there bool, sum [sha256.Size]byte) error {
-	f, name := h.folder, strings.TrimSuffix(file, ".wasm")
-	var code []byte
+func (m *Manager) takeFile(file string, there bool, sum [sha256.Size]byte) error {
+	f, name := m.folder, strings.TrimSuffix(file, ".wasm")
+	m.change.Lock()
+	defer m.change.Unlock()
+	var held heldModule
 	if there {
-		if fault := f.stats[file].fault; fault != nil {
-			return fault
-		}
-		root, err := os.OpenRoot(f.dir)
+		code, err := f.open(file, sum)
 		if err != nil {
 			return err
 		}
-		defer root.Close()
-		if code, err = readIn(root, file); err != nil || sha256.Sum256(code) != sum {
-			return errFileMoves
-		}
-	}
-	h.reloadMu.Lock()
-	defer h.reloadMu.Unlock()
-	before, was := f.held[name]
-	if there {
-		m, p, err := h.tryHeldLocked(name, code)
+		p, err := m.try(name, fromFolder, code)
 		if err != nil {
-			return err
+			return fmt.Errorf("plugin %s (%s): %w", name, fromFolder, err)
 		}
-		defer h.plugins.release([]*plugin{p}) // after the rules hold it
-		f.held[name] = m
-	} else if !was {
+		defer m.table.release([]*plugin{p}) // after the rules hold it
+		held = heldModule{code, p.Has(wasm.Score)}
+	} else if f.code(name) == nil {
 		return nil
-	} else {
-		delete(f.held, name)
 	}
-	g, err := h.rebuildLocked(nil)
+	set, revision, err := m.rules.Apply(&Change{name: name, folder: true, code: held.code, scores: held.scores, commit: func() error {
+		f.hold(name, held)
+		return nil
+	}})
 	if err != nil {
-		if delete(f.held, name); was {
-			f.held[name] = before
-		}
 		return err
 	}
-	h.note("plugin:activate", "plugin/"+name, nil, "source", "plugin_dir", "there", strconv.FormatBool(there), "generation", strconv.FormatUint(g.number, 10))
-	h.log.Info("plugin folder in force", "plugin", name, "there", there, "generation", g.number,
-		"used", slices.ContainsFunc(g.plugins, func(p *plugin) bool { return p.key.name == name }))
+	used, _ := set.uses(name)
+	m.note("plugin:activate", "plugin/"+name, nil, "source", "plugin_dir", "there", strconv.FormatBool(there), "generation", strconv.FormatUint(revision, 10))
+	m.log.Info("plugin folder in force", "plugin", name, "there", there, "generation", revision, "used", used)
 	return nil
 }
 
-// tryHeldLocked loads a module with the settings of the rules in force. The
-// caller holds reloadMu and must release the plugin.
-func (h *Host) tryHeldLocked(name string, code []byte) (heldModule, *plugin, error) {
-	p, err := h.tryLocked(name, fromFolder, code)
-	if err != nil {
-		return heldModule{}, nil, fmt.Errorf("plugin %s (%s): %w", name, fromFolder, err)
+// open returns the module in a file, errFileMoves if its digest is another than sum.
+func (f *folder) open(file string, sum [sha256.Size]byte) ([]byte, error) {
+	if fault := f.stats[file].fault; fault != nil {
+		return nil, fault
 	}
-	return heldModule{code, p.Has(wasm.Score)}, p, nil
+	root, err := os.OpenRoot(f.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	code, err := readIn(root, file)
+	if err != nil || sha256.Sum256(code) != sum {
+		return nil, errFileMoves
+	}
+	return code, nil
 }
 
 // withFolder returns a profile as it is placed by: the default one, if it names no
 // scorers, has the folder's scorers that no profile names instead of the default
-// cost, so that a file saved there is heard without a line of configuration. The caller holds reloadMu.
-func (h *Host) withFolder(cfg *config.Config, number int) (*config.Profile, error) {
+// cost, so that a file saved there is heard without a line of configuration.
+func (pl *plan) withFolder(number int) (*config.Profile, error) {
+	cfg := pl.cfg
 	p := &cfg.Profiles[number]
 	if number != 0 || !p.DefaultScorers {
 		return p, nil
@@ -323,9 +362,13 @@ func (h *Host) withFolder(cfg *config.Config, number int) (*config.Profile, erro
 			named[name] = true
 		}
 	}
+	held := pl.folder.modules()
+	if c := pl.change; c != nil && c.folder {
+		held[c.name] = heldModule{c.code, c.scores}
+	}
 	out, scorers := *p, []config.Scorer(nil)
-	for _, name := range slices.Sorted(maps.Keys(h.folder.held)) {
-		if h.folder.held[name].scores && !named[name] {
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		if held[name].scores && !named[name] {
 			scorers = append(scorers, config.Scorer{Plugin: name, Weight: 1})
 		}
 	}
@@ -335,61 +378,4 @@ func (h *Host) withFolder(cfg *config.Config, number int) (*config.Profile, erro
 		out.Scorers, out.DefaultScorers = scorers, false
 	}
 	return &out, nil
-}
-
-// folderAdmin is pluginAdmin that also lists the files of the watched folder
-// that were refused, and says when what was pushed stands behind one.
-type folderAdmin struct{ pluginAdmin }
-
-// Push implements admin.Plugins.
-func (a folderAdmin) Push(ctx context.Context, name string, code []byte, activate bool, who string) (any, error) {
-	v, err := a.pluginAdmin.Push(ctx, name, code, activate, who)
-	return a.behind(name, v), err
-}
-
-// Activate implements admin.Plugins.
-func (a folderAdmin) Activate(ctx context.Context, name, digest string) (any, error) {
-	v, err := a.pluginAdmin.Activate(ctx, name, digest)
-	return a.behind(name, v), err
-}
-
-// Rollback implements admin.Plugins.
-func (a folderAdmin) Rollback(ctx context.Context, name string) (any, error) {
-	v, err := a.pluginAdmin.Rollback(ctx, name)
-	return a.behind(name, v), err
-}
-
-// behind adds a note to v, what was done with a stored version, if the folder's
-// file goes before it.
-func (a folderAdmin) behind(name string, v any) any {
-	a.h.reloadMu.Lock()
-	held := a.h.folder.code(name) != nil
-	a.h.reloadMu.Unlock()
-	if m, ok := v.(map[string]any); ok && held && m["active"] == true {
-		m["used"], m["note"] = false, name+".wasm in plugin_dir goes before it while it lies there"
-		a.h.log.Warn("the watched folder goes before the active version of a plugin", "plugin", name)
-	}
-	return v
-}
-
-// Plugins implements admin.Plugins.
-func (a folderAdmin) Plugins(ctx context.Context) (any, error) {
-	v, err := a.pluginAdmin.Plugins(ctx)
-	m, ok := v.(map[string]any)
-	if err != nil || !ok {
-		return v, err
-	}
-	rows, ok := m["plugins"].([]pluginStatus)
-	if !ok {
-		return v, nil
-	}
-	f := a.h.folder
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, file := range slices.Sorted(maps.Keys(f.refused)) {
-		rows = append(rows, pluginStatus{Name: strings.TrimSuffix(file, ".wasm"), Source: fromFolder, Roles: []string{}, State: "refused",
-			Reason: f.refused[file].Error(), Versions: []plugstore.Version{}})
-	}
-	m["plugins"] = rows
-	return m, nil
 }
