@@ -12,6 +12,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kvasir-router/kvasir/host/policy"
 )
 
 func explainCommand() *cobra.Command {
@@ -97,74 +99,17 @@ type explanation struct {
 		Digest string `json:"digest"`
 		Fault  string `json:"fault"`
 	} `json:"plugins"`
-	Policy    *policySeen `json:"policy"`
-	Order     []string    `json:"order"`
-	Chosen    string      `json:"chosen"`
-	Arm       string      `json:"arm"`
-	Predicted int         `json:"predicted_cached_tokens"`
-	Reported  *int        `json:"reported_cached_tokens"`
+	Policy    policy.Fields `json:"policy"`
+	Order     []string      `json:"order"`
+	Chosen    string        `json:"chosen"`
+	Arm       string        `json:"arm"`
+	Predicted int           `json:"predicted_cached_tokens"`
+	Reported  *int          `json:"reported_cached_tokens"`
 }
 
-// policySeen is what the text output shows of policy's decision.
-type policySeen struct {
-	Scope       string
-	Constraints []struct {
-		Label  string
-		NotIn  bool `json:"not_in"`
-		Values []string
-	}
-	Prefer []struct {
-		Label  string
-		Values []string
-		Weight float64
-	}
-	Affinity struct {
-		Weight   float64
-		MaxShare float64 `json:"max_share"`
-		Sticky   bool
-	}
-	Profile   string
-	Priority  int
-	RateClass string `json:"rate_class"`
-	Limits    map[string]int
-}
-
-// print writes what acted on the request, leaving out what is as without a
-// policy.
-func (p *policySeen) print(w io.Writer) {
-	if p == nil {
-		return
-	}
-	var acts []string
-	add := func(format string, args ...any) { acts = append(acts, fmt.Sprintf(format, args...)) }
-	if p.Scope != "" {
-		add("cache scope %s", p.Scope)
-	}
-	for _, c := range p.Constraints {
-		word := "in"
-		if c.NotIn {
-			word = "not in"
-		}
-		add("%s %s [%s]", c.Label, word, strings.Join(c.Values, " "))
-	}
-	for _, f := range p.Prefer {
-		add("prefers %s [%s] by %g", f.Label, strings.Join(f.Values, " "), f.Weight)
-	}
-	if a := p.Affinity; a.Weight != 1 || a.MaxShare != 1 || a.Sticky {
-		add("affinity %g, share of an endpoint up to %g, sessions pinned: %t", a.Weight, a.MaxShare, a.Sticky)
-	}
-	if p.Profile != "" {
-		add("profile %s", p.Profile)
-	}
-	if p.Priority != 0 {
-		add("priority %d", p.Priority)
-	}
-	for _, n := range slices.Sorted(maps.Keys(p.Limits)) {
-		if v := p.Limits[n]; v > 0 {
-			add("%s %d", n, v)
-		}
-	}
-	if len(acts) > 0 {
+// printPolicy writes the fields of policy's decision that are set.
+func printPolicy(w io.Writer, f policy.Fields) {
+	if acts := f.Text(); len(acts) > 0 {
 		fmt.Fprintf(w, "policy     %s\n", strings.Join(acts, "; "))
 	}
 }
@@ -175,7 +120,7 @@ func printExplanation(w io.Writer, b []byte) error {
 		return fmt.Errorf("the router's answer: %w", err)
 	}
 	fmt.Fprintf(w, "request    %s\ntenant     %s (namespace %s)\nmodel      %s\n", e.RequestID, e.Tenant, e.Namespace, e.Model)
-	e.Policy.print(w)
+	printPolicy(w, e.Policy)
 	if !e.Allow {
 		fmt.Fprintf(w, "refused    %d %s\n", e.Status, e.Reason)
 		return nil

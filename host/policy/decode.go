@@ -54,21 +54,17 @@ func (d *decoder) fail(path, format string, args ...any) {
 	}
 }
 
-// decode reads the document v. What the contract does not know, or knows in
-// another form, is an error: a misspelt constraint must not pass as none.
+// decode reads the document v. A field that the contract does not have, or a
+// value of another form, is an error: a misspelt constraint must not pass as
+// none.
 func decode(v ast.Value, classes map[string]int) (*verdict, error) {
-	o, ok := v.(ast.Object)
-	if !ok {
-		return nil, errors.New("policy: the decision is no object")
+	if _, ok := v.(ast.Object); !ok {
+		return nil, errors.New("policy: the decision is not an object")
 	}
 	d := decoder{classes: classes}
 	out := &verdict{Decision: Decision{Scope: ScopeTenant}}
-	said := map[string]bool{}
-	d.each("", o, func(key string, v ast.Value) {
-		said[key] = true
-		d.field(out, key, v)
-	})
-	d.finish(out, said)
+	present := readFields(&d, decisionFields, "", v, out)
+	d.finish(out, present)
 	if d.err != nil {
 		return nil, d.err
 	}
@@ -92,63 +88,17 @@ func (d *decoder) each(path string, v ast.Value, f func(key string, v ast.Value)
 	})
 }
 
-func (d *decoder) field(out *verdict, key string, v ast.Value) {
-	switch key {
-	case "allow":
-		out.Allow = d.boolean(key, v)
-	case "reason":
-		out.Reason = d.word(key, v)
-		if !validReason(out.Reason) {
-			d.fail(key, "is not 1 to %d lower-case letters, digits and _", maxReason)
-		}
-	case "status":
-		out.Status = d.integer(key, v)
-		if !slices.Contains(denyStatuses, out.Status) {
-			d.fail(key, "is %d, not one of %v", out.Status, denyStatuses)
-		}
-	case "model":
-		out.Model = d.word(key, v)
-	case "constraints":
-		d.items(key, v, func(path string, v ast.Value) { out.Constraints = append(out.Constraints, d.constraint(path, v)) })
-	case "prefer":
-		d.items(key, v, func(path string, v ast.Value) { out.Prefer = append(out.Prefer, d.preference(path, v)) })
-	case "cache":
-		d.cache(out, v)
-	case "affinity":
-		d.affinity(out, v)
-	case "priority":
-		class := d.word(key, v)
-		p, known := d.classes[class]
-		if !known {
-			d.fail(key, "%q is no class of data.classes", class)
-		}
-		out.Priority = p
-	case "rate_class":
-		out.RateClass = d.word(key, v)
-	case "limits":
-		d.limits(out, v)
-	case "profile":
-		out.Profile = d.word(key, v)
-	case "audit":
-		out.Audit = d.oneOf(key, v, AuditNone, AuditSample, AuditFull)
-	default:
-		d.fail(key, "is not known")
-	}
-}
-
-// finish checks what fields say together and fills in what was not said.
-func (d *decoder) finish(out *verdict, said map[string]bool) {
-	if !said["allow"] {
-		d.fail("allow", "is missing")
-	}
+// finish checks the fields that depend on each other and fills in the defaults
+// of absent ones.
+func (d *decoder) finish(out *verdict, present map[string]bool) {
 	if out.Allow {
-		if said["status"] {
-			d.fail("status", "stands beside allow: true")
+		if present["status"] {
+			d.fail("status", "is set beside allow: true")
 		}
 		if out.Reason == "" {
 			out.Reason = reasonAllowed
 		}
-		if !said["priority"] {
+		if !present["priority"] {
 			out.Priority = d.classes[defaultClass]
 		}
 		return
@@ -159,106 +109,6 @@ func (d *decoder) finish(out *verdict, said map[string]bool) {
 	if out.Status == 0 {
 		out.Status = defaultDenyStatus
 	}
-}
-
-func (d *decoder) constraint(path string, v ast.Value) (c Constraint) {
-	op, values := "", false
-	d.each(path, v, func(key string, v ast.Value) {
-		at := path + "." + key
-		switch key {
-		case "label":
-			c.Label = d.word(at, v)
-		case "op":
-			op = d.oneOf(at, v, constraintIn, constraintNotIn)
-		case "values":
-			c.Values, values = d.words(at, v), true
-		default:
-			d.fail(at, "is not known")
-		}
-	})
-	if c.Label == "" || op == "" || !values {
-		d.fail(path, "needs label, op and values")
-	}
-	c.NotIn = op == constraintNotIn
-	return c
-}
-
-func (d *decoder) preference(path string, v ast.Value) (p Preference) {
-	values, weight := false, false
-	d.each(path, v, func(key string, v ast.Value) {
-		at := path + "." + key
-		switch key {
-		case "label":
-			p.Label = d.word(at, v)
-		case "values":
-			p.Values, values = d.words(at, v), true
-		case "weight":
-			p.Weight, weight = min(1, d.positive(at, v)), true
-		default:
-			d.fail(at, "is not known")
-		}
-	})
-	if p.Label == "" || !values || !weight {
-		d.fail(path, "needs label, values and weight")
-	}
-	return p
-}
-
-func (d *decoder) cache(out *verdict, v ast.Value) {
-	scope := ""
-	d.each("cache", v, func(key string, v ast.Value) {
-		switch key {
-		case "scope":
-			scope = d.oneOf("cache.scope", v, ScopeTenant, ScopeUser, ScopeGroup, ScopePublic, ScopeNone)
-		case "group":
-			out.group = d.word("cache.group", v)
-		default:
-			d.fail("cache."+key, "is not known")
-		}
-	})
-	switch {
-	case scope == "":
-		d.fail("cache", "needs a scope")
-	case scope == ScopeGroup && out.group == "":
-		d.fail("cache", "has the scope group and no group")
-	case scope != ScopeGroup && out.group != "":
-		d.fail("cache", "has a group and the scope %s", scope)
-	}
-	out.Scope = scope
-}
-
-func (d *decoder) affinity(out *verdict, v ast.Value) {
-	d.each("affinity", v, func(key string, v ast.Value) {
-		at := "affinity." + key
-		switch key {
-		case "weight":
-			out.Affinity.Weight = min(maxAffinityWeight, max(leastWeight, d.positive(at, v)))
-		case "max_share":
-			out.Affinity.MaxShare = min(1, d.positive(at, v))
-			if out.Affinity.MaxShare == 0 {
-				d.fail(at, "is 0: nothing could be placed")
-			}
-		case "sticky":
-			out.Affinity.Sticky = d.boolean(at, v)
-		default:
-			d.fail(at, "is not known")
-		}
-	})
-}
-
-func (d *decoder) limits(out *verdict, v ast.Value) {
-	at := map[string]*int{"max_prompt_tokens": &out.MaxPromptTokens, "max_output_tokens": &out.MaxOutputTokens, "max_concurrency": &out.MaxConcurrency,
-		"tokens_per_minute": &out.TokensPerMinute, "requests_per_minute": &out.RequestsPerMinute}
-	d.each("limits", v, func(key string, v ast.Value) {
-		p := at[key]
-		if p == nil {
-			d.fail("limits."+key, "is not known")
-			return
-		}
-		if *p = d.integer("limits."+key, v); *p < 0 || *p > maxLimit {
-			d.fail("limits."+key, "is %d, not from 0 (no limit) to %d", *p, maxLimit)
-		}
-	})
 }
 
 // terms calls f with the terms of an array or a set; anything else is a fault.

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -53,19 +54,19 @@ func TestDecode(t *testing.T) {
 // over.
 func TestDecode_refused(t *testing.T) {
 	for text, want := range map[string]string{
-		`[]`: "no object", `{}`: "allow is missing", `{"allow": "true"}`: "allow is a string", `{"allow": 1}`: "allow is a number", `{"allow": null}`: "allow is a null",
-		`{"allow": true, "contraints": []}`: "contraints is not known", `{"allow": true, "": 1}`: "is not known",
+		`[]`: "not an object", `{}`: "allow is missing", `{"allow": "true"}`: "allow is a string", `{"allow": 1}`: "allow is a number", `{"allow": null}`: "allow is a null",
+		`{"allow": true, "contraints": []}`: "contraints is not a known field", `{"allow": true, "": 1}`: "is not a known field",
 		`{"allow": false, "reason": ""}`: "reason", `{"allow": false, "reason": "Not allowed"}`: "reason", `{"allow": false, "reason": "a-b"}`: "reason",
 		`{"allow": false, "reason": "` + strings.Repeat("a", 65) + `"}`: "reason", `{"allow": false, "reason": 4}`: "reason is a number",
 		`{"allow": false, "status": 200}`: "status is 200", `{"allow": false, "status": 403.5}`: "status is 403.5", `{"allow": false, "status": "403"}`: "status", `{"allow": true, "status": 403}`: "beside allow",
-		`{"allow": true, "constraints": {}}`: "constraints is a object", `{"allow": true, "constraints": [1]}`: "constraints[0]", `{"allow": true, "constraints": [{}]}`: "needs label",
-		`{"allow": true, "constraints": [{"label": "p", "op": "in"}]}`: "needs label", `{"allow": true, "constraints": [{"label": "p", "op": "is", "values": []}]}`: "not one of",
-		`{"allow": true, "constraints": [{"label": "p", "op": "in", "values": ["a"], "x": 1}]}`: "x is not known", `{"allow": true, "constraints": [{"label": "p", "op": "in", "values": "a"}]}`: "values is a string",
-		`{"allow": true, "constraints": [{"label": "p", "op": "in", "values": [1]}]}`: "values is a number", `{"allow": true, "prefer": [{"label": "p", "values": ["a"]}]}`: "needs label, values and weight",
-		`{"allow": true, "prefer": [{"label": "p", "values": ["a"], "weight": -1}]}`: "below 0", `{"allow": true, "cache": {}}`: "needs a scope", `{"allow": true, "cache": {"scope": "all"}}`: "not one of",
-		`{"allow": true, "cache": {"scope": "group"}}`: "no group", `{"allow": true, "cache": {"scope": "tenant", "group": "g"}}`: "has a group", `{"allow": true, "cache": {"scope": "tenant", "grp": "g"}}`: "not known",
-		`{"allow": true, "affinity": {"max_share": 0}}`: "could be placed", `{"allow": true, "affinity": {"weight": 1e999}}`: "no number", `{"allow": true, "affinity": {"wieght": 1}}`: "not known",
-		`{"allow": true, "priority": "urgent"}`: "no class", `{"allow": true, "priority": 1}`: "priority is a number", `{"allow": true, "limits": {"max_tokens": 1}}`: "not known",
+		`{"allow": true, "constraints": {}}`: "constraints is a object", `{"allow": true, "constraints": [1]}`: "constraints[0]", `{"allow": true, "constraints": [{}]}`: "constraints[0].label is missing",
+		`{"allow": true, "constraints": [{"label": "p", "op": "in"}]}`: "constraints[0].values is missing", `{"allow": true, "constraints": [{"label": "p", "op": "is", "values": []}]}`: "not one of",
+		`{"allow": true, "constraints": [{"label": "p", "op": "in", "values": ["a"], "x": 1}]}`: "x is not a known field", `{"allow": true, "constraints": [{"label": "p", "op": "in", "values": "a"}]}`: "values is a string",
+		`{"allow": true, "constraints": [{"label": "p", "op": "in", "values": [1]}]}`: "values is a number", `{"allow": true, "prefer": [{"label": "p", "values": ["a"]}]}`: "prefer[0].weight is missing",
+		`{"allow": true, "prefer": [{"label": "p", "values": ["a"], "weight": -1}]}`: "below 0", `{"allow": true, "constraints": [{"label": "", "op": "in", "values": []}]}`: "label is empty", `{"allow": true, "cache": {}}`: "cache.scope is missing", `{"allow": true, "cache": {"scope": "all"}}`: "not one of",
+		`{"allow": true, "cache": {"scope": "group"}}`: "no group", `{"allow": true, "cache": {"scope": "tenant", "group": "g"}}`: "has a group", `{"allow": true, "cache": {"scope": "tenant", "grp": "g"}}`: "not a known field",
+		`{"allow": true, "affinity": {"max_share": 0}}`: "could be placed", `{"allow": true, "affinity": {"weight": 1e999}}`: "no number", `{"allow": true, "affinity": {"wieght": 1}}`: "not a known field",
+		`{"allow": true, "priority": "urgent"}`: "not a class", `{"allow": true, "priority": 1}`: "priority is a number", `{"allow": true, "limits": {"max_tokens": 1}}`: "not a known field",
 		`{"allow": true, "limits": {"max_prompt_tokens": -1}}`: "not from 0", `{"allow": true, "limits": {"max_prompt_tokens": 1.5}}`: "whole number", `{"allow": true, "limits": {"max_prompt_tokens": 1e300}}`: "whole number",
 		`{"allow": true, "audit": "some"}`: "not one of", `{"allow": true, "model": "` + strings.Repeat("m", 257) + `"}`: "more than 256",
 	} {
@@ -104,38 +105,57 @@ func FuzzDecode(f *testing.F) {
 		if d.MaxPromptTokens < 0 || d.MaxOutputTokens < 0 || d.MaxConcurrency < 0 || d.TokensPerMinute < 0 || d.RequestsPerMinute < 0 || (d.Scope == ScopeGroup) != (d.group != "") {
 			t.Errorf("%s: %+v", text, d)
 		}
-		var strict struct {
-			Allow       *bool
-			Reason      string
-			Status      float64
-			Model       string
-			Constraints []struct {
-				Label, Op string
-				Values    []string
-			}
-			Prefer []struct {
-				Label  string
-				Values []string
-				Weight float64
-			}
-			Cache    *struct{ Scope, Group string }
-			Affinity struct {
-				Weight   float64
-				MaxShare float64 `json:"max_share"`
-				Sticky   bool
-			}
-			Priority  string
-			RateClass string `json:"rate_class"`
-			Limits    map[string]float64
-			Profile   string
-			Audit     string
+		var document any
+		if err := json.Unmarshal([]byte(text), &document); err != nil {
+			t.Fatalf("%s: taken, but is not JSON: %v", text, err)
 		}
-		dec := json.NewDecoder(strings.NewReader(text))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(&strict); err != nil || strict.Allow == nil || *strict.Allow != d.Allow {
-			t.Errorf("%s: taken as %+v; strictly %v", text, d, err)
+		if err := fits(objectShape(decisionFields), document); err != nil || document.(map[string]any)["allow"] != d.Allow {
+			t.Errorf("%s: taken as %+v; %v", text, d, err)
 		}
 	})
+}
+
+// fits reports where v has a member or a value of another form than the shape.
+func fits(s *shape, v any) error {
+	switch v := v.(type) {
+	case map[string]any:
+		if s.fields == nil {
+			return fmt.Errorf("an object, want %s", s.name)
+		}
+		for name, member := range v {
+			f := s.fields[name]
+			if f == nil {
+				return fmt.Errorf("an unknown member %q", name)
+			}
+			if err := fits(f, member); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	case []any:
+		if s.elem == nil {
+			return fmt.Errorf("an array, want %s", s.name)
+		}
+		for _, one := range v {
+			if err := fits(s.elem, one); err != nil {
+				return err
+			}
+		}
+		return nil
+	case string:
+		if s == stringShape {
+			return nil
+		}
+	case float64:
+		if s == numberShape {
+			return nil
+		}
+	case bool:
+		if s == boolShape {
+			return nil
+		}
+	}
+	return fmt.Errorf("a %T, want %s", v, s.name)
 }
 
 func FuzzParseInput(f *testing.F) {

@@ -28,25 +28,6 @@ var (
 	stringsShape = &shape{name: "an array or a set", elem: stringShape}
 )
 
-// decisionShape is the contract of data.kvasir.decision. decode holds it at run
-// time.
-var decisionShape = &shape{name: "an object", fields: map[string]*shape{
-	"allow":       boolShape,
-	"reason":      stringShape,
-	"status":      numberShape,
-	"model":       stringShape,
-	"constraints": {name: "a set or an array", elem: &shape{name: "an object", fields: map[string]*shape{"label": stringShape, "op": stringShape, "values": stringsShape}}},
-	"prefer":      {name: "a set or an array", elem: &shape{name: "an object", fields: map[string]*shape{"label": stringShape, "values": stringsShape, "weight": numberShape}}},
-	"cache":       {name: "an object", fields: map[string]*shape{"scope": stringShape, "group": stringShape}},
-	"affinity":    {name: "an object", fields: map[string]*shape{"weight": numberShape, "max_share": numberShape, "sticky": boolShape}},
-	"priority":    stringShape,
-	"rate_class":  stringShape,
-	"limits": {name: "an object", fields: map[string]*shape{"max_prompt_tokens": numberShape, "max_output_tokens": numberShape,
-		"max_concurrency": numberShape, "tokens_per_minute": numberShape, "requests_per_minute": numberShape}},
-	"profile": stringShape,
-	"audit":   stringShape,
-}}
-
 // typeCheck compares the type that OPA inferred of the decision with the
 // contract, so that a misspelt field is told before it is ignored.
 type typeCheck struct {
@@ -56,7 +37,7 @@ type typeCheck struct {
 }
 
 func (c *typeCheck) decision(t types.Type, rule *ast.Rule) {
-	c.value("", t, decisionShape, rule.Loc())
+	c.value("", t, objectShape(decisionFields), rule.Loc())
 }
 
 // value checks a type at a path of the decision. A type that is not known is

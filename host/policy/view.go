@@ -1,59 +1,136 @@
 package policy
 
-// View is a decision as people see it: in the words of the contract, without
-// the salt.
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Fields are the fields of a decision that are set, by their names in the
+// contract; of a denial allow, reason and status alone. The salt is not among
+// them. Values are strings, numbers, booleans, []any and map[string]any.
+type Fields map[string]any
+
+// Fields returns the fields of d. The map belongs to the caller.
+func (d *Decision) Fields() Fields {
+	all := showFields(decisionFields, &verdict{Decision: *d})
+	if d.Scope == "" { // of the static engine, and of denials
+		delete(all, "cache")
+	}
+	if d.Allow {
+		return all
+	}
+	for i := range decisionFields {
+		if f := &decisionFields[i]; !f.denied {
+			delete(all, f.name)
+		}
+	}
+	return all
+}
+
+// Text returns what acts on an allowed request, one entry for each constraint
+// and field, in the order of the contract: what explain prints.
+func (f Fields) Text() []string {
+	var out []string
+	for i := range decisionFields {
+		row := &decisionFields[i]
+		v, set := f[row.name]
+		switch {
+		case !set || row.denied:
+		case row.text != nil:
+			list, _ := v.([]any)
+			for _, one := range list {
+				out = append(out, row.text(one))
+			}
+		default:
+			out = append(out, row.name+" "+plain(v))
+		}
+	}
+	return out
+}
+
+// plain writes a value of Fields for people.
+func plain(v any) string {
+	switch v := v.(type) {
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case []any:
+		var parts []string
+		for _, one := range v {
+			parts = append(parts, plain(one))
+		}
+		return "[" + strings.Join(parts, " ") + "]"
+	case map[string]any:
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			parts = append(parts, name+" "+plain(v[name]))
+		}
+		return strings.Join(parts, ", ")
+	}
+	return fmt.Sprint(v)
+}
+
+func constraintText(shown any) string {
+	c, _ := shown.(map[string]any)
+	op := "in"
+	if c["op"] == constraintNotIn {
+		op = "not in"
+	}
+	return fmt.Sprintf("%v %s %s", c["label"], op, plain(c["values"]))
+}
+
+func preferenceText(shown any) string {
+	p, _ := shown.(map[string]any)
+	return fmt.Sprintf("prefers %v %s by %s", p["label"], plain(p["values"]), plain(p["weight"]))
+}
+
+// View is a decision as people see it. Its JSON is one object: Fields, and beside
+// them namespace_hash, rules and revision.
 type View struct {
-	Allow       bool            `json:"allow"`
-	Reason      string          `json:"reason"`
-	Status      int             `json:"status,omitempty"`
-	Model       string          `json:"model,omitempty"`
-	Constraints []ViewCondition `json:"constraints,omitempty"`
-	Prefer      []Preference    `json:"prefer,omitempty"`
-	Scope       string          `json:"scope,omitempty"`
-	Namespace   string          `json:"namespace_hash,omitempty"`
-	Affinity    *ViewAffinity   `json:"affinity,omitempty"`
-	Priority    int             `json:"priority"`
-	RateClass   string          `json:"rate_class,omitempty"`
-	Limits      map[string]int  `json:"limits,omitempty"`
-	Profile     string          `json:"profile,omitempty"`
-	Audit       string          `json:"audit,omitempty"`
-	Rules       []string        `json:"rules"`
-	Revision    string          `json:"revision"`
+	Fields    Fields
+	Namespace string   // keyed hash of the cache namespace; "" of a denial
+	Rules     []string // ids of the rules that decided
+	Revision  string   // of policy and data
 }
 
-// ViewCondition is a Constraint in the words of the contract.
-type ViewCondition struct {
-	Label  string   `json:"label"`
-	Op     string   `json:"op"`
-	Values []string `json:"values"`
-}
-
-// ViewAffinity is an Affinity in the words of the contract.
-type ViewAffinity struct {
-	Weight   float64 `json:"weight"`
-	MaxShare float64 `json:"max_share"`
-	Sticky   bool    `json:"sticky"`
+// viewRest are the members of a View's JSON that are no fields of the contract.
+type viewRest struct {
+	Namespace string   `json:"namespace_hash,omitempty"`
+	Rules     []string `json:"rules"`
+	Revision  string   `json:"revision"`
 }
 
 // View returns d for people.
 func (d *Decision) View() View {
-	v := View{Allow: d.Allow, Reason: d.Reason, Status: d.Status, Model: d.Model, Prefer: d.Prefer, Scope: d.Scope, Namespace: d.Namespace,
-		Priority: d.Priority, RateClass: d.RateClass, Profile: d.Profile, Audit: d.Audit, Rules: d.Rules, Revision: d.Revision, Limits: map[string]int{}}
-	for _, c := range d.Constraints {
-		op := constraintIn
-		if c.NotIn {
-			op = constraintNotIn
-		}
-		v.Constraints = append(v.Constraints, ViewCondition{c.Label, op, c.Values})
+	return View{Fields: d.Fields(), Namespace: d.Namespace, Rules: d.Rules, Revision: d.Revision}
+}
+
+// MarshalJSON implements json.Marshaler.
+func (v View) MarshalJSON() ([]byte, error) {
+	out := map[string]any{"rules": v.Rules, "revision": v.Revision}
+	if v.Namespace != "" {
+		out["namespace_hash"] = v.Namespace
 	}
-	if a := d.Affinity; a != (Affinity{}) {
-		v.Affinity = &ViewAffinity{a.Weight, a.MaxShare, a.Sticky}
+	maps.Copy(out, v.Fields)
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *View) UnmarshalJSON(text []byte) error {
+	var rest viewRest
+	fields := Fields{}
+	if err := json.Unmarshal(text, &rest); err != nil {
+		return err
 	}
-	for name, n := range map[string]int{"max_prompt_tokens": d.MaxPromptTokens, "max_output_tokens": d.MaxOutputTokens, "max_concurrency": d.MaxConcurrency,
-		"tokens_per_minute": d.TokensPerMinute, "requests_per_minute": d.RequestsPerMinute} {
-		if n > 0 {
-			v.Limits[name] = n
-		}
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return err
 	}
-	return v
+	for _, name := range []string{"namespace_hash", "rules", "revision"} {
+		delete(fields, name)
+	}
+	*v = View{Fields: fields, Namespace: rest.Namespace, Rules: rest.Rules, Revision: rest.Revision}
+	return nil
 }

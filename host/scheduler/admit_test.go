@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func TestQuota_requests(t *testing.T) {
 	if q.Quota.Requests.Limit != 3 {
 		t.Errorf("a refusal tells %+v", q.Quota)
 	}
-	if e := r.sched.DryRun(r.request("x")); !e.Allow || e.Policy.Limits.RequestsPerMinute != 3 {
+	if e := r.sched.DryRun(r.request("x")); !e.Allow || fmt.Sprint(e.Policy["limits"]) != "map[requests_per_minute:3]" {
 		t.Errorf("explain: %+v", e)
 	}
 	*now = now.Add(20 * time.Second)

@@ -56,7 +56,7 @@ func TestPrefer(t *testing.T) {
 			if got := e.Candidates[3].Columns["prefer_weight"]; got != float32(c.weight) {
 				t.Errorf("explain: prefer_weight is %v, want %v", got, c.weight)
 			}
-			if len(e.Policy.Prefer) != 1 || e.Policy.Affinity.Weight != 1 {
+			if list, _ := e.Policy["prefer"].([]any); len(list) != 1 || e.Policy["affinity"] != nil {
 				t.Errorf("explain: policy is %+v", e.Policy)
 			}
 		})

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+
+	"github.com/kvasir-router/kvasir/host/policy"
 )
 
 // Explanation says why a request went where it went. Its JSON is the output of
@@ -34,7 +36,7 @@ type Explanation struct {
 	PredictedCached int  `json:"predicted_cached_tokens"`
 	ReportedCached  *int `json:"reported_cached_tokens"`
 
-	Policy         *PolicySeen        `json:"policy,omitempty"` // what of the decision acted; nil = none was made
+	Policy         policy.Fields      `json:"policy,omitempty"` // of the decision; nil = none was made
 	Plugins        []PluginUse        `json:"plugins"`
 	PolicyRevision string             `json:"policy_revision"`
 	Generation     uint64             `json:"generation"`
@@ -129,7 +131,7 @@ func explain(id string, h *traceHead, cands []candTrace, more *[NumColumns][]flo
 		Tokens: h.tokens, TokensExact: h.exact, PromptReason: h.why, BlockTokens: h.blockTokens,
 		Kind: h.kind.String(), Arm: "locality", Objective: h.objective, Retries: int(h.retries),
 		PredictedCached: int(h.predicted), PolicyRevision: h.revision, Generation: h.generation,
-		Policy: policySeen(h.dec), StagesMicros: map[string]float64{}, Order: []string{}, Candidates: []Candidate{}, Plugins: []PluginUse{},
+		Policy: policyFields(h.dec), StagesMicros: map[string]float64{}, Order: []string{}, Candidates: []Candidate{}, Plugins: []PluginUse{},
 	}
 	e.QueuedMillis = micros(h.queued) / 1e3
 	if e.Rules == nil {

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
@@ -36,7 +37,7 @@ func TestScope_none(t *testing.T) {
 	if n := r.state.loc.Assumed.(*fakeIndex).adds; n != 0 || r.index.adds != adds {
 		t.Errorf("%d predictions and %d assumptions, want none", r.index.adds-adds, n)
 	}
-	if e := r.sched.DryRun(r.request(text)); e.Policy.Scope != policy.ScopeNone || e.NamespaceHash != "none" {
+	if e := r.sched.DryRun(r.request(text)); fmt.Sprint(e.Policy["cache"]) != "map[scope:none]" || e.NamespaceHash != "none" {
 		t.Errorf("explain: %+v", e.Policy)
 	}
 }

@@ -49,7 +49,7 @@ func (l *Log) event(e *Entry) map[string]any {
 		m["input"] = inputOf(e)
 	}
 	if d := e.Decision; d != nil {
-		m["result"], m["rule_ids"] = resultOf(d), append([]string{}, d.Rules...)
+		m["result"], m["rule_ids"] = map[string]any(d.Fields()), append([]string{}, d.Rules...)
 		m["bundles"] = map[string]any{"kvasir": map[string]any{"revision": d.Revision}}
 		if d.Namespace != "" {
 			m["namespace"] = d.Namespace
@@ -76,63 +76,6 @@ func inputOf(e *Entry) map[string]any {
 		}
 	}
 	return map[string]any{"tenant": map[string]any{"id": e.Tenant}, "request": map[string]any{"model": e.Input.Model}}
-}
-
-// resultOf renders a decision in the shape of data.kvasir.decision. The salt is
-// no part of that.
-func resultOf(d *policy.Decision) map[string]any {
-	m := map[string]any{"allow": d.Allow}
-	set := func(name string, v any, there bool) {
-		if there {
-			m[name] = v
-		}
-	}
-	set("reason", d.Reason, d.Reason != "")
-	set("status", d.Status, d.Status != 0)
-	if !d.Allow {
-		return m
-	}
-	constraints := []any{}
-	for _, c := range d.Constraints {
-		op := "in"
-		if c.NotIn {
-			op = "not_in"
-		}
-		constraints = append(constraints, map[string]any{"label": c.Label, "op": op, "values": list(c.Values)})
-	}
-	var prefer []any
-	for _, p := range d.Prefer {
-		prefer = append(prefer, map[string]any{"label": p.Label, "values": list(p.Values), "weight": p.Weight})
-	}
-	limits := map[string]any{}
-	for name, n := range map[string]int{
-		"max_prompt_tokens": d.MaxPromptTokens, "max_output_tokens": d.MaxOutputTokens, "max_concurrency": d.MaxConcurrency,
-		"tokens_per_minute": d.TokensPerMinute, "requests_per_minute": d.RequestsPerMinute,
-	} {
-		if n > 0 {
-			limits[name] = n
-		}
-	}
-	m["constraints"] = constraints
-	set("model", d.Model, d.Model != "")
-	set("prefer", prefer, len(prefer) > 0)
-	set("cache", map[string]any{"scope": d.Scope}, d.Scope != "")
-	set("affinity", map[string]any{"weight": d.Affinity.Weight, "max_share": d.Affinity.MaxShare, "sticky": d.Affinity.Sticky}, d.Affinity != (policy.Affinity{}))
-	set("priority", d.Priority, d.Priority != 0)
-	set("rate_class", d.RateClass, d.RateClass != "")
-	set("limits", limits, len(limits) > 0)
-	set("profile", d.Profile, d.Profile != "")
-	set("audit", d.Audit, d.Audit != "")
-	return m
-}
-
-// list is a list as a mask can walk it.
-func list(vs []string) []any {
-	out := make([]any, len(vs))
-	for i, v := range vs {
-		out[i] = v
-	}
-	return out
 }
 
 // decisionID returns a random UUID (version 4).
