@@ -13,6 +13,7 @@ import (
 	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/kvindex"
 	"github.com/kvasir-router/kvasir/host/llmapi"
@@ -107,7 +108,7 @@ func (w *columnsWorld) ask(id, model, text string) map[int]map[string]float32 {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	p.Done(scheduler.Outcome{Err: scheduler.ErrNotDispatched})
+	p.Done(exchange.Outcome{End: exchange.EndRewrite})
 	e, ok := w.rules.Explain("acme", id)
 	if !ok || e.Plugins[0].Fault != "" {
 		w.t.Fatalf("%v %+v", ok, e)

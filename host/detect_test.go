@@ -8,12 +8,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
 func ended200(tenant string, prompt, cached, predicted, output int) *scheduler.Observation {
 	return &scheduler.Observation{Tenant: tenant, PromptTokens: prompt, PredictedCached: predicted,
-		Outcome: scheduler.Outcome{Status: 200, HasUsage: true, HasCached: true, PromptTokens: prompt, CachedTokens: cached, OutputTokens: output}}
+		Outcome: exchange.Outcome{Status: 200, HasUsage: true, HasCached: true, PromptTokens: prompt, CachedTokens: cached, OutputTokens: output, End: exchange.EndComplete}}
 }
 
 // TestDetector_spikes: a tenant whose prompts suddenly miss is told once; one
@@ -57,7 +58,7 @@ func TestDetector_unexplained(t *testing.T) {
 	d.observe(ended200("a", 1000, 900, 16, 5), true)
 	d.observe(ended200("a", 1000, 900, 0, 5), false)
 	d.observe(ended200("a", 1000, 64, 0, 5), true)
-	d.observe(&scheduler.Observation{Tenant: "a", PromptTokens: 1000, Outcome: scheduler.Outcome{Status: 500}}, true)
+	d.observe(&scheduler.Observation{Tenant: "a", PromptTokens: 1000, Outcome: exchange.Outcome{Status: 500, End: exchange.EndComplete}}, true)
 	if d.foreign != 0 {
 		t.Errorf("%d unexplained tokens, want 0", d.foreign)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/backend"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/kvindex"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
@@ -53,7 +54,7 @@ func (f *fleet) run(ctx context.Context) error { return f.watchers.Run(ctx) }
 
 // observe passes what came of a request to the trust of its endpoint.
 func (f *fleet) observe(o *scheduler.Observation) {
-	if o.PromptTokens == 0 || o.Outcome.Err != "" || o.Outcome.Status != 200 {
+	if o.PromptTokens == 0 || o.Outcome.End != exchange.EndComplete || o.Outcome.Status != 200 {
 		return
 	}
 	if info := f.h.store.Load().Info(o.Endpoint); info == nil || info.Generation != o.Generation {

@@ -104,14 +104,10 @@ func poolRules(p *config.Pool, oneTenant bool) (scheduler.Pool, error) {
 	if err != nil {
 		return scheduler.Pool{}, fmt.Errorf("pool %s: %w", p.Name, err)
 	}
-	t := p.Timeouts
 	return scheduler.Pool{
 		Name: p.Name, Authorization: auth, MaxInflight: p.Capacity.MaxInflight,
-		Timeouts: scheduler.Timeouts{
-			Connect: time.Duration(t.Connect), Send: time.Duration(t.Send), FirstByte: time.Duration(t.FirstByte),
-			BetweenEvents: time.Duration(t.BetweenEvents), Total: time.Duration(t.Total),
-		},
-		UsageInjection: true, Priority: p.Priority == "on", NoSalt: !salted[p.Dialect], Tenant: p.Tenant, Dedicated: oneTenant || p.Tenant != "",
+		Timeouts: p.Timeouts,
+		Priority: p.Priority == "on", NoSalt: !salted[p.Dialect], Tenant: p.Tenant, Dedicated: oneTenant || p.Tenant != "",
 	}, nil
 }
 

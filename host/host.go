@@ -457,7 +457,7 @@ func (h *Host) housekeep(ctx context.Context) error {
 func (h *Host) Observe(o *scheduler.Observation) {
 	kind := o.Kind.String()
 	h.metrics.Ended(&telemetry.Result{
-		Route: kind, Status: o.Outcome.Status, Cause: o.Outcome.Err, TTFT: o.Outcome.TTFT, E2E: o.Outcome.E2E,
+		Route: kind, Status: o.Outcome.Status, Cause: o.Outcome.End.Cause(), TTFT: o.Outcome.TTFT, E2E: o.Outcome.E2E,
 		HasUsage: o.Outcome.HasUsage, HasCached: o.Outcome.HasCached,
 		PromptTokens: o.Outcome.PromptTokens, CachedTokens: o.Outcome.CachedTokens, OutTokens: o.Outcome.OutputTokens,
 		PredictedTokens: o.PromptTokens, PredictedCached: o.PredictedCached, HasPrediction: o.PromptTokens > 0,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/kvindex"
 	"github.com/kvasir-router/kvasir/host/llmapi"
@@ -159,7 +160,7 @@ func (w *world) goOn(s *step) any {
 	w.first[p] = true
 	if s.what >= 6 {
 		delete(w.first, p)
-		p.Done(scheduler.Outcome{Status: []int{200, 200, 200, 500}[s.which%4], HasUsage: true, OutputTokens: s.which % 90})
+		p.Done(exchange.Outcome{Status: []int{200, 200, 200, 500}[s.which%4], HasUsage: true, OutputTokens: s.which % 90, End: exchange.EndComplete})
 		w.open = slices.Delete(w.open, i, i+1)
 	}
 	return nil

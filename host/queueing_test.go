@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/proxy"
@@ -94,7 +95,7 @@ func (h *Host) awaitWaiting(t *testing.T, n int) {
 	}
 }
 
-func done(p *scheduler.Placement) { p.Done(scheduler.Outcome{Status: 200}) }
+func done(p *scheduler.Placement) { p.Done(exchange.Outcome{Status: 200, End: exchange.EndComplete}) }
 
 // TestQueue_placed: a request that finds every endpoint full waits, holds neither
 // rules nor budget, and is decided anew when a place is free.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/autoscale"
 	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
@@ -94,7 +95,7 @@ func TestWorkMeter(t *testing.T) {
 	m.pools[7] = "p"
 	for range 400 {
 		o := &scheduler.Observation{Generation: 7, PromptTokens: 1000, PredictedCached: 400}
-		o.Outcome.Status, o.Outcome.HasUsage, o.Outcome.OutputTokens = 200, true, 101
+		o.Outcome.End, o.Outcome.Status, o.Outcome.HasUsage, o.Outcome.OutputTokens = exchange.EndComplete, 200, true, 101
 		o.Outcome.TTFT, o.Outcome.E2E = 100*time.Millisecond, 1100*time.Millisecond
 		m.observe(o)
 	}
@@ -111,7 +112,7 @@ func TestWorkMeter(t *testing.T) {
 		t.Errorf("heat after five minutes %v of %v, want a third", later, h)
 	}
 	bad := &scheduler.Observation{Generation: 7}
-	bad.Outcome.Status, bad.Outcome.OutputTokens, bad.Outcome.HasUsage = 500, 9999, true
+	bad.Outcome.End, bad.Outcome.Status, bad.Outcome.OutputTokens, bad.Outcome.HasUsage = exchange.EndComplete, 500, 9999, true
 	m.observe(bad)
 	if b := m.costs("p"); b.tokens > 102 {
 		t.Error("learned from a failure")

@@ -19,6 +19,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/plugstore"
@@ -68,7 +69,7 @@ func placeOne(t testing.TB, h *Host, id string) *scheduler.Explanation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Done(scheduler.Outcome{Status: 200})
+	p.Done(exchange.Outcome{Status: 200, End: exchange.EndComplete})
 	e, ok := l.Value().scheduler.Explain("local", id)
 	if !ok {
 		t.Fatal("not explained")

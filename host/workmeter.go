@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/autoscale"
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
@@ -58,7 +59,7 @@ func newWorkMeter() *workMeter {
 
 // observe learns from a request that ended.
 func (m *workMeter) observe(o *scheduler.Observation) {
-	if o.Outcome.Err != "" || o.Outcome.Status != 200 {
+	if o.Outcome.End != exchange.EndComplete || o.Outcome.Status != 200 {
 		return
 	}
 	m.mu.Lock()

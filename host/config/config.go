@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/plugsign"
 )
 
@@ -80,7 +81,7 @@ type Pool struct {
 	Events      Events            `yaml:"events" doc:"the engine's cache events"`
 	Credentials Credentials       `yaml:"credentials" doc:"what the engine gets; a client's credentials never leave the router"`
 	Capacity    Capacity          `yaml:"capacity" doc:"bounds of one endpoint"`
-	Timeouts    Timeouts          `yaml:"timeouts" doc:"bounds of one request"`
+	Timeouts    exchange.Timeouts `yaml:"timeouts" doc:"bounds of one request"`
 	Tenant      string            `yaml:"tenant" doc:"the one tenant whose requests may come here, whatever policy says; its caches then need no salts; default any"`
 	Isolation   IsolationProbe    `yaml:"isolation_probe" doc:"whether the engines are seen to keep caches of different salts apart; the result is the label isolation: verified, unverified or none, and engines of none get no salted requests"`
 	Autoscale   Autoscale         `yaml:"autoscale" doc:"how many endpoints the pool has; default: as many as endpoints lists"`
@@ -139,16 +140,6 @@ type Credentials struct {
 type Capacity struct {
 	MaxInflight int `yaml:"max_inflight" doc:"requests at once on one endpoint; default 256: vLLM's own default batch limit; above it requests wait (queue of the profile)"`
 	CacheTokens int `yaml:"kv_tokens" doc:"KV cache size in tokens where the engine does not tell; default 0 = as the engine tells, else 1,048,576"`
-}
-
-// Timeouts bound the phases of one request. They are separate, so that a long
-// prefill is not mistaken for a dead engine.
-type Timeouts struct {
-	Connect       Duration `yaml:"connect" doc:"default 2s: longer hides a dead engine, shorter trips over a lost SYN"`
-	Send          Duration `yaml:"send" doc:"default 30s: 64 MiB on a slow link"`
-	FirstByte     Duration `yaml:"first_byte" doc:"default 10m: queueing and prefill of a 100k-token prompt"`
-	BetweenEvents Duration `yaml:"between_events" doc:"default 2m"`
-	Total         Duration `yaml:"total" doc:"default 1h"`
 }
 
 // Model is a name clients may ask for.
@@ -363,7 +354,7 @@ func (f Faults) Error() string {
 }
 
 // Duration is a time.Duration written as "30s".
-type Duration time.Duration
+type Duration = time.Duration
 
 // Size is a number of bytes written as "64MiB".
 type Size int64

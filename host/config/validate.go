@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/exchange"
 )
 
 // Dialects are the kinds of engines that a pool may have.
@@ -83,11 +85,8 @@ func (p *Pool) defaults() {
 	or(&p.Events.Mode, "auto")
 	or(&p.Events.Port, 5557)
 	or(&p.Capacity.MaxInflight, 256)
-	or(&p.Timeouts.Connect, Duration(2*time.Second))
-	or(&p.Timeouts.Send, Duration(30*time.Second))
-	or(&p.Timeouts.FirstByte, Duration(10*time.Minute))
-	or(&p.Timeouts.BetweenEvents, Duration(2*time.Minute))
-	or(&p.Timeouts.Total, Duration(time.Hour))
+	d := exchange.DefaultTimeouts()
+	p.Timeouts = p.Timeouts.Or(&d)
 }
 
 func (p *Profile) defaults() {

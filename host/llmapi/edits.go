@@ -54,6 +54,12 @@ func (r *Request) AppendEdits(dst []Edit, rw *Rewrite) ([]Edit, error) {
 	return e.dst, nil
 }
 
+// AddsUsage reports whether the edits for rw ask for a report of usage that the
+// client did not ask for. Streams of the other APIs always have one.
+func (r *Request) AddsUsage(rw *Rewrite) bool {
+	return rw.ForceUsage && r.Stream && !r.IncludeUsage && r.Op.set()&opCT != 0
+}
+
 // editor walks the members in order, so that its edits come out in order.
 type editor struct {
 	r       *Request
@@ -191,11 +197,7 @@ func (e *editor) zero(m *Member) bool {
 	return m.Value.End-m.Value.Start == 1 && e.r.Body[m.Value.Start] == '0'
 }
 
-// forceUsage reports whether the stream must be made to report usage. Those of
-// the other APIs always do.
-func (e *editor) forceUsage() bool {
-	return e.rw.ForceUsage && e.r.Stream && !e.r.IncludeUsage && e.r.Op.set()&opCT != 0
-}
+func (e *editor) forceUsage() bool { return e.r.AddsUsage(e.rw) }
 
 const includeUsage = `"include_usage":true`
 

@@ -28,7 +28,7 @@ func millis(d time.Duration) float32 { return float32(d.Seconds() * 1e3) }
 func endedOf(x *scheduler.Observation, now time.Time) ended {
 	o := &x.Outcome
 	e := ended{
-		endpoint: x.Endpoint, generation: x.Generation, status: uint32(max(o.Status, 0)), at: now, failed: o.Failed(),
+		endpoint: x.Endpoint, generation: x.Generation, status: uint32(max(o.Status, 0)), at: now, failed: scheduler.Failed(o),
 		ttft: millis(o.TTFT), e2e: millis(o.E2E), prompt: float32(x.PromptTokens), cached: -1, predicted: float32(x.PredictedCached),
 	}
 	if o.HasCached {

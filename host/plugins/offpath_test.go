@@ -13,6 +13,7 @@ import (
 	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
@@ -41,10 +42,10 @@ func TestOutcomes(t *testing.T) {
 	var batch outcomes
 	for range 2 { // the second time in used memory
 		batch.reset()
-		batch.add(endedOf(&scheduler.Observation{Endpoint: c, Generation: gen, PromptTokens: 70, PredictedCached: 16, Streamed: true, Outcome: scheduler.Outcome{
-			Status: 200, TTFT: 10 * time.Millisecond, E2E: 40 * time.Millisecond, HasUsage: true, PromptTokens: 80, OutputTokens: 4, HasCached: true, CachedTokens: 32}}, at))
-		batch.add(endedOf(&scheduler.Observation{Endpoint: b, Generation: old, Outcome: scheduler.Outcome{Status: 200}}, at))
-		if n := batch.add(endedOf(&scheduler.Observation{Endpoint: c, Generation: gen, PromptTokens: 70, Outcome: scheduler.Outcome{Err: scheduler.ErrUpstreamDied}}, at)); n != 3 {
+		batch.add(endedOf(&scheduler.Observation{Endpoint: c, Generation: gen, PromptTokens: 70, PredictedCached: 16, Streamed: true, Outcome: exchange.Outcome{
+			Status: 200, TTFT: 10 * time.Millisecond, E2E: 40 * time.Millisecond, HasUsage: true, PromptTokens: 80, OutputTokens: 4, HasCached: true, CachedTokens: 32, End: exchange.EndComplete}}, at))
+		batch.add(endedOf(&scheduler.Observation{Endpoint: b, Generation: old, Outcome: exchange.Outcome{Status: 200, End: exchange.EndComplete}}, at))
+		if n := batch.add(endedOf(&scheduler.Observation{Endpoint: c, Generation: gen, PromptTokens: 70, Outcome: exchange.Outcome{End: exchange.EndDied}}, at)); n != 3 {
 			t.Errorf("%d outcomes, want 3", n)
 		}
 		if gone := batch.fill(snap, now); gone != 1 || batch.out.N != 2 || batch.out.NowMS != 5000 {
@@ -144,7 +145,7 @@ func TestOffPath_run(t *testing.T) {
 		}()
 		tell := func(i int, rate int) {
 			o.offer(&scheduler.Observation{Endpoint: b.Endpoints[i], Generation: b.Infos[i].Generation, PromptTokens: 100 * rate,
-				Outcome: scheduler.Outcome{Status: 200, TTFT: 100 * time.Millisecond, E2E: time.Second}})
+				Outcome: exchange.Outcome{Status: 200, TTFT: 100 * time.Millisecond, E2E: time.Second, End: exchange.EndComplete}})
 		}
 		tell(1, 50)
 		synctest.Wait()

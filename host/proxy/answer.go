@@ -10,6 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
@@ -49,30 +50,30 @@ func wrongMethod(allow string) *llmapi.Error {
 }
 
 // upstreamError is the answer when no engine gave one.
-func upstreamError(kind string) *llmapi.Error {
-	e := &llmapi.Error{Status: 502, Type: "upstream_error", Code: kind, Message: "The engine is not reachable."}
-	switch kind {
-	case ErrConnectTimeout, ErrSendTimeout, ErrFirstByte, ErrBetweenEvents, ErrTotalTimeout:
+func upstreamError(end exchange.End) *llmapi.Error {
+	e := &llmapi.Error{Status: 502, Type: "upstream_error", Code: end.String(), Message: "The engine is not reachable."}
+	switch end {
+	case exchange.EndConnectTimeout, exchange.EndSendTimeout, exchange.EndFirstByte, exchange.EndBetweenEvents, exchange.EndTotalTimeout:
 		e.Status, e.Message = 504, "The engine did not answer in time."
-	case ErrNoAnswer, ErrDied, ErrMalformed:
+	case exchange.EndNoAnswer, exchange.EndDied, exchange.EndMalformed:
 		e.Message = "The engine failed before it answered."
-	case ErrInternal, ErrRewrite:
+	case exchange.EndInternal, exchange.EndRewrite, exchange.EndUnset:
 		return errCrash
-	case ErrShutdown:
+	case exchange.EndShutdown:
 		return errDraining
 	}
 	return e
 }
 
 // brokenStream is the error event of a stream that ends early.
-func brokenStream(kind string) *llmapi.Error {
-	e := *upstreamError(kind)
-	switch kind {
-	case ErrBetweenEvents, ErrFirstByte:
+func brokenStream(end exchange.End) *llmapi.Error {
+	e := *upstreamError(end)
+	switch end {
+	case exchange.EndBetweenEvents, exchange.EndFirstByte:
 		e.Message = "The engine stopped sending; the answer is not whole."
-	case ErrTotalTimeout:
+	case exchange.EndTotalTimeout:
 		e.Message = "The request took longer than it may; the answer is not whole."
-	case ErrShutdown:
+	case exchange.EndShutdown:
 		e.Message = "The router is shutting down; the answer is not whole."
 	default:
 		e.Message = "The engine failed while it answered; the answer is not whole."

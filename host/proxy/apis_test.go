@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
@@ -62,7 +63,7 @@ func TestAPIs_streams(t *testing.T) {
 				}
 			})
 			r := newRouter(addr)
-			r.targets[0].UsageInjection = true
+			r.targets[0].Rewrite.ForceUsage = true
 			x := start(t, r)
 			resp, got := do(t, x.addr, a.post("X-Request-Id: r1\r\n"))
 			if got != all || len(bodies) != 1 || bodies[0] != a.body {
@@ -72,7 +73,7 @@ func TestAPIs_streams(t *testing.T) {
 				t.Errorf("%s: request id %q", a.path, id)
 			}
 			o := r.outcome(t)
-			if o.Err != "" || !o.HasUsage || !o.HasCached || o.PromptTokens != 120 || o.OutputTokens != 7 || o.CachedTokens != 96 {
+			if o.End != exchange.EndComplete || !o.HasUsage || !o.HasCached || o.PromptTokens != 120 || o.OutputTokens != 7 || o.CachedTokens != 96 {
 				t.Errorf("%s: %+v", a.path, o)
 			}
 			want := []string{"resp_a1"}
@@ -115,7 +116,7 @@ func TestAPIs_firstToken(t *testing.T) {
 		}
 		close(compute)
 		readUntil(t, br, first[len("event: response."):len("event: response.")+10])
-		if o := r.outcome(t); o.Err != "" || o.TTFT <= 0 || r.firsts.Load() != 1 {
+		if o := r.outcome(t); o.End != exchange.EndComplete || o.TTFT <= 0 || r.firsts.Load() != 1 {
 			t.Errorf("%q: %+v, %d first tokens", first, o, r.firsts.Load())
 		}
 	}
@@ -142,7 +143,7 @@ func TestAPIs_engineDies(t *testing.T) {
 			b, err := io.ReadAll(resp.Body)
 			rest := strings.TrimPrefix(string(b), sent)
 			if name == "after the end" {
-				if err != nil || rest != "" || r.outcome(t).Err != "" {
+				if err != nil || rest != "" || r.outcome(t).End != exchange.EndComplete {
 					t.Errorf("%s %s: %v, got %q", a.path, name, err, rest)
 				}
 				continue
@@ -153,7 +154,7 @@ func TestAPIs_engineDies(t *testing.T) {
 			if _, data, ok := strings.Cut(rest, "data: "); !ok || !json.Valid([]byte(data)) {
 				t.Errorf("%s %s: data %q", a.path, name, data)
 			}
-			if o := r.outcome(t); o.Err != ErrDied {
+			if o := r.outcome(t); o.End != exchange.EndDied {
 				t.Errorf("%s %s: %+v", a.path, name, o)
 			}
 		}
@@ -276,7 +277,7 @@ func TestAPIs_echo(t *testing.T) {
 	readUntil(t, br, `"type":"response.created"}`)
 	close(compute)
 	readUntil(t, br, "event: error")
-	if o := r.outcome(t); o.Err != ErrDied || o.HasUsage {
+	if o := r.outcome(t); o.End != exchange.EndDied || o.HasUsage {
 		t.Errorf("%+v", o)
 	}
 }

@@ -10,13 +10,15 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // onePlacement is a router that allocates nothing.
 type onePlacement struct {
 	fakeRouter
-	t Target
+	t exchange.Target
 }
 
 var onePrincipal identity.Principal
@@ -26,11 +28,11 @@ func (p *onePlacement) Authenticate(*identity.Credentials) (*identity.Principal,
 }
 
 func (p *onePlacement) Schedule(*Request) (Placement, error) { return p, nil }
-func (p *onePlacement) Target() *Target                      { return &p.t }
+func (p *onePlacement) Target() *exchange.Target             { return &p.t }
 func (p *onePlacement) Next(int) bool                        { return false }
 func (p *onePlacement) FirstToken()                          {}
 func (p *onePlacement) Answered(string)                      {}
-func (p *onePlacement) Done(*Outcome)                        {}
+func (p *onePlacement) Done(*exchange.Outcome)               {}
 
 // quietEngine answers every request with the bytes of answer, allocating nothing
 // per request. end is how a request ends.
@@ -91,7 +93,7 @@ var plainAnswer = fmt.Sprintf("HTTP/1.1 200 OK\r\ndate: Sun, 29 Nov 2026 12:00:0
 	"content-type: application/json\r\n\r\n%s", len(plainJSON), plainJSON)
 
 func startQuiet(t testing.TB, answer, reqEnd string) string {
-	r := &onePlacement{t: Target{Addr: quietEngine(t, []byte(answer), []byte(reqEnd)), UsageInjection: true}}
+	r := &onePlacement{t: exchange.Target{Addr: quietEngine(t, []byte(answer), []byte(reqEnd)), Rewrite: llmapi.Rewrite{ForceUsage: true}}}
 	return startRouter(t, r).addr
 }
 

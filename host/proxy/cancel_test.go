@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/exchange"
 )
 
 // dwell is how long a client stays before it leaves: long enough for every
@@ -89,7 +91,7 @@ func TestCancel(t *testing.T) {
 			}
 			total := n*rounds + 5
 			for i := range total {
-				if o := x.r.outcome(t); o.Err != ErrClientGone || o.Status != tc.status {
+				if o := x.r.outcome(t); o.End != exchange.EndClientGone || o.Status != tc.status {
 					t.Fatalf("outcome %d: %+v", i, o)
 				}
 			}
@@ -158,7 +160,7 @@ func TestCancel_whileDialling(t *testing.T) {
 	io.WriteString(c, post(streamBody))
 	waitFor(t, func() bool { return x.count.dials.Load() == 1 }, func() string { return "no dial" })
 	c.Close()
-	if o := x.r.outcome(t); o.Err != ErrClientGone {
+	if o := x.r.outcome(t); o.End != exchange.EndClientGone {
 		t.Errorf("%+v", o)
 	}
 	x.settle(t)

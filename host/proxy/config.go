@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
@@ -26,10 +27,9 @@ type Config struct {
 	// cheap, and descriptors run out first.
 	MaxConnections int
 
-	// Timeouts are the defaults of targets that set none: connect 2s, send 30s,
-	// first byte 10m (a prefill of 100k tokens behind a queue), between events
-	// 2m, total 1h.
-	Timeouts Timeouts
+	// Timeouts are the limits of targets that set none. Default
+	// exchange.DefaultTimeouts.
+	Timeouts exchange.Timeouts
 	// BodyTimeout is how long a client may take for its head, and for each
 	// further MiB of its body. Default 60s.
 	BodyTimeout time.Duration
@@ -101,11 +101,8 @@ func (c Config) withDefaults() Config {
 	if c.Hints.Priority == "" {
 		c.Hints.Priority = "x-kvasir-priority"
 	}
-	set(&c.Timeouts.Connect, 2*time.Second)
-	set(&c.Timeouts.Send, 30*time.Second)
-	set(&c.Timeouts.FirstByte, 10*time.Minute)
-	set(&c.Timeouts.BetweenEvents, 2*time.Minute)
-	set(&c.Timeouts.Total, time.Hour)
+	d := exchange.DefaultTimeouts()
+	c.Timeouts = c.Timeouts.Or(&d)
 	set(&c.Heartbeat, 5*time.Second)
 	set(&c.BodyTimeout, time.Minute)
 	set(&c.ClientWriteTimeout, time.Minute)

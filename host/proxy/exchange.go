@@ -9,33 +9,46 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// Kinds of failed attempts that are no outcomes by themselves.
-const (
-	kindStale    = "stale"    // the engine closed the connection as it was reused
-	kindOverload = "overload" // the engine said 429 or 503
-)
+// attemptError says how an attempt failed.
+type attemptError exchange.End
 
-// exchange sends the request until an engine answers. It returns "" when a head
-// of an answer is parsed into resp, else what went wrong at last.
-func (s *stream) exchange(resp *fasthttp.Response) string {
+// Error implements error.
+func (e attemptError) Error() string { return "proxy: attempt failed: " + exchange.End(e).String() }
+
+// errStale is returned by stream.try for a pooled connection that the engine
+// closed as it was reused.
+var errStale = errors.New("proxy: engine closed the connection as it was reused")
+
+// endOf returns what an error of an attempt means for the request.
+func endOf(err error) exchange.End {
+	if e, ok := err.(attemptError); ok {
+		return exchange.End(e)
+	}
+	return exchange.EndNoAnswer
+}
+
+// roundTrip sends the request until an engine answers. It returns nil when the
+// head of an answer is parsed into resp, else the last attemptError.
+func (s *stream) roundTrip(resp *fasthttp.Response) error {
 	died := false
 	for tries := 1; ; tries++ {
-		kind := s.attempt(resp)
-		if why := s.stopKind(); why != "" {
-			return why
+		err := s.attempt(resp)
+		if end := s.stopEnd(); end != exchange.EndUnset {
+			return attemptError(end)
 		}
-		reason := kind
-		if kind == "" {
-			if code := resp.StatusCode(); code != 429 && code != 503 {
-				return ""
+		reason, status := retryReasonOf(err), 0
+		if err == nil {
+			if status = resp.StatusCode(); status != 429 && status != 503 {
+				return nil
 			}
-			reason = kindOverload
+			reason = retryOverload
 		}
-		if tries >= s.p.cfg.MaxAttempts || !s.mayMove(reason, resp.StatusCode(), &died) {
-			return kind
+		if tries >= s.p.cfg.MaxAttempts || !s.mayMove(reason, status, &died) {
+			return err
 		}
 		s.retried(reason)
 		s.release()
@@ -43,29 +56,27 @@ func (s *stream) exchange(resp *fasthttp.Response) string {
 }
 
 // mayMove decides whether the request goes to the next placement. Whatever the
-// reason, no byte of an answer reached the client.
+// reason, no byte of an answer reached the client. status is that of an
+// overloaded engine, 0 otherwise.
 //
 // A refused connection costs nobody anything. All else draws on the retry budget.
 // An engine that closed the connection without an answer may have died of this
 // very request, so that happens once: a poisonous prompt takes two engines at
 // most.
-func (s *stream) mayMove(reason string, status int, died *bool) bool {
-	if reason != kindOverload {
-		status = 0
-	}
+func (s *stream) mayMove(reason retryReason, status int, died *bool) bool {
 	switch reason {
-	case ErrConnect, ErrConnectTimeout:
+	case retryConnect, retryConnectTimeout:
 		return s.pl.Next(status)
-	case ErrNoAnswer:
+	case retryNoAnswer:
 		if *died {
 			return false
 		}
 		*died = true
-	case ErrRewrite:
+	case retryRewrite:
 		if s.refusal != nil {
 			return false // the client's fault
 		}
-	case kindOverload:
+	case retryOverload:
 	default:
 		return false
 	}
@@ -79,38 +90,38 @@ func (s *stream) mayMove(reason string, status int, died *bool) bool {
 	return true
 }
 
-func (s *stream) retried(reason string) {
+func (s *stream) retried(reason retryReason) {
 	s.retries++
-	s.p.count.retries.add(reason)
+	s.p.count.retries[reason].Add(1)
 }
 
 // attempt tries the target once, and once more on a fresh connection if the
 // engine closed a pooled one just as it was reused.
-func (s *stream) attempt(resp *fasthttp.Response) string {
-	kind := s.try(resp, false)
-	if kind == kindStale {
-		s.retried(kindStale)
+func (s *stream) attempt(resp *fasthttp.Response) error {
+	err := s.try(resp, false)
+	if err == errStale {
+		s.retried(retryStale)
 		s.release()
 		if s.stopped() {
-			return ErrClientGone
+			return attemptError(exchange.EndClientGone)
 		}
-		kind = s.try(resp, true)
+		err = s.try(resp, true)
 	}
-	return kind
+	return err
 }
 
 // try does one attempt up to the parsed head of the answer.
-func (s *stream) try(resp *fasthttp.Response, fresh bool) string {
+func (s *stream) try(resp *fasthttp.Response, fresh bool) error {
 	t := s.pl.Target()
-	s.timeouts = t.Timeouts.or(&s.p.cfg.Timeouts)
+	s.timeouts = t.Timeouts.Or(&s.p.cfg.Timeouts)
 	s.totalBy = s.req.Received.Add(s.timeouts.Total)
 	if !s.build(t) {
-		return ErrRewrite
+		return attemptError(exchange.EndRewrite)
 	}
 	begin := time.Now()
-	c, kind := s.connect(t, fresh, begin)
+	c, end := s.connect(t, fresh, begin)
 	if c == nil {
-		return kind
+		return attemptError(end)
 	}
 	sent := begin
 	if !c.reused {
@@ -120,7 +131,7 @@ func (s *stream) try(resp *fasthttp.Response, fresh bool) string {
 	c.by = earlier(sent.Add(s.timeouts.FirstByte), s.totalBy)
 	c.arm()
 	if s.stopped() { // after setting: see stop
-		return ErrClientGone
+		return attemptError(exchange.EndClientGone)
 	}
 	err := c.tr.send(s.parts, s.timeouts.Send)
 	clear(s.parts)
@@ -132,40 +143,40 @@ func (s *stream) try(resp *fasthttp.Response, fresh bool) string {
 	}
 	if err == nil {
 		s.p.count.stages[StageFirstHead].Add(time.Since(sent))
-		return ""
+		return nil
 	}
 	return s.whatFailed(err, c, sent)
 }
 
-// whatFailed names the error of an attempt.
-func (s *stream) whatFailed(err error, c *upConn, sent time.Time) string {
+// whatFailed classifies the error of an attempt.
+func (s *stream) whatFailed(err error, c *upConn, sent time.Time) error {
+	end := exchange.EndNoAnswer
 	switch {
 	case errors.Is(err, errTimeout):
+		end = exchange.EndFirstByte
 		if !time.Now().Before(s.totalBy) {
-			return ErrTotalTimeout
+			end = exchange.EndTotalTimeout
 		}
-		return ErrFirstByte
 	case errors.Is(err, errSendTimeout):
-		return ErrSendTimeout
+		end = exchange.EndSendTimeout
 	case errors.Is(err, errClientGone):
-		return ErrClientGone
+		end = exchange.EndClientGone
 	case !isBroken(err):
-		return ErrMalformed
+		end = exchange.EndMalformed
 	case len(c.data()) > 0 || s.interim:
-		return ErrDied
+		end = exchange.EndDied
 	case c.reused && time.Since(sent) < s.p.cfg.StaleWithin:
-		return kindStale
+		return errStale
 	}
-	return ErrNoAnswer
+	return attemptError(end)
 }
 
 // build makes the request's head and parts for t.
-func (s *stream) build(t *Target) bool {
+func (s *stream) build(t *exchange.Target) bool {
 	s.refusal = nil
 	api := s.req.API
 	s.rewrite = t.Rewrite
-	s.inject = t.UsageInjection && api.Stream && !api.IncludeUsage && (api.Op == llmapi.OpChat || api.Op == llmapi.OpCompletions)
-	s.rewrite.ForceUsage = s.inject
+	s.inject = api.AddsUsage(&s.rewrite)
 	var err error
 	if s.edits, err = api.AppendEdits(s.edits[:0], &s.rewrite); err != nil {
 		if e, ok := errors.AsType[*llmapi.Error](err); ok {
@@ -180,27 +191,27 @@ func (s *stream) build(t *Target) bool {
 }
 
 // connect attaches a connection to the target, pooled unless fresh.
-func (s *stream) connect(t *Target, fresh bool, now time.Time) (*upConn, string) {
+func (s *stream) connect(t *exchange.Target, fresh bool, now time.Time) (*upConn, exchange.End) {
 	s.u = s.p.upstreams.get(t)
 	if !fresh {
 		if c := s.u.reuse(now); c != nil {
-			return s.attach(c), ErrClientGone
+			return s.attach(c), exchange.EndClientGone
 		}
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), earlier(now.Add(s.timeouts.Connect), s.totalBy))
 	defer cancel()
 	if !s.dialing(cancel) {
-		return nil, ErrClientGone
+		return nil, exchange.EndClientGone
 	}
 	c, err := s.u.dial(ctx)
 	s.dialing(nil)
 	if err == nil {
-		return s.attach(c), ErrClientGone
+		return s.attach(c), exchange.EndClientGone
 	}
 	if isTimeout(err) || ctx.Err() != nil {
-		return nil, ErrConnectTimeout
+		return nil, exchange.EndConnectTimeout
 	}
-	return nil, ErrConnect
+	return nil, exchange.EndConnect
 }
 
 // headReader parses heads of answers.

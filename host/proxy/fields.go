@@ -6,6 +6,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
@@ -239,9 +240,8 @@ func kindOf(low []byte, hints *hintTable) kind {
 
 // appendHead appends the head of the request to an engine. path is that of the
 // operation: a client's query, which may hold credentials, stays here.
-func (f *fields) appendHead(b []byte, t *Target, path, id string, length int) []byte {
+func (f *fields) appendHead(b []byte, t *exchange.Target, path, id string, length int) []byte {
 	b = append(b, "POST "...)
-	b = append(b, t.PathPrefix...)
 	b = append(b, path...)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
 	if t.Host != "" {

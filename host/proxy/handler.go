@@ -12,6 +12,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
@@ -27,7 +28,7 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		// A panic in a handler would end the process.
 		if r := recover(); r != nil {
 			p.log.Error("panic in handler", "request_id", s.req.ID, "err", r, "stack", string(debug.Stack()))
-			s.kind = ErrInternal
+			s.end = exchange.EndInternal
 			ctx.Response.Reset()
 			ctx.Response.Header.SetConnectionClose()
 			p.refuse(ctx, errCrash, errCrash)
@@ -305,7 +306,7 @@ func (p *Proxy) place(ctx *fasthttp.RequestCtx, s *stream) bool {
 	case err == nil && pl != nil:
 		s.pl = pl
 		return true
-	case s.stopKind() == ErrShutdown:
+	case s.stopEnd() == exchange.EndShutdown:
 		ctx.Response.Header.SetConnectionClose()
 		p.refuse(ctx, errDraining, errDraining)
 	case s.stopped():
@@ -329,14 +330,14 @@ func (p *Proxy) forward(ctx *fasthttp.RequestCtx, s *stream) {
 		return
 	}
 	p.budget.earn()
-	kind := s.exchange(&ctx.Response)
+	err := s.roundTrip(&ctx.Response)
 	// The prompt is not needed any more: a long stream must not hold it.
 	s.freeBody()
-	if kind == "" {
+	if err == nil {
 		s.handOver(ctx)
 		return
 	}
-	s.kind = kind
+	s.end = endOf(err)
 	id := s.idBuf
 	ctx.Response.Reset()
 	h := &ctx.Response.Header
@@ -347,14 +348,14 @@ func (p *Proxy) forward(ctx *fasthttp.RequestCtx, s *stream) {
 		p.cors(ctx, o)
 	}
 	switch {
-	case kind == ErrClientGone:
+	case s.end == exchange.EndClientGone:
 		h.SetConnectionClose()
 		ctx.SetStatusCode(statusClientGone)
 		s.status = statusClientGone
-	case kind == ErrRewrite && s.refusal != nil:
+	case s.end == exchange.EndRewrite && s.refusal != nil:
 		s.status = p.refuse(ctx, s.refusal, errCrash)
 	default:
-		e := upstreamError(kind)
+		e := upstreamError(s.end)
 		s.status = e.Status
 		writeError(ctx, e)
 	}

@@ -128,12 +128,11 @@ func TestHeaders_towardsTheEngine(t *testing.T) {
 func TestHeaders_target(t *testing.T) {
 	addr, captured := recorder(t)
 	r := newRouter(addr)
-	r.targets[0].PathPrefix = "/engine"
 	x := start(t, r)
 	for _, target := range []string{"/v1/chat/completions?api_key=SECRET", "http://other/v1/chat/completions"} {
 		do(t, x.addr, strings.Replace(post(plainBody), "/v1/chat/completions", target, 1))
 		raw := string(<-captured)
-		if line, _, _ := strings.Cut(raw, "\r\n"); line != "POST /engine/v1/chat/completions HTTP/1.1" || strings.Contains(raw, "SECRET") {
+		if line, _, _ := strings.Cut(raw, "\r\n"); line != "POST /v1/chat/completions HTTP/1.1" || strings.Contains(raw, "SECRET") {
 			t.Errorf("%s became %q", target, line)
 		}
 	}
@@ -143,8 +142,7 @@ func TestHeaders_target(t *testing.T) {
 func TestBodyEdits(t *testing.T) {
 	addr, captured := recorder(t)
 	r := newRouter(addr)
-	r.targets[0].UsageInjection = true
-	r.targets[0].Rewrite = llmapi.Rewrite{Model: "Qwen/Q", SetSalt: true, Salt: "s", Dialect: "vllm"}
+	r.targets[0].Rewrite = llmapi.Rewrite{ForceUsage: true, Model: "Qwen/Q", SetSalt: true, Salt: "s", Dialect: "vllm"}
 	x := start(t, r)
 	in := "{ \"x\" : 1.0e+2,\t\"model\":\"m\" , \"cache_salt\":\"mine\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"\\ud83d\\ude00 } {\\u00e9\"}] }\n"
 	do(t, x.addr, post(in))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
@@ -84,8 +85,8 @@ func (s *stream) held(h *Held) (Placement, error) {
 func (s *stream) giveUpWait() {
 	s.stop(stopGone)
 	s.pl, _ = s.endWait()
-	if s.pl != nil && s.kind == "" {
-		s.kind = ErrClientGone
+	if s.pl != nil && s.end == exchange.EndUnset {
+		s.end = exchange.EndClientGone
 	}
 }
 
@@ -153,7 +154,7 @@ func (s *stream) endure() (goes bool) {
 		// fasthttp catches it as well, and would not give the stream back.
 		if r := recover(); r != nil {
 			s.p.log.Error("panic in a stream that was held", "request_id", s.req.ID, "err", r, "stack", string(debug.Stack()))
-			s.kind, goes = ErrInternal, false
+			s.end, goes = exchange.EndInternal, false
 		}
 	}()
 	s.beat()
@@ -172,11 +173,10 @@ func (s *stream) endure() (goes bool) {
 	s.p.budget.earn()
 	resp := fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseResponse(resp)
-	kind := s.exchange(resp)
+	err = s.roundTrip(resp)
 	s.freeBody()
-	if kind != "" {
-		s.kind = kind
-		s.endFailed(kind)
+	if err != nil {
+		s.endFailed(endOf(err))
 		return false
 	}
 	switch s.status = resp.StatusCode(); {
@@ -184,8 +184,7 @@ func (s *stream) endure() (goes bool) {
 		s.sayEngineError(s.status)
 		return false
 	case !s.sse:
-		s.kind = ErrMalformed // no stream, though one was asked for
-		s.endFailed(ErrMalformed)
+		s.endFailed(exchange.EndMalformed) // no stream, though one was asked for
 		return false
 	}
 	return true
@@ -194,28 +193,29 @@ func (s *stream) endure() (goes bool) {
 // endStopped ends a stream whose client left, or that the drain cut, while it was
 // held.
 func (s *stream) endStopped() {
-	kind := s.stopKind()
+	end := s.stopEnd()
 	switch {
 	case s.pl != nil:
-		s.kind, s.status = kind, statusClientGone
-	case kind == ErrClientGone:
+		s.end, s.status = end, statusClientGone
+	case end == exchange.EndClientGone:
 		s.p.count.clientGone.Add(1)
 	default:
 		s.p.count.refused.add(errDraining.Code)
 	}
-	if kind == ErrShutdown {
+	if end == exchange.EndShutdown {
 		s.say(errDraining)
 	}
 }
 
-// endFailed tells that no engine answered.
-func (s *stream) endFailed(kind string) {
-	e := upstreamError(kind)
+// endFailed ends a stream that no engine answered, and tells the client.
+func (s *stream) endFailed(end exchange.End) {
+	s.end = end
+	e := upstreamError(end)
 	switch {
-	case kind == ErrClientGone:
+	case end == exchange.EndClientGone:
 		s.status = statusClientGone
 		return
-	case kind == ErrRewrite && s.refusal != nil:
+	case end == exchange.EndRewrite && s.refusal != nil:
 		e = s.refusal
 		s.p.count.refused.add(e.Code)
 	}
@@ -233,18 +233,20 @@ func (s *stream) sayEngineError(status int) {
 	w, d := s.w, s.direct
 	body := new(boundedBuffer)
 	s.w, s.direct, s.sse, s.inject = body, nil, false, false
-	if s.clean = s.left == 0 || status == fasthttp.StatusNoContent || status == fasthttp.StatusNotModified; !s.clean {
+	if s.left == 0 || status == fasthttp.StatusNoContent || status == fasthttp.StatusNotModified {
+		s.end = exchange.EndComplete
+	} else {
 		s.move()
 	}
 	s.w, s.direct, s.sse = w, d, true
 	switch {
 	case body.over:
-		s.clean, s.kind = false, ErrMalformed
-	case s.kind == ErrClientGone:
+		s.end = exchange.EndMalformed
+	case s.end == exchange.EndClientGone:
 		return
 	}
-	if s.kind != "" {
-		s.endFailed(s.kind)
+	if s.end != exchange.EndComplete {
+		s.endFailed(s.end)
 		return
 	}
 	s.say(llmapi.ReadError(body.b, status))

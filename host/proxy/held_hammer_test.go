@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/exchange"
 )
 
 // hammerRouter holds requests for random times and counts what it placed.
@@ -73,7 +75,7 @@ func TestHeld_hammer(t *testing.T) {
 		io.WriteString(w, "data: [DONE]\n\n")
 	})
 	r := &hammerRouter{fakeRouter: newRouter(e.addr)}
-	r.ended = make(chan Outcome, 1<<20)
+	r.ended = make(chan exchange.Outcome, 1<<20)
 	x := startRouter(t, r, func(c *Config) { c.Heartbeat = time.Millisecond; c.DrainTimeout = time.Millisecond })
 	x.r = r.fakeRouter
 	var wg sync.WaitGroup

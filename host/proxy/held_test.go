@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
@@ -117,7 +118,7 @@ func TestHeld_stream(t *testing.T) {
 			}
 		})
 		r := newHeldRouter(e.addr)
-		r.targets[0].UsageInjection = true
+		r.targets[0].Rewrite.ForceUsage = true
 		x := startHeld(t, r, soon)
 		c, br, resp := a.hold(t, x, r, 3, "X-Request-Id: r1\r\n")
 		h := resp.Header
@@ -137,7 +138,7 @@ func TestHeld_stream(t *testing.T) {
 			t.Fatalf("%s: %v, got %q", a.path, err, b)
 		}
 		o := r.outcome(t)
-		if o.Err != "" || o.Status != 200 || !o.HasUsage || o.TTFT < 3*soon {
+		if o.End != exchange.EndComplete || o.Status != 200 || !o.HasUsage || o.TTFT < 3*soon {
 			t.Errorf("%s: %+v", a.path, o)
 		}
 		io.WriteString(c, a.post())
@@ -208,23 +209,23 @@ var badEnds = map[string]struct {
 	engine func(c net.Conn, br *bufio.Reader) // nil = none listens
 	want   string                             // in the event
 	status int                                // of the outcome, 0 = none
-	kind   string
+	kind   exchange.End
 }{
 	"refused":  {err: &Refusal{Status: 503, Code: "late", Message: "it came too late"}, want: "it came too late"},
 	"internal": {err: errors.New("secret"), want: errNoEndpoint.Message},
 	"api":      {err: &llmapi.Error{Status: 404, Code: "model_not_found", Message: "gone"}, want: `gone`},
-	"connect":  {want: "not reachable", status: 502, kind: ErrConnect},
-	"dies":     {engine: func(c net.Conn, br *bufio.Reader) { request(br) }, want: "failed before it answered", status: 502, kind: ErrNoAnswer},
+	"connect":  {want: "not reachable", status: 502, kind: exchange.EndConnect},
+	"dies":     {engine: func(c net.Conn, br *bufio.Reader) { request(br) }, want: "failed before it answered", status: 502, kind: exchange.EndNoAnswer},
 	"no_stream": {engine: says("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"),
-		want: "failed before it answered", status: 502, kind: ErrMalformed},
+		want: "failed before it answered", status: 502, kind: exchange.EndMalformed},
 	"engine_400": {engine: says("HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" +
-		chunked(`{"error":{"message":"too \"long\"",`) + chunked(`"type":"BadRequestError","param":null,"code":400}}`) + "0\r\n\r\n"), want: `too \"long\"`, status: 400},
-	"engine_empty": {engine: says("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"), want: "with status 500", status: 500},
-	"engine_close": {engine: says("HTTP/1.1 500 Oops\r\n\r\n{\"error\":\"no memory\"}"), want: "no memory", status: 500},
-	"engine_short": {engine: says("HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\n{\"error\":\"no"), want: "failed before it answered", status: 502, kind: ErrDied},
+		chunked(`{"error":{"message":"too \"long\"",`) + chunked(`"type":"BadRequestError","param":null,"code":400}}`) + "0\r\n\r\n"), want: `too \"long\"`, status: 400, kind: exchange.EndComplete},
+	"engine_empty": {engine: says("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"), want: "with status 500", status: 500, kind: exchange.EndComplete},
+	"engine_close": {engine: says("HTTP/1.1 500 Oops\r\n\r\n{\"error\":\"no memory\"}"), want: "no memory", status: 500, kind: exchange.EndComplete},
+	"engine_short": {engine: says("HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\n{\"error\":\"no"), want: "failed before it answered", status: 502, kind: exchange.EndDied},
 	"engine_long": {engine: says("HTTP/1.1 500 Oops\r\nContent-Length: 70000\r\n\r\n" + strings.Repeat("x", 70000)), want: "failed before it answered",
-		status: 502, kind: ErrMalformed},
-	"engine_sse": {engine: says("HTTP/1.1 422 No\r\nContent-Type: text/event-stream\r\nContent-Length: 16\r\n\r\n{\"error\":\"what\"}"), want: "what", status: 422},
+		status: 502, kind: exchange.EndMalformed},
+	"engine_sse": {engine: says("HTTP/1.1 422 No\r\nContent-Type: text/event-stream\r\nContent-Length: 16\r\n\r\n{\"error\":\"what\"}"), want: "what", status: 422, kind: exchange.EndComplete},
 }
 
 // says is an engine that answers one request with raw and closes.
@@ -260,7 +261,7 @@ func TestHeld_error(t *testing.T) {
 				t.Errorf("%s %s: %v, got %q, want %q… and %q", name, a.path, err, got, sick, b.want)
 			}
 			if b.status != 0 {
-				if o := r.outcome(t); o.Status != b.status || o.Err != b.kind {
+				if o := r.outcome(t); o.Status != b.status || o.End != b.kind {
 					t.Errorf("%s %s: %+v", name, a.path, o)
 				}
 			}
@@ -323,7 +324,7 @@ func TestHeld_gone(t *testing.T) {
 	c.Close()
 	waitFor(t, func() bool { return x.ln.Load().conns()[0].departed() }, func() string { return "the departure was not seen" })
 	r.goes <- nil
-	if o := r.outcome(t); o.Err != ErrClientGone || o.Status != 499 {
+	if o := r.outcome(t); o.End != exchange.EndClientGone || o.Status != 499 {
 		t.Errorf("%+v", o)
 	}
 	x.settle(t)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/kvasir-router/kvasir/host/exchange"
 )
 
 type malformedCase struct {
@@ -176,7 +178,7 @@ func FuzzHead(f *testing.F) {
 		if !ok {
 			return
 		}
-		out := head.appendHead(nil, &Target{Addr: "engine:80", Authorization: "Bearer k"}, "/v1/completions", "id", 2)
+		out := head.appendHead(nil, &exchange.Target{Addr: "engine:80", Authorization: "Bearer k"}, "/v1/completions", "id", 2)
 		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(append(out, "{}"...))))
 		if err != nil {
 			t.Fatalf("%v in %q\nfrom %q", err, out, raw)

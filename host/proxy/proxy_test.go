@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
@@ -109,12 +110,12 @@ func listen(t testing.TB) net.Listener {
 
 // fakeRouter places every request on its targets in order.
 type fakeRouter struct {
-	targets  []Target
+	targets  []exchange.Target
 	auth     func(c *identity.Credentials) (*identity.Principal, error)
 	schedule func(r *Request) error
 
 	mu     sync.Mutex // guards what a test changes while the proxy runs
-	ended  chan Outcome
+	ended  chan exchange.Outcome
 	firsts atomic.Int64
 
 	answered []string // ids of responses; guarded by mu
@@ -129,9 +130,9 @@ func (r *fakeRouter) set(f func()) {
 }
 
 func newRouter(addrs ...string) *fakeRouter {
-	r := &fakeRouter{ended: make(chan Outcome, 10000)}
+	r := &fakeRouter{ended: make(chan exchange.Outcome, 10000)}
 	for _, a := range addrs {
-		r.targets = append(r.targets, Target{Addr: a})
+		r.targets = append(r.targets, exchange.Target{Addr: a})
 	}
 	return r
 }
@@ -161,12 +162,12 @@ func (r *fakeRouter) Models(*identity.Principal) []llmapi.Model {
 
 type fakePlacement struct {
 	r       *fakeRouter
-	targets []Target
+	targets []exchange.Target
 	at      int
 	done    bool
 }
 
-func (p *fakePlacement) Target() *Target { return &p.targets[p.at] }
+func (p *fakePlacement) Target() *exchange.Target { return &p.targets[p.at] }
 
 func (p *fakePlacement) Next(int) bool {
 	if p.at+1 >= len(p.targets) {
@@ -182,7 +183,7 @@ func (p *fakePlacement) Answered(id string) {
 	p.r.set(func() { p.r.answered = append(p.r.answered, id) })
 }
 
-func (p *fakePlacement) Done(o *Outcome) {
+func (p *fakePlacement) Done(o *exchange.Outcome) {
 	if p.done {
 		panic("Done called twice")
 	}
@@ -194,7 +195,7 @@ func (p *fakePlacement) Done(o *Outcome) {
 }
 
 // outcome waits for the next request's end.
-func (r *fakeRouter) outcome(t *testing.T) Outcome {
+func (r *fakeRouter) outcome(t *testing.T) exchange.Outcome {
 	t.Helper()
 	select {
 	case o := <-r.ended:
@@ -224,7 +225,7 @@ func start(t testing.TB, r *fakeRouter, mod ...func(*Config)) *running {
 func startRouter(t testing.TB, r Router, mod ...func(*Config)) *running {
 	t.Helper()
 	cfg := Config{IdleTimeout: time.Minute, DrainTimeout: 50 * time.Millisecond,
-		Timeouts: Timeouts{FirstByte: 20 * time.Second, BetweenEvents: 10 * time.Second}}
+		Timeouts: exchange.Timeouts{FirstByte: 20 * time.Second, BetweenEvents: 10 * time.Second}}
 	for _, m := range mod {
 		m(&cfg)
 	}

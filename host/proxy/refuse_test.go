@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
@@ -168,7 +169,7 @@ func TestIdentify(t *testing.T) {
 		return nil, errors.New("secret reason")
 	}
 	e := newEngine(t, answerOK)
-	r.targets = []Target{{Addr: e.addr}}
+	r.targets = []exchange.Target{{Addr: e.addr}}
 	x := start(t, r)
 	for _, raw := range []string{
 		post(plainBody), post(plainBody, "Authorization: Bearer bad\r\n"), "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -350,7 +351,7 @@ func TestDrain(t *testing.T) {
 			t.Error(err)
 		}
 		x.end <- nil
-		if o := x.r.outcome(t); o.Err != "" {
+		if o := x.r.outcome(t); o.End != exchange.EndComplete {
 			t.Errorf("%+v", o)
 		}
 	})
@@ -381,7 +382,7 @@ func TestDrain(t *testing.T) {
 		if d := time.Since(from); d > 8*time.Second {
 			t.Errorf("took %v", d)
 		}
-		if o := x.r.outcome(t); o.Err != ErrShutdown {
+		if o := x.r.outcome(t); o.End != exchange.EndShutdown {
 			t.Errorf("%+v", o)
 		}
 		x.settle(t)
@@ -475,7 +476,7 @@ func TestConfig_Validate(t *testing.T) {
 	if err := (Config{}).Validate(); err != nil {
 		t.Error(err)
 	}
-	bad := Config{MaxBodyBytes: -1, MaxAttempts: -1, IdleTimeout: -1, Hints: Hints{Session: "a b"}, Timeouts: Timeouts{Total: -1}}
+	bad := Config{MaxBodyBytes: -1, MaxAttempts: -1, IdleTimeout: -1, Hints: Hints{Session: "a b"}, Timeouts: exchange.Timeouts{Total: -1}}
 	err := bad.Validate()
 	for _, want := range []string{"max_body", "max_attempts", "idle_timeout", "hints: header", "timeouts.total"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/exchange"
 )
 
 // deadAddr returns an address where connections are refused as long as the test
@@ -61,28 +63,28 @@ func TestRetry_table(t *testing.T) {
 		status  int
 		body    string // must be in it
 		seen    string // requests per engine
-		kind    string
+		kind    exchange.End
 		retries string
 	}{
-		{"refused", []string{dead, ok}, 200, "ok", "01", "", "connect:1"},
-		{"refused_twice", []string{dead, dead, ok}, 200, "ok", "001", "", "connect:2"},
-		{"attempts_are_bounded", []string{dead, dead, dead, ok}, 502, `"code":"connect"`, "0000", ErrConnect, "connect:2"},
-		{"refused_and_nobody_else", []string{dead}, 502, `"code":"connect"`, "0", ErrConnect, ""},
-		{"closed_without_a_byte", []string{"", ok}, 200, "ok", "11", "", "upstream_no_answer:1"},
-		{"a_poisonous_prompt_takes_two", []string{"", "", ok}, 502, "upstream_no_answer", "110", ErrNoAnswer, "upstream_no_answer:1"},
-		{"closed_in_the_head", []string{"HTTP/1.1 200 OK\r\nConte", ok}, 502, "upstream_died", "10", ErrDied, ""},
-		{"closed_after_an_interim_answer", []string{"HTTP/1.1 103 X\r\n\r\n", ok}, 502, "upstream_died", "10", ErrDied, ""},
-		{"not_http", []string{"SSH-2.0-OpenSSH\r\n\r\n", ok}, 502, "upstream_malformed", "10", ErrMalformed, ""},
-		{"head_too_large", []string{"HTTP/1.1 200 OK\r\nA: " + strings.Repeat("x", 20<<10) + "\r\n\r\n", ok}, 502, "upstream_malformed", "10", ErrMalformed, ""},
-		{"protocol_switch", []string{"HTTP/1.1 101 X\r\n\r\n", ok}, 502, "upstream_malformed", "10", ErrMalformed, ""},
-		{"429", []string{overload("429"), ok}, 200, "ok", "11", "", "overload:1"},
-		{"503", []string{overload("503"), ok}, 200, "ok", "11", "", "overload:1"},
-		{"503_everywhere", []string{overload("503"), overload("429")}, 429, "busy", "11", "", "overload:1"},
-		{"503_and_nobody_else", []string{overload("503")}, 503, "busy", "1", "", ""},
-		{"503_then_refused", []string{overload("503"), dead, ok}, 200, "ok", "101", "", "connect:1 overload:1"},
-		{"500_is_passed_on", []string{overload("500"), ok}, 500, "busy", "10", "", ""},
-		{"400_is_passed_on", []string{overload("400"), ok}, 400, "busy", "10", "", ""},
-		{"404_is_passed_on", []string{overload("404"), ok}, 404, "busy", "10", "", ""},
+		{"refused", []string{dead, ok}, 200, "ok", "01", exchange.EndComplete, "connect:1"},
+		{"refused_twice", []string{dead, dead, ok}, 200, "ok", "001", exchange.EndComplete, "connect:2"},
+		{"attempts_are_bounded", []string{dead, dead, dead, ok}, 502, `"code":"connect"`, "0000", exchange.EndConnect, "connect:2"},
+		{"refused_and_nobody_else", []string{dead}, 502, `"code":"connect"`, "0", exchange.EndConnect, ""},
+		{"closed_without_a_byte", []string{"", ok}, 200, "ok", "11", exchange.EndComplete, "upstream_no_answer:1"},
+		{"a_poisonous_prompt_takes_two", []string{"", "", ok}, 502, "upstream_no_answer", "110", exchange.EndNoAnswer, "upstream_no_answer:1"},
+		{"closed_in_the_head", []string{"HTTP/1.1 200 OK\r\nConte", ok}, 502, "upstream_died", "10", exchange.EndDied, ""},
+		{"closed_after_an_interim_answer", []string{"HTTP/1.1 103 X\r\n\r\n", ok}, 502, "upstream_died", "10", exchange.EndDied, ""},
+		{"not_http", []string{"SSH-2.0-OpenSSH\r\n\r\n", ok}, 502, "upstream_malformed", "10", exchange.EndMalformed, ""},
+		{"head_too_large", []string{"HTTP/1.1 200 OK\r\nA: " + strings.Repeat("x", 20<<10) + "\r\n\r\n", ok}, 502, "upstream_malformed", "10", exchange.EndMalformed, ""},
+		{"protocol_switch", []string{"HTTP/1.1 101 X\r\n\r\n", ok}, 502, "upstream_malformed", "10", exchange.EndMalformed, ""},
+		{"429", []string{overload("429"), ok}, 200, "ok", "11", exchange.EndComplete, "overload:1"},
+		{"503", []string{overload("503"), ok}, 200, "ok", "11", exchange.EndComplete, "overload:1"},
+		{"503_everywhere", []string{overload("503"), overload("429")}, 429, "busy", "11", exchange.EndComplete, "overload:1"},
+		{"503_and_nobody_else", []string{overload("503")}, 503, "busy", "1", exchange.EndComplete, ""},
+		{"503_then_refused", []string{overload("503"), dead, ok}, 200, "ok", "101", exchange.EndComplete, "connect:1 overload:1"},
+		{"500_is_passed_on", []string{overload("500"), ok}, 500, "busy", "10", exchange.EndComplete, ""},
+		{"400_is_passed_on", []string{overload("400"), ok}, 400, "busy", "10", exchange.EndComplete, ""},
+		{"404_is_passed_on", []string{overload("404"), ok}, 404, "busy", "10", exchange.EndComplete, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			seen := make([]atomic.Int64, len(tc.engines))
@@ -94,7 +96,7 @@ func TestRetry_table(t *testing.T) {
 				} else {
 					addr = oneAnswer(t, &seen[i], a, a == ok)
 				}
-				r.targets = append(r.targets, Target{Addr: addr})
+				r.targets = append(r.targets, exchange.Target{Addr: addr})
 			}
 			x := start(t, r)
 			resp, body := do(t, x.addr, post(plainBody))
@@ -110,7 +112,7 @@ func TestRetry_table(t *testing.T) {
 					t.Errorf("the engine's Retry-After became %q", ra)
 				}
 			}
-			if o := r.outcome(t); o.Err != tc.kind || o.Status != tc.status {
+			if o := r.outcome(t); o.End != tc.kind || o.Status != tc.status {
 				t.Errorf("%+v", o)
 			}
 			if got := words(x.Stats().Retries); got != tc.retries {
@@ -122,7 +124,7 @@ func TestRetry_table(t *testing.T) {
 }
 
 func words(m map[string]uint64) (s string) {
-	for _, k := range []string{ErrConnect, ErrNoAnswer, kindOverload, kindStale} {
+	for _, k := range []string{"connect", "upstream_no_answer", "overload", "stale"} {
 		if m[k] > 0 {
 			s += fmt.Sprintf(" %s:%d", k, m[k])
 		}
@@ -189,7 +191,7 @@ func TestRetry_keepAliveRace(t *testing.T) {
 		t.Errorf("%d generations for %d requests", n, total)
 	}
 	st := x.Stats()
-	t.Logf("dials %d reuses %d found dead %d raced %d", st.Dials, st.Reuses, st.Stale, st.Retries[kindStale])
+	t.Logf("dials %d reuses %d found dead %d raced %d", st.Dials, st.Reuses, st.Stale, st.Retries[retryStale.String()])
 }
 
 // The race for certain: the engine reads the request on the reused connection
@@ -212,7 +214,7 @@ func TestRetry_stale(t *testing.T) {
 			t.Fatal(resp.StatusCode, body)
 		}
 	}
-	if st := x.Stats(); st.Retries[kindStale] != 1 || st.Dials != 2 || other.begun.Load() != 0 {
+	if st := x.Stats(); st.Retries[retryStale.String()] != 1 || st.Dials != 2 || other.begun.Load() != 0 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -278,21 +280,21 @@ func TestTimeouts(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		f      func(c net.Conn, br *bufio.Reader)
-		set    Timeouts
+		set    exchange.Timeouts
 		body   string
 		status int
-		kind   string
+		kind   exchange.End
 	}{
-		{"first_byte", hang(), Timeouts{FirstByte: d}, plainBody, 504, ErrFirstByte},
-		{"first_byte_after_the_head", hang(head), Timeouts{FirstByte: d}, streamBody, 200, ErrFirstByte},
-		{"comments_are_no_first_byte", hang(head, chunked(": ping\n\n")), Timeouts{FirstByte: d}, streamBody, 200, ErrFirstByte},
-		{"between_events", hang(head, chunked("data: 1\n\n")), Timeouts{BetweenEvents: d}, streamBody, 200, ErrBetweenEvents},
-		{"total_before_the_head", hang(), Timeouts{Total: d}, plainBody, 504, ErrTotalTimeout},
-		{"total_in_a_stream", hang(head, chunked("data: 1\n\n")), Timeouts{Total: d}, streamBody, 200, ErrTotalTimeout},
+		{"first_byte", hang(), exchange.Timeouts{FirstByte: d}, plainBody, 504, exchange.EndFirstByte},
+		{"first_byte_after_the_head", hang(head), exchange.Timeouts{FirstByte: d}, streamBody, 200, exchange.EndFirstByte},
+		{"comments_are_no_first_byte", hang(head, chunked(": ping\n\n")), exchange.Timeouts{FirstByte: d}, streamBody, 200, exchange.EndFirstByte},
+		{"between_events", hang(head, chunked("data: 1\n\n")), exchange.Timeouts{BetweenEvents: d}, streamBody, 200, exchange.EndBetweenEvents},
+		{"total_before_the_head", hang(), exchange.Timeouts{Total: d}, plainBody, 504, exchange.EndTotalTimeout},
+		{"total_in_a_stream", hang(head, chunked("data: 1\n\n")), exchange.Timeouts{Total: d}, streamBody, 200, exchange.EndTotalTimeout},
 		{"send", func(c net.Conn, br *bufio.Reader) {
 			br.Peek(1)
 			waitClosed(c)
-		}, Timeouts{Send: d}, big, 504, ErrSendTimeout},
+		}, exchange.Timeouts{Send: d}, big, 504, exchange.EndSendTimeout},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRouter(rawEngine(t, tc.f), rawEngine(t, tc.f))
@@ -309,13 +311,13 @@ func TestTimeouts(t *testing.T) {
 			}
 			b, err := io.ReadAll(resp.Body)
 			took := time.Since(from)
-			if resp.StatusCode != tc.status || !strings.Contains(string(b), `"code":"`+tc.kind) || (err == nil) != (tc.status == 504) {
+			if resp.StatusCode != tc.status || !strings.Contains(string(b), `"code":"`+tc.kind.String()) || (err == nil) != (tc.status == 504) {
 				t.Errorf("got %d %q %v", resp.StatusCode, b, err)
 			}
 			if took < d || took > d+3*time.Second {
 				t.Errorf("took %v", took)
 			}
-			if o := r.outcome(t); o.Err != tc.kind || o.Retries != 0 {
+			if o := r.outcome(t); o.End != tc.kind || o.Retries != 0 {
 				t.Errorf("%+v", o)
 			}
 			x.settle(t)
@@ -351,13 +353,13 @@ func TestTimeouts_streamsMoveTheDeadline(t *testing.T) {
 		io.WriteString(w, doneEvent)
 	})
 	r := newRouter(e.addr)
-	r.targets[0].Timeouts = Timeouts{FirstByte: 150 * time.Millisecond, BetweenEvents: 150 * time.Millisecond}
+	r.targets[0].Timeouts = exchange.Timeouts{FirstByte: 150 * time.Millisecond, BetweenEvents: 150 * time.Millisecond}
 	x := start(t, r)
 	for range 2 { // the second one on a connection whose timer is old
 		if _, got := do(t, x.addr, post(streamBody)); !strings.HasSuffix(got, doneEvent) {
 			t.Fatalf("%q", got)
 		}
-		if o := r.outcome(t); o.Err != "" {
+		if o := r.outcome(t); o.End != exchange.EndComplete {
 			t.Fatalf("%+v", o)
 		}
 	}

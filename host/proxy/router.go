@@ -1,10 +1,10 @@
 package proxy
 
 import (
-	"crypto/tls"
 	"strconv"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
@@ -37,7 +37,7 @@ type Router interface {
 type Placement interface {
 	// Target is where the request goes. It and all it refers to stay unchanged
 	// until Next or Done.
-	Target() *Target
+	Target() *exchange.Target
 	// Next moves the request to another endpoint, since Target failed before a
 	// byte of an answer came, or answered with status (429 or 503; 0 = it did not
 	// answer). False: there is none, Target is as it was.
@@ -49,7 +49,7 @@ type Placement interface {
 	// OpResponses, before the client learns it. It is called at most once.
 	Answered(id string)
 	// Done ends the request. o is valid during the call.
-	Done(o *Outcome)
+	Done(o *exchange.Outcome)
 }
 
 // Request is what Schedule gets.
@@ -72,81 +72,6 @@ type Request struct {
 // Gone returns a channel that is closed when the client has left or the proxy
 // ends the request. It is made at the first call: for those who wait only.
 func (r *Request) Gone() <-chan struct{} { return r.s.goneChan() }
-
-// Target is one endpoint and how to speak to it.
-type Target struct {
-	Addr          string // host:port to dial
-	Host          string // Host header; "" = Addr
-	PathPrefix    string // before the operation's path, "" or "/prefix"
-	Authorization string // whole value of the Authorization header; "" = none
-	TLS           *tls.Config
-	Rewrite       llmapi.Rewrite // ForceUsage is set by the proxy
-	Timeouts      Timeouts
-	// UsageInjection says that the engine's dialect takes
-	// stream_options.include_usage, so that it may be asked for on behalf of a
-	// client who did not.
-	UsageInjection bool
-}
-
-// Timeouts are separate limits of one exchange with an engine. Zero means the
-// proxy's default ([Config]).
-type Timeouts struct {
-	Connect       time.Duration
-	Send          time.Duration // without progress while the request is written
-	FirstByte     time.Duration // from the request's end to the first byte of the body: queue and prefill
-	BetweenEvents time.Duration
-	Total         time.Duration // of the whole request, from when it was received
-}
-
-func (t Timeouts) or(d *Timeouts) Timeouts {
-	pick := func(v *time.Duration, d time.Duration) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	pick(&t.Connect, d.Connect)
-	pick(&t.Send, d.Send)
-	pick(&t.FirstByte, d.FirstByte)
-	pick(&t.BetweenEvents, d.BetweenEvents)
-	pick(&t.Total, d.Total)
-	return t
-}
-
-// What ended a request, for Outcome.Err.
-const (
-	ErrClientGone     = "client_gone"        // the client left
-	ErrShutdown       = "shutdown"           // cut at the end of the drain
-	ErrConnect        = "connect"            // no connection to the engine
-	ErrSend           = "send"               // the engine did not take the request
-	ErrNoAnswer       = "upstream_no_answer" // closed without one byte
-	ErrMalformed      = "upstream_malformed" // not HTTP
-	ErrDied           = "upstream_died"      // closed within its answer
-	ErrConnectTimeout = "timeout_connect"    //
-	ErrSendTimeout    = "timeout_send"       //
-	ErrFirstByte      = "timeout_first_byte" //
-	ErrBetweenEvents  = "timeout_between"    //
-	ErrTotalTimeout   = "timeout_total"      //
-	ErrRewrite        = "rewrite"            // the body cannot be what the target needs
-	ErrInternal       = "internal"           //
-)
-
-// Outcome is what happened to a request that was placed.
-type Outcome struct {
-	// Status is the client's HTTP status; 499 = it left before one. An error of a
-	// stream whose head went out while it was held has the status that it would have had.
-	Status  int
-	Err     string // one of the Err constants; "" = the answer was passed on whole
-	Retries int    // engines or connections tried in vain
-
-	TTFT time.Duration // from Received to the first bytes of the body; 0 = none came
-	E2E  time.Duration // from Received to the end
-
-	// What the engine reported; HasUsage and HasCached tell whether it did.
-	PromptTokens, OutputTokens, CachedTokens int
-	HasUsage, HasCached                      bool
-
-	BytesIn, BytesOut int64 // of the bodies, as received from client and engine
-}
 
 // Refusal is an error of a Router that the client may see.
 type Refusal struct {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"sync/atomic"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/internal/timing"
 )
 
@@ -33,7 +34,7 @@ type Stats struct {
 	Completed  uint64            // answers of engines passed on whole
 	ClientGone uint64            // clients that left before their answer's end
 	Refused    map[string]uint64 // answers of the router itself, by code
-	Failed     map[string]uint64 // by what ended the request: Outcome.Err
+	Failed     map[string]uint64 // by what ended the request: names of exchange.End
 	Retries    map[string]uint64 // by what was wrong with the attempt before
 	BytesIn    uint64            // of request bodies
 	BytesOut   uint64            // of answers' bodies
@@ -56,8 +57,10 @@ type counters struct {
 	usageRemoved, heartbeats        atomic.Uint64
 	dials, reuses, stale            atomic.Uint64
 
-	refused, failed, retries wordMap
-	stages                   [NumStages]timing.Histogram
+	refused wordMap
+	failed  [exchange.NumEnds]atomic.Uint64
+	retries [numRetryReasons]atomic.Uint64
+	stages  [NumStages]timing.Histogram
 }
 
 // Stats returns the counters. Safe for concurrent use.
@@ -66,7 +69,7 @@ func (p *Proxy) Stats() Stats {
 	st := Stats{
 		InFlight: int(c.inFlight.Load()), BodyBytesHeld: bodyBytes.Load(),
 		Requests: c.requests.Load(), Completed: c.completed.Load(), ClientGone: c.clientGone.Load(),
-		Refused: c.refused.load(), Failed: c.failed.load(), Retries: c.retries.load(),
+		Refused: c.refused.load(), Failed: byName(c.failed[:], exchange.End.String), Retries: byName(c.retries[:], retryReason.String),
 		BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), UsageRemoved: c.usageRemoved.Load(), Heartbeats: c.heartbeats.Load(),
 		Dials: c.dials.Load(), Reuses: c.reuses.Load(), Stale: c.stale.Load(),
 		IdleConns: p.upstreams.idle(),
@@ -78,4 +81,15 @@ func (p *Proxy) Stats() Stats {
 		st.Stages[i] = c.stages[i].Load()
 	}
 	return st
+}
+
+// byName returns the counters that are not 0, by the name of their index.
+func byName[E ~uint8](counts []atomic.Uint64, name func(E) string) map[string]uint64 {
+	m := map[string]uint64{}
+	for i := range counts {
+		if n := counts[i].Load(); n > 0 {
+			m[name(E(i))] = n
+		}
+	}
+	return m
 }

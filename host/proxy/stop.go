@@ -1,6 +1,10 @@
 package proxy
 
-import "context"
+import (
+	"context"
+
+	"github.com/kvasir-router/kvasir/host/exchange"
+)
 
 // Why a stream was stopped from outside.
 const (
@@ -33,15 +37,15 @@ func (s *stream) stop(why uint32) {
 
 func (s *stream) stopped() bool { return s.why.Load() != 0 }
 
-// stopKind is the outcome that a stop means, "" while none came.
-func (s *stream) stopKind() string {
+// stopEnd is the end that a stop means, EndUnset while none came.
+func (s *stream) stopEnd() exchange.End {
 	switch s.why.Load() {
 	case stopGone:
-		return ErrClientGone
+		return exchange.EndClientGone
 	case stopCut:
-		return ErrShutdown
+		return exchange.EndShutdown
 	}
-	return ""
+	return exchange.EndUnset
 }
 
 func (s *stream) goneChan() <-chan struct{} {

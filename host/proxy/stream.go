@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
@@ -34,7 +35,7 @@ type stream struct {
 	bytesIn int64
 
 	pl       Placement
-	timeouts Timeouts
+	timeouts exchange.Timeouts
 	totalBy  time.Time
 	rewrite  llmapi.Rewrite
 	edits    []llmapi.Edit
@@ -57,7 +58,6 @@ type stream struct {
 	dec     chunkDecoder
 	sse     bool
 	inject  bool // its usage event is ours and must go
-	clean   bool // the body ended where its framing says
 	keep    bool // the engine allows reuse
 	started bool // bytes of the body came
 	done    bool // [DONE] came, or what ends a stream of the API
@@ -71,13 +71,13 @@ type stream struct {
 	direct  io.Writer // the client connection, once fasthttp's writer is empty
 	werr    error
 	uerr    error
-	sent    int64 // bytes of the body passed on
-	got     int64 // bytes of the body received
-	kind    string
+	sent    int64        // bytes of the body passed on
+	got     int64        // bytes of the body received
+	end     exchange.End // EndComplete = the body ended where its framing says
 	now     time.Time
 	ttft    time.Duration
-	wait    *wait   // set while the request is held and its stream goes on meanwhile
-	outcome Outcome // here, since what an interface gets would be allocated
+	wait    *wait            // set while the request is held and its stream goes on meanwhile
+	outcome exchange.Outcome // here, since what an interface gets would be allocated
 }
 
 var (
@@ -117,7 +117,7 @@ func (s *stream) handOver(ctx *fasthttp.RequestCtx) {
 		size = -1
 	}
 	if size == 0 || s.status == 204 || s.status == 304 {
-		s.clean = true
+		s.end = exchange.EndComplete
 		s.finish()
 		return
 	}
@@ -217,7 +217,7 @@ func (s *stream) WriteTo(w io.Writer) (int64, error) {
 	if !goes {
 		return s.sent, errBroken
 	}
-	if s.clean {
+	if s.end == exchange.EndComplete {
 		return s.sent, nil
 	}
 	return s.sent, errBroken
@@ -244,40 +244,40 @@ var errBroken = errors.New("proxy: answer is not whole")
 // conclude decides how the body ended.
 func (s *stream) conclude(err error) {
 	switch {
-	case s.clean || s.werr != nil:
+	case s.end == exchange.EndComplete || s.werr != nil:
 	case s.stopped() && !s.done:
-		s.kind = s.stopKind()
+		s.end = s.stopEnd()
 	case s.left == -2 && errors.Is(err, io.EOF):
-		s.clean, s.keep = true, false
+		s.end, s.keep = exchange.EndComplete, false
 	case s.done && (s.stopped() || isBroken(err) || errors.Is(err, errTimeout)):
 		// All was said; only the framing's end is missing.
-		s.clean, s.keep = true, false
+		s.end, s.keep = exchange.EndComplete, false
 	case errors.Is(err, errTimeout):
 		switch {
 		case !time.Now().Before(s.totalBy):
-			s.kind = ErrTotalTimeout
+			s.end = exchange.EndTotalTimeout
 		case !s.started:
-			s.kind = ErrFirstByte
+			s.end = exchange.EndFirstByte
 		default:
-			s.kind = ErrBetweenEvents
+			s.end = exchange.EndBetweenEvents
 		}
 	case errors.Is(err, errChunk):
-		s.kind = ErrMalformed
+		s.end = exchange.EndMalformed
 	default:
-		s.kind = ErrDied
+		s.end = exchange.EndDied
 	}
-	if s.clean && s.inject {
+	if s.end == exchange.EndComplete && s.inject {
 		if rest := s.filter.finish(); len(rest) > 0 {
 			s.put(rest)
 		}
 	}
 	if s.werr != nil {
-		s.clean, s.kind = false, ErrClientGone
+		s.end = exchange.EndClientGone
 		if errors.Is(s.werr, os.ErrDeadlineExceeded) && s.why.Load() == stopCut {
-			s.kind = ErrShutdown
+			s.end = exchange.EndShutdown
 		}
 	}
-	if s.kind != "" && s.kind != ErrClientGone && s.sse {
+	if s.end != exchange.EndComplete && s.end != exchange.EndClientGone && s.sse {
 		s.tell()
 	}
 }
@@ -285,7 +285,7 @@ func (s *stream) conclude(err error) {
 // tell sends the error event. SDKs raise it; the missing last chunk tells
 // everybody else.
 func (s *stream) tell() {
-	e := brokenStream(s.kind)
+	e := brokenStream(s.end)
 	b := make([]byte, 0, 256)
 	if s.midEvent() {
 		b = append(b, "\n\n"...)
@@ -324,8 +324,11 @@ func (s *stream) flush() bool {
 	if u.r += n; u.r == u.w {
 		u.r, u.w = headRoom, headRoom
 	}
-	s.clean = s.dec.done || s.left == 0
-	return s.clean
+	over := s.dec.done || s.left == 0
+	if over {
+		s.end = exchange.EndComplete
+	}
+	return over
 }
 
 // pass looks at a piece of the body, which lies in the buffer at u.r, and sends
@@ -397,8 +400,8 @@ func (s *stream) putDirect(payload []byte) bool {
 
 // Close is called once when the answer was sent or failed.
 func (s *stream) Close() error {
-	if !s.clean && s.kind == "" {
-		s.kind = ErrClientGone // not even the head went out
+	if s.end == exchange.EndUnset {
+		s.end = exchange.EndClientGone // not even the head went out
 	}
 	s.finish()
 	return nil
@@ -415,7 +418,7 @@ func (s *stream) finish() {
 		s.wc.end()
 	}
 	if c := s.detach(); c != nil {
-		if s.clean && s.keep && !s.stopped() && len(c.data()) == 0 {
+		if s.end == exchange.EndComplete && s.keep && !s.stopped() && len(c.data()) == 0 {
 			s.u.put(c)
 		} else {
 			c.close()
@@ -436,18 +439,18 @@ func (s *stream) finish() {
 // report counts the outcome and tells the router.
 func (s *stream) report(pl Placement) {
 	c := &s.p.count
-	switch s.kind {
-	case "":
+	switch s.end {
+	case exchange.EndComplete:
 		c.completed.Add(1)
-	case ErrClientGone:
+	case exchange.EndClientGone:
 		c.clientGone.Add(1)
 	default:
-		c.failed.add(s.kind)
+		c.failed[s.end].Add(1)
 	}
 	c.bytesOut.Add(uint64(s.got))
 	c.usageRemoved.Add(uint64(s.filter.removed))
 	u := &s.usage.usage
-	s.outcome = Outcome{Status: s.status, Err: s.kind, Retries: s.retries, TTFT: s.ttft, E2E: time.Since(s.req.Received),
+	s.outcome = exchange.Outcome{Status: s.status, End: s.end, Retries: s.retries, TTFT: s.ttft, E2E: time.Since(s.req.Received),
 		PromptTokens: u.PromptTokens, OutputTokens: u.CompletionTokens, CachedTokens: u.CachedTokens,
 		HasUsage: s.usage.found, HasCached: u.HasCached, BytesIn: s.bytesIn, BytesOut: s.got}
 	pl.Done(&s.outcome)

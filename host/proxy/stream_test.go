@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/exchange"
 )
 
 const sseHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -56,7 +58,7 @@ func TestStream_oneByteAtATime(t *testing.T) {
 		t.Run(fmt.Sprintf("inject=%v", inject), func(t *testing.T) {
 			addr := scripted(t, func() []string { return strings.Split(wire, "") })
 			r := newRouter(addr)
-			r.targets[0].UsageInjection = inject
+			r.targets[0].Rewrite.ForceUsage = inject
 			x := start(t, r)
 			want := body
 			if inject {
@@ -68,7 +70,7 @@ func TestStream_oneByteAtATime(t *testing.T) {
 					t.Fatalf("got  %q\nwant %q", got, want)
 				}
 				o := r.outcome(t)
-				if o.Err != "" || !o.HasUsage || !o.HasCached || o.PromptTokens != 120 || o.OutputTokens != 7 ||
+				if o.End != exchange.EndComplete || !o.HasUsage || !o.HasCached || o.PromptTokens != 120 || o.OutputTokens != 7 ||
 					o.CachedTokens != 96 || o.TTFT <= 0 || o.E2E < o.TTFT || o.BytesOut != int64(len(body)) {
 					t.Fatalf("%+v", o)
 				}
@@ -97,7 +99,7 @@ func TestStream_eventsAreNotHeldAndConnectionsReused(t *testing.T) {
 	})
 	for _, inject := range []bool{false, true} {
 		r := newRouter(e.addr)
-		r.targets[0].UsageInjection = inject
+		r.targets[0].Rewrite.ForceUsage = inject
 		x := start(t, r)
 		conns := e.conns.Load()
 		c, br := dial(t, x.addr)
@@ -141,21 +143,21 @@ func TestStream_engineDies(t *testing.T) {
 		f      func(net.Conn, *bufio.Reader)
 		inject bool
 		want   string // before the error event
-		kind   string
+		kind   exchange.End
 	}{
-		{"between_events", dies(head, chunked("data: 1\n\n")), false, "data: 1\n\n", ErrDied},
-		{"in_an_event", dies(head, chunked("data: 1\n\ndata: {\"a")), false, "data: 1\n\ndata: {\"a\n\n", ErrDied},
-		{"in_a_held_event", dies(head, chunked("data: 1\n\ndata: {\"a")), true, "data: 1\n\n", ErrDied},
-		{"in_a_passing_event", dies(head, chunked("data: {\"choices\":[{\"a")), true, "data: {\"choices\":[{\"a\n\n", ErrDied},
-		{"in_the_usage_event", dies(head, chunked("data: 1\n\n"+vllmUsage[:len(vllmUsage)-9])), true, "data: 1\n\n", ErrDied},
-		{"in_a_chunk", dies(head, "ff\r\ndata: 1\n\n"), false, "data: 1\n\n", ErrDied},
-		{"before_the_first_event", dies(head), false, "", ErrDied},
-		{"malformed_chunk", dies(head, chunked("data: 1\n\n"), "zz\r\n"), false, "data: 1\n\n", ErrMalformed},
+		{"between_events", dies(head, chunked("data: 1\n\n")), false, "data: 1\n\n", exchange.EndDied},
+		{"in_an_event", dies(head, chunked("data: 1\n\ndata: {\"a")), false, "data: 1\n\ndata: {\"a\n\n", exchange.EndDied},
+		{"in_a_held_event", dies(head, chunked("data: 1\n\ndata: {\"a")), true, "data: 1\n\n", exchange.EndDied},
+		{"in_a_passing_event", dies(head, chunked("data: {\"choices\":[{\"a")), true, "data: {\"choices\":[{\"a\n\n", exchange.EndDied},
+		{"in_the_usage_event", dies(head, chunked("data: 1\n\n"+vllmUsage[:len(vllmUsage)-9])), true, "data: 1\n\n", exchange.EndDied},
+		{"in_a_chunk", dies(head, "ff\r\ndata: 1\n\n"), false, "data: 1\n\n", exchange.EndDied},
+		{"before_the_first_event", dies(head), false, "", exchange.EndDied},
+		{"malformed_chunk", dies(head, chunked("data: 1\n\n"), "zz\r\n"), false, "data: 1\n\n", exchange.EndMalformed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRouter(rawEngine(t, tc.f), rawEngine(t, tc.f))
 			for i := range r.targets {
-				r.targets[i].UsageInjection = tc.inject
+				r.targets[i].Rewrite.ForceUsage = tc.inject
 			}
 			x := start(t, r)
 			c, br := dial(t, x.addr)
@@ -169,17 +171,17 @@ func TestStream_engineDies(t *testing.T) {
 				t.Fatalf("client saw a clean end: %v %q", err, b)
 			}
 			got, event, ok := strings.Cut(string(b), `data: {"error":`)
-			if got != tc.want || !ok || !strings.HasSuffix(event, "}\n\n") || !strings.Contains(event, tc.kind) || strings.Contains(string(b), "[DONE]") {
+			if got != tc.want || !ok || !strings.HasSuffix(event, "}\n\n") || !strings.Contains(event, tc.kind.String()) || strings.Contains(string(b), "[DONE]") {
 				t.Errorf("got %q and event %q, want %q", got, event, tc.want)
 			}
 			if _, err := br.ReadByte(); err != io.EOF {
 				t.Errorf("connection stays open: %v", err)
 			}
-			if o := r.outcome(t); o.Err != tc.kind || o.Retries != 0 || o.Status != 200 {
+			if o := r.outcome(t); o.End != tc.kind || o.Retries != 0 || o.Status != 200 {
 				t.Errorf("%+v", o)
 			}
 			x.settle(t)
-			if st := x.Stats(); st.Failed[tc.kind] != 1 || st.ClientGone != 0 || st.IdleConns != 0 {
+			if st := x.Stats(); st.Failed[tc.kind.String()] != 1 || st.ClientGone != 0 || st.IdleConns != 0 {
 				t.Errorf("%+v", st)
 			}
 		})
@@ -201,7 +203,7 @@ func TestStream_closeAfterDone(t *testing.T) {
 		if got != "data: 1\n\n"+doneEvent {
 			t.Errorf("%q", got)
 		}
-		if o := x.r.outcome(t); o.Err != "" {
+		if o := x.r.outcome(t); o.End != exchange.EndComplete {
 			t.Errorf("%+v", o)
 		}
 		x.settle(t)
@@ -304,7 +306,7 @@ func TestStream_slowClientIsCut(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("held for ever")
 	}
-	if o := x.r.outcome(t); o.Err != ErrClientGone {
+	if o := x.r.outcome(t); o.End != exchange.EndClientGone {
 		t.Errorf("%+v", o)
 	}
 	x.settle(t)
@@ -452,7 +454,7 @@ func TestHTTP10(t *testing.T) {
 		if err != nil || body != want || strings.Contains(strings.ToLower(head), "transfer-encoding") || !strings.Contains(head, "X-Request-Id") {
 			t.Errorf("%v %q", err, b)
 		}
-		if o := x.r.outcome(t); o.Err != "" || o.Status != 200 {
+		if o := x.r.outcome(t); o.End != exchange.EndComplete || o.Status != 200 {
 			t.Errorf("%+v", o)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/exchange"
 )
 
 // upstream is one address and its pool of idle connections. The pool is a stack:
@@ -41,7 +43,7 @@ type upstreams struct {
 // forget is how long an address without connections is remembered.
 const forget = time.Minute
 
-func (us *upstreams) get(t *Target) *upstream {
+func (us *upstreams) get(t *exchange.Target) *upstream {
 	k := upstreamKey{t.Addr, t.TLS}
 	us.mu.RLock()
 	u := us.m[k]

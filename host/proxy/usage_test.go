@@ -6,6 +6,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/kvasir-router/kvasir/host/exchange"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // oracleUsage is the last usage object of events or of a JSON body, by
@@ -207,7 +210,7 @@ func TestUsage_asked(t *testing.T) {
 	body := vllmEvents + vllmUsage + doneEvent
 	wire := sseHead + "Transfer-Encoding: chunked\r\n\r\n" + chunked(body) + "0\r\n\r\n"
 	r := newRouter(scripted(t, func() []string { return []string{wire} }))
-	r.targets[0].UsageInjection = true
+	r.targets[0].Rewrite.ForceUsage = true
 	x := start(t, r)
 	for asked, want := range map[bool]string{true: body, false: vllmEvents + doneEvent} {
 		in := streamBody
@@ -226,7 +229,7 @@ func TestUsage_asked(t *testing.T) {
 	addr := scripted(t, func() []string {
 		return []string{fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(answer)), answer}
 	})
-	r.set(func() { r.targets = []Target{{UsageInjection: true, Addr: addr}} })
+	r.set(func() { r.targets = []exchange.Target{{Rewrite: llmapi.Rewrite{ForceUsage: true}, Addr: addr}} })
 	if _, got := do(t, x.addr, post(plainBody)); got != answer {
 		t.Errorf("got %q", got)
 	}

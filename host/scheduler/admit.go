@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/quota"
@@ -115,11 +116,11 @@ func (d *decision) unadmit(err *DeniedError) {
 // settleQuota ends the claim of a request that was placed. Tokens that the
 // engine did not tell, because the client left, count as reserved; what an
 // engine or the router refused or failed to do costs no tokens.
-func (p *Placement) settleQuota(o *Outcome) {
+func (p *Placement) settleQuota(o *exchange.Outcome) {
 	switch {
 	case o.HasUsage:
 		p.grant.Settle(o.PromptTokens + o.OutputTokens)
-	case o.Err == ErrClientGone || o.Status/100 == 2:
+	case o.End == exchange.EndClientGone || o.End == exchange.EndShutdown || o.Status/100 == 2:
 		p.grant.Settle(-1)
 	case o.Status/100 == 4:
 		p.grant.Settle(0)

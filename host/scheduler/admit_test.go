@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/quota"
 )
@@ -31,7 +32,7 @@ func TestQuota_requests(t *testing.T) {
 	r, now := quotaRig(t)
 	r.policy.d.RequestsPerMinute = 3
 	end(r.place(r.request("x")))
-	r.place(r.request("x")).Done(Outcome{Err: ErrConnect, Status: 502}) // not the client's fault
+	r.place(r.request("x")).Done(exchange.Outcome{End: exchange.EndConnect, Status: 502}) // not the client's fault
 	q := r.request("x")
 	q.API.Model = "nope"
 	if _, err := r.sched.Schedule(q); err == nil {
@@ -81,7 +82,7 @@ func TestQuota_concurrency(t *testing.T) {
 	r.policy.d.RateClass = "batch"
 	end(r.place(r.request("x"))) // another budget
 	r.policy.d.RateClass = ""
-	a.Done(Outcome{Err: ErrClientGone, Status: 499})
+	a.Done(exchange.Outcome{End: exchange.EndClientGone, Status: 499})
 	end(r.place(r.request("x")))
 	end(b)
 	r.idle()
@@ -92,14 +93,14 @@ func TestQuota_concurrency(t *testing.T) {
 func TestQuota_tokens(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		outcome Outcome
+		outcome exchange.Outcome
 		left    int
 	}{
-		{"as reported", Outcome{Status: 200, HasUsage: true, PromptTokens: 100, OutputTokens: 20}, 880},
-		{"not reported", Outcome{Status: 200}, 800},
-		{"client gone", Outcome{Status: 499, Err: ErrClientGone}, 800},
-		{"refused by the engine", Outcome{Status: 400}, 1000},
-		{"engine died", Outcome{Status: 502, Err: ErrUpstreamDied}, 1000},
+		{"as reported", exchange.Outcome{Status: 200, HasUsage: true, PromptTokens: 100, OutputTokens: 20, End: exchange.EndComplete}, 880},
+		{"not reported", exchange.Outcome{Status: 200, End: exchange.EndComplete}, 800},
+		{"client gone", exchange.Outcome{Status: 499, End: exchange.EndClientGone}, 800},
+		{"refused by the engine", exchange.Outcome{Status: 400, End: exchange.EndComplete}, 1000},
+		{"engine died", exchange.Outcome{Status: 502, End: exchange.EndDied}, 1000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, _ := quotaRig(t)
@@ -143,7 +144,7 @@ func TestQuota_unknownPrompt(t *testing.T) {
 	if q.Quota.Tokens.Left != 10_000-maxGuess-100 {
 		t.Errorf("%d tokens left, want %d", q.Quota.Tokens.Left, 10_000-maxGuess-100)
 	}
-	p.Done(Outcome{Status: 200, HasUsage: true, PromptTokens: 1500, OutputTokens: 20})
+	p.Done(exchange.Outcome{Status: 200, HasUsage: true, PromptTokens: 1500, OutputTokens: 20, End: exchange.EndComplete})
 	q = r.request("x")
 	q.API.MaxTokens = 100
 	end(r.place(q))

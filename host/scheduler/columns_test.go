@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 )
 
 // reader is a scorer that wants some columns and tells them as its scores' terms.
@@ -225,7 +226,7 @@ func TestColumns_estimates(t *testing.T) {
 func TestPlacement_decodeRate(t *testing.T) {
 	r := newRig(t, 1, nil)
 	load := r.store.Load().Loads[0]
-	run := func(stream bool, o Outcome) {
+	run := func(stream bool, o exchange.Outcome) {
 		for range 8 {
 			req := r.request(words(1, 20))
 			req.API.Stream = stream
@@ -234,11 +235,11 @@ func TestPlacement_decodeRate(t *testing.T) {
 			p.Done(o)
 		}
 	}
-	o := Outcome{Status: 200, TTFT: 50 * time.Millisecond, E2E: 250 * time.Millisecond, HasUsage: true, OutputTokens: 11}
+	o := exchange.Outcome{Status: 200, TTFT: 50 * time.Millisecond, E2E: 250 * time.Millisecond, HasUsage: true, OutputTokens: 11, End: exchange.EndComplete}
 	run(false, o)
-	run(true, Outcome{Status: 200, TTFT: o.TTFT, E2E: o.E2E, OutputTokens: 11})
-	run(true, Outcome{Status: 200, E2E: o.E2E, HasUsage: true, OutputTokens: 11})
-	run(true, Outcome{Status: 200, TTFT: o.TTFT, E2E: o.E2E, HasUsage: true, OutputTokens: 1})
+	run(true, exchange.Outcome{Status: 200, TTFT: o.TTFT, E2E: o.E2E, OutputTokens: 11, End: exchange.EndComplete})
+	run(true, exchange.Outcome{Status: 200, E2E: o.E2E, HasUsage: true, OutputTokens: 11, End: exchange.EndComplete})
+	run(true, exchange.Outcome{Status: 200, TTFT: o.TTFT, E2E: o.E2E, HasUsage: true, OutputTokens: 1, End: exchange.EndComplete})
 	if got := load.ITLMillis(); got != 0 {
 		t.Errorf("got %v ms", got)
 	}
@@ -276,7 +277,7 @@ func TestColumns_hammer(t *testing.T) {
 					continue // ejected or not ready at this moment
 				}
 				p.FirstToken()
-				p.Done(Outcome{Status: []int{200, 500}[len(req.ID)%2], TTFT: 1, E2E: time.Second, HasUsage: true, OutputTokens: 9})
+				p.Done(exchange.Outcome{Status: []int{200, 500}[len(req.ID)%2], TTFT: 1, E2E: time.Second, HasUsage: true, OutputTokens: 9, End: exchange.EndComplete})
 				r.sched.Explain("acme", req.ID)
 			}
 		})

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/tokenizer"
@@ -58,24 +58,14 @@ type PoolRef struct {
 
 // Pool is what the endpoints of one pool have in common.
 type Pool struct {
-	Name           string
-	Authorization  string // value of the Authorization header towards the engines, "" = none; never logged
-	MaxInflight    int    // requests an endpoint may have in flight, 0 = no cap
-	Timeouts       Timeouts
-	UsageInjection bool   // the dialect takes stream_options.include_usage
-	Priority       bool   // the engines put waiting requests in order of their priority
-	NoSalt         bool   // the engines ignore cache salts: only public requests may go there, unless Dedicated
-	Tenant         string // the one tenant whose requests may come here, "" = any
-	Dedicated      bool   // one tenant's requests are all that ever come here: its cache needs no salt
-}
-
-// Timeouts of one request, each measured separately; 0 = the proxy's default.
-type Timeouts struct {
-	Connect       time.Duration
-	Send          time.Duration
-	FirstByte     time.Duration
-	BetweenEvents time.Duration
-	Total         time.Duration
+	Name          string
+	Authorization string            // value of the Authorization header towards the engines, "" = none; never logged
+	MaxInflight   int               // requests an endpoint may have in flight, 0 = no cap
+	Timeouts      exchange.Timeouts // 0 = the proxy's default
+	Priority      bool              // the engines put waiting requests in order of their priority
+	NoSalt        bool              // the engines ignore cache salts: only public requests may go there, unless Dedicated
+	Tenant        string            // the one tenant whose requests may come here, "" = any
+	Dedicated     bool              // one tenant's requests are all that ever come here: its cache needs no salt
 }
 
 // Profile is everything about placement that policy may choose by name.

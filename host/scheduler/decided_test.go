@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
@@ -82,7 +83,7 @@ func TestDecision_place(t *testing.T) {
 		c.Policy, c.Region = w, "eu"
 		c.Capacity = func(model string) string { return "scarce for " + model }
 	})
-	r.place(r.request("x")).Done(Outcome{})
+	r.place(r.request("x")).Done(exchange.Outcome{})
 	if w.in.Region != "eu" || w.in.CapacityState != "scarce for m" || w.in.HourUTC != r.state.now().UTC().Hour() {
 		t.Errorf("input %+v", w.in)
 	}

@@ -75,7 +75,7 @@ type PluginUse struct {
 // OutcomeSeen is what came of the request, once known.
 type OutcomeSeen struct {
 	Status     int     `json:"status"`
-	Err        string  `json:"error"`
+	Err        string  `json:"error"` // exchange.End.Cause
 	TTFTMillis float64 `json:"ttft_ms"`
 	E2EMillis  float64 `json:"e2e_ms"`
 }
@@ -149,7 +149,7 @@ func explain(id string, h *traceHead, cands []candTrace, more *[NumColumns][]flo
 	}
 	e.plugins(h)
 	if h.done {
-		e.Outcome = &OutcomeSeen{Status: h.status, Err: h.err, TTFTMillis: micros(h.ttft) / 1e3, E2EMillis: micros(h.e2e) / 1e3}
+		e.Outcome = &OutcomeSeen{Status: h.status, Err: h.end.Cause(), TTFTMillis: micros(h.ttft) / 1e3, E2EMillis: micros(h.e2e) / 1e3}
 	}
 	e.candidates(h, cands)
 	e.columns(cands, more)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
@@ -32,7 +33,7 @@ func TestExplain_golden(t *testing.T) {
 	req := r.request(text)
 	p := r.place(req)
 	p.FirstToken()
-	p.Done(Outcome{Status: 200, TTFT: 20 * time.Millisecond, E2E: time.Second, HasCached: true, CachedTokens: 640})
+	p.Done(exchange.Outcome{Status: 200, TTFT: 20 * time.Millisecond, E2E: time.Second, HasCached: true, CachedTokens: 640, End: exchange.EndComplete})
 	e, ok := r.state.Explain("acme", req.ID)
 	if !ok {
 		t.Fatal("not kept")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/blockhash"
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
@@ -133,7 +134,7 @@ func newRig(t testing.TB, n int, mod func(*StateConfig, *Config)) *rig {
 	sc := StateConfig{Store: r.store, Seed: 7, Locality: Locality{Index: r.index, Predictor: r.index, Holders: 1024}}
 	r.cfg = Config{Policy: r.policy, Generation: 3,
 		Models:   []Model{{Name: "m", Aliases: []string{"gpt"}, Pools: []PoolRef{{Pool: "main", ServedAs: "org/m"}}, Prompter: wordPrompter{}}},
-		Pools:    []Pool{{Name: "main", Authorization: "Bearer x", UsageInjection: true}},
+		Pools:    []Pool{{Name: "main", Authorization: "Bearer x"}},
 		Profiles: []Profile{{Name: "default"}}}
 	if mod != nil {
 		mod(&sc, &r.cfg)
@@ -193,7 +194,7 @@ func (r *rig) idle() {
 	}
 }
 
-var ok200 = Outcome{Status: 200}
+var ok200 = exchange.Outcome{Status: 200, End: exchange.EndComplete}
 
 // end runs a placement to its good end.
 func end(p *Placement) {

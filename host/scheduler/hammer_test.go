@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
@@ -61,7 +62,7 @@ func hammer(t *testing.T, change func(*Profile)) {
 					if rnd.IntN(3) > 0 {
 						q.FirstToken()
 					}
-					q.Done([]Outcome{{Status: 200}, {Status: 500}, {Err: ErrClientGone}, {Status: 200, HasUsage: true, HasCached: true, CachedTokens: 5}}[rnd.IntN(4)])
+					q.Done([]exchange.Outcome{{Status: 200, End: exchange.EndComplete}, {Status: 500, End: exchange.EndComplete}, {End: exchange.EndClientGone}, {Status: 200, HasUsage: true, HasCached: true, CachedTokens: 5, End: exchange.EndComplete}}[rnd.IntN(4)])
 				}
 				if i%20 == 0 {
 					r.sched.Explain("acme", req.ID)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/quota"
@@ -14,54 +15,25 @@ import (
 // Target is where a placement's request goes. It is valid until the next call
 // of Next or Done.
 type Target struct {
-	Endpoint       endpoint.ID
-	Generation     uint32 // life of the slot
-	Addr           string // host:port to dial
-	Host           string // value of the Host header
-	Pool           string
-	Authorization  string // "" = none; never logged
-	Rewrite        llmapi.Rewrite
-	Timeouts       Timeouts
-	UsageInjection bool // the dialect takes stream_options.include_usage
-}
-
-// Words of Outcome.Err.
-const (
-	ErrClientGone    = "client_gone"    // the client left; says nothing of the endpoint
-	ErrUpstreamDied  = "upstream_died"  // the connection was lost before the end
-	ErrTimeout       = "timeout"        // the endpoint was silent for too long
-	ErrConnect       = "connect_failed" // no connection could be made
-	ErrBadUpstream   = "bad_upstream"   // the answer is not HTTP
-	ErrNotDispatched = "not_dispatched" // the router gave up before sending
-)
-
-// Outcome is what came of a request.
-type Outcome struct {
-	Status int    // of the endpoint's answer, 0 = none came
-	Err    string // one of the Err words, "" = the answer ended well
-	TTFT   time.Duration
-	E2E    time.Duration
-
-	PromptTokens int // as the endpoint reported; valid with HasUsage
-	CachedTokens int // as the endpoint reported; valid with HasCached
-	OutputTokens int // as the endpoint reported; valid with HasUsage
-	HasUsage     bool
-	HasCached    bool
+	exchange.Target
+	Endpoint   endpoint.ID
+	Generation uint32 // life of the slot
+	Pool       string
 }
 
 // health says what an outcome tells of the endpoint.
-func (o *Outcome) health() endpoint.Result {
-	switch o.Err {
-	case ErrClientGone, ErrNotDispatched:
-		return endpoint.ResultNeutral
-	case ErrUpstreamDied, ErrTimeout, ErrConnect, ErrBadUpstream:
+func health(o *exchange.Outcome) endpoint.Result {
+	switch o.End.Fault() {
+	case exchange.FaultStatus:
+		return endpoint.ResultOf(o.Status)
+	case exchange.FaultEngine:
 		return endpoint.ResultFailed
 	}
-	return endpoint.ResultOf(o.Status)
+	return endpoint.ResultNeutral
 }
 
 // Failed reports whether the endpoint was at fault.
-func (o *Outcome) Failed() bool { return o.health() == endpoint.ResultFailed }
+func Failed(o *exchange.Outcome) bool { return health(o) == endpoint.ResultFailed }
 
 // choice is one endpoint in a placement's order.
 type choice struct {
@@ -164,7 +136,7 @@ func (p *Placement) take(i int, now time.Time) {
 	if _, rest, ok := strings.Cut(c.info.URL, "://"); ok {
 		t.Host, _, _ = strings.Cut(rest, "/")
 	}
-	t.Authorization, t.Timeouts, t.UsageInjection = c.pool.Authorization, c.pool.Timeouts, c.pool.UsageInjection
+	t.Authorization, t.Timeouts = c.pool.Authorization, c.pool.Timeouts
 	rw := &t.Rewrite
 	rw.Model, rw.Dialect = "", c.info.Dialect
 	if c.pool.served != p.asked {
@@ -178,7 +150,7 @@ func (p *Placement) take(i int, now time.Time) {
 	if c.pool.Priority {
 		rw.Priority = p.priority
 	}
-	rw.ForceUsage = p.streamed && c.pool.UsageInjection
+	rw.ForceUsage = p.streamed
 }
 
 // whyUnsalted says why a request to pool goes without a salt.
@@ -324,11 +296,11 @@ func (p *Placement) settle() {
 }
 
 // Done ends the placement and says what came of it.
-func (p *Placement) Done(o Outcome) {
+func (p *Placement) Done(o exchange.Outcome) {
 	st := p.st
 	c := &p.order[p.at]
 	if !p.first {
-		if o.Err == "" && o.Status/100 == 2 {
+		if o.Succeeded() {
 			p.computed()
 		}
 		p.settle()
@@ -338,7 +310,7 @@ func (p *Placement) Done(o Outcome) {
 	if p.streamed && o.HasUsage && o.TTFT > 0 {
 		c.load.ObserveDecode(o.OutputTokens, o.E2E-o.TTFT)
 	}
-	st.store.Report(c.load, o.health(), st.now())
+	st.store.Report(c.load, health(&o), st.now())
 	st.stats.finished(p, &o)
 	st.trace.finished(p, &o)
 	if st.cfg.Observer != nil {

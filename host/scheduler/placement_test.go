@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
@@ -24,8 +25,8 @@ func TestPlacement_chargesAndReleases(t *testing.T) {
 	if l.Inflight() != 2 || l.Outstanding() != 8 || l.KVActive() != 2000 {
 		t.Errorf("after FirstToken: inflight %d, outstanding %d, kv %d", l.Inflight(), l.Outstanding(), l.KVActive())
 	}
-	p.Done(Outcome{Status: 200, HasUsage: true, PromptTokens: 1000, OutputTokens: 300, HasCached: true})
-	q.Done(Outcome{Err: ErrClientGone})
+	p.Done(exchange.Outcome{Status: 200, HasUsage: true, PromptTokens: 1000, OutputTokens: 300, HasCached: true, End: exchange.EndComplete})
+	q.Done(exchange.Outcome{End: exchange.EndClientGone})
 	r.idle()
 	p = r.place(r.request(words(1, 1000)))
 	if got := l.KVActive(); got != 1300 {
@@ -132,7 +133,7 @@ func TestPlacement_predictionLastsThroughThePrefill(t *testing.T) {
 	}
 	p.Done(ok200)
 	q := r.place(r.request(words(2, 1000)))
-	q.Done(Outcome{Err: ErrConnect})
+	q.Done(exchange.Outcome{End: exchange.EndConnect})
 	if assumed.adds != 1 {
 		t.Error("a prompt that never arrived was assumed to be cached")
 	}
@@ -164,7 +165,7 @@ func TestPlacement_observation(t *testing.T) {
 	req := r.request(words(1, 1000))
 	p := r.place(req)
 	p.FirstToken()
-	p.Done(Outcome{Status: 200, HasUsage: true, PromptTokens: 1000, OutputTokens: 5, HasCached: true, CachedTokens: 992, TTFT: time.Millisecond, E2E: time.Second})
+	p.Done(exchange.Outcome{Status: 200, HasUsage: true, PromptTokens: 1000, OutputTokens: 5, HasCached: true, CachedTokens: 992, TTFT: time.Millisecond, E2E: time.Second, End: exchange.EndComplete})
 	if len(o.got) != 2 || o.got[1].PredictedCached != 992 || o.got[1].Outcome.CachedTokens != 992 || o.got[1].Tenant != "acme" || o.got[1].PromptTokens != 1000 {
 		t.Errorf("got %+v", o.got)
 	}

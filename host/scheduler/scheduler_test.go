@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
@@ -33,7 +34,7 @@ func TestSchedule_target(t *testing.T) {
 	req.API.Stream, req.API.Model = true, "gpt"
 	p := r.place(req)
 	g := p.Target()
-	if g.Addr != "10.0.0.0:8000" || g.Host != "10.0.0.0:8000" || g.Authorization != "Bearer x" || g.Pool != "main" || !g.UsageInjection {
+	if g.Addr != "10.0.0.0:8000" || g.Host != "10.0.0.0:8000" || g.Authorization != "Bearer x" || g.Pool != "main" {
 		t.Errorf("got target %+v", g)
 	}
 	if w := g.Rewrite; w.Model != "org/m" || w.Salt != "s" || !w.SetSalt || !w.ForceUsage || w.MaxTokens != 77 || w.Dialect != "vllm" {
@@ -341,7 +342,7 @@ func TestSchedule_breakerFiltersAndProbes(t *testing.T) {
 		if p.Target().Endpoint != 0 {
 			t.Fatal("not placed at its match")
 		}
-		p.Done(Outcome{Status: 500})
+		p.Done(exchange.Outcome{Status: 500, End: exchange.EndComplete})
 	}
 	p := r.place(r.request(text))
 	if p.Target().Endpoint == 0 {
@@ -366,7 +367,7 @@ func TestSchedule_backPressureNeverOpensABreaker(t *testing.T) {
 	r := newRig(t, 2, nil)
 	text := words(1, 1000)
 	r.index.Add(0, chainOf(text, "s", 16))
-	for _, o := range []Outcome{{Status: 503}, {Status: 429}, {Status: 400}, {Err: ErrClientGone}, {Status: 200, Err: ErrClientGone}} {
+	for _, o := range []exchange.Outcome{{Status: 503, End: exchange.EndComplete}, {Status: 429, End: exchange.EndComplete}, {Status: 400, End: exchange.EndComplete}, {End: exchange.EndClientGone}, {Status: 200, End: exchange.EndClientGone}} {
 		for range 5 {
 			r.place(r.request(text)).Done(o)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/quota"
 )
 
@@ -63,7 +64,7 @@ type Observation struct {
 	PromptTokens    int // as worked out here, 0 = unknown
 	PredictedCached int // tokens
 	Streamed        bool
-	Outcome         Outcome
+	Outcome         exchange.Outcome
 }
 
 // Observer is told of every finished placement. It is called without locks on

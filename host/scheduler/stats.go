@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/internal/timing"
 )
 
@@ -126,7 +127,7 @@ func (c *counters) decided(d *decision) {
 	}
 }
 
-func (c *counters) finished(p *Placement, o *Outcome) {
+func (c *counters) finished(p *Placement, o *exchange.Outcome) {
 	c.done.Add(1)
 	if o.HasUsage {
 		c.observeOutput(p.modelKey, o.OutputTokens)

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
@@ -76,7 +77,7 @@ type traceHead struct {
 	predicted           uint32
 	reported            int64 // -1 = not known
 	status              int
-	err                 string
+	end                 exchange.End
 	took                [stages]time.Duration
 	ttft, e2e           time.Duration
 }
@@ -288,14 +289,14 @@ func (t *traceRing) retried(p *Placement) {
 }
 
 // finished notes what came of a decision.
-func (t *traceRing) finished(p *Placement, o *Outcome) {
+func (t *traceRing) finished(p *Placement, o *exchange.Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h := t.findLocked(p.trace)
 	if h == nil {
 		return
 	}
-	h.done, h.status, h.err, h.ttft, h.e2e = true, o.Status, o.Err, o.TTFT, o.E2E
+	h.done, h.status, h.end, h.ttft, h.e2e = true, o.Status, o.End, o.TTFT, o.E2E
 	if o.HasCached {
 		h.reported = int64(o.CachedTokens)
 	}

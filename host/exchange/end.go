@@ -1,0 +1,80 @@
+package exchange
+
+// End says how a request ended. The zero value says that nobody has said it: it
+// is never success.
+type End uint8
+
+const (
+	EndUnset          End = iota // not known
+	EndComplete                  // the answer was passed on whole, whatever its status
+	EndClientGone                // the client left
+	EndShutdown                  // cut at the end of the drain
+	EndConnect                   // no connection to the engine
+	EndConnectTimeout            // no connection within Timeouts.Connect
+	EndSendTimeout               // the engine did not take the request within Timeouts.Send
+	EndNoAnswer                  // the engine closed the connection without one byte
+	EndMalformed                 // the answer is not HTTP
+	EndDied                      // the engine closed the connection within its answer
+	EndFirstByte                 // no byte within Timeouts.FirstByte
+	EndBetweenEvents             // no byte within Timeouts.BetweenEvents
+	EndTotalTimeout              // not over within Timeouts.Total
+	EndRewrite                   // the body cannot be what the target needs: nothing was sent
+	EndInternal                  // a fault of the router
+	NumEnds
+)
+
+// Fault says at whose door an end lies.
+type Fault uint8
+
+const (
+	FaultUnset  Fault = iota
+	FaultStatus       // nobody's: the status of the answer tells
+	FaultClient       // the client's
+	FaultEngine       // the engine's
+	FaultRouter       // the router's
+)
+
+// ends has one row for each End.
+var ends = [NumEnds]struct {
+	name  string // in metrics, logs, explain and error bodies
+	fault Fault
+}{
+	EndUnset:          {"unset", FaultRouter},
+	EndComplete:       {"complete", FaultStatus},
+	EndClientGone:     {"client_gone", FaultClient},
+	EndShutdown:       {"shutdown", FaultRouter},
+	EndConnect:        {"connect", FaultEngine},
+	EndConnectTimeout: {"timeout_connect", FaultEngine},
+	EndSendTimeout:    {"timeout_send", FaultEngine},
+	EndNoAnswer:       {"upstream_no_answer", FaultEngine},
+	EndMalformed:      {"upstream_malformed", FaultEngine},
+	EndDied:           {"upstream_died", FaultEngine},
+	EndFirstByte:      {"timeout_first_byte", FaultEngine},
+	EndBetweenEvents:  {"timeout_between", FaultEngine},
+	EndTotalTimeout:   {"timeout_total", FaultEngine},
+	EndRewrite:        {"rewrite", FaultRouter},
+	EndInternal:       {"internal", FaultRouter},
+}
+
+// row returns the row of e, that of EndUnset for what is no End.
+func (e End) row() int {
+	if e < NumEnds {
+		return int(e)
+	}
+	return int(EndUnset)
+}
+
+// String returns the name of the end in metrics, logs, explain and error bodies.
+func (e End) String() string { return ends[e.row()].name }
+
+// Fault returns who is at fault.
+func (e End) Fault() Fault { return ends[e.row()].fault }
+
+// Cause returns the name of the end, "" for EndComplete: why the client has no
+// whole answer.
+func (e End) Cause() string {
+	if e == EndComplete {
+		return ""
+	}
+	return e.String()
+}
