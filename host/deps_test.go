@@ -66,19 +66,21 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/telemetry/audit":     {ours: "host/internal/atomicfile host/internal/filelock"},
 	"host/telemetry/decisions": {ours: "host/policy"},
 	"host/admin":               {ours: "host/identity host/telemetry/audit"},
-	"host/config":              {ours: "host/exchange host/identity host/identity/jwt host/internal/spelling host/plugsign host/telemetry/decisions plugins", theirs: "github.com/goccy/go-yaml"},
+	"host/config":              {ours: "host/endpoint host/exchange host/identity host/identity/jwt host/internal/spelling host/plugsign host/telemetry/decisions plugins", theirs: "github.com/goccy/go-yaml"},
 
 	"host/simengine": {ours: "host/tokenizer/bpe host/tokenizer/jinja"},
 	"host/replay":    {},
 
 	"host/autoscale":      {},
-	"host/discovery":      {},
+	"host/discovery":      {ours: "host/endpoint"},
+	"host/fleet":          {ours: "host/autoscale host/backend host/config host/discovery host/endpoint host/exchange host/kvindex host/policy host/scheduler host/telemetry"},
+	"host/scaling":        {ours: "host/autoscale host/config host/endpoint host/exchange host/scheduler host/telemetry"},
 	"host/replay/virtual": {ours: "host/autoscale host/replay"},
 
 	"host/plugins": {ours: "abi plugins host/admin host/autoscale host/backend host/config host/discovery host/endpoint host/hostmod host/llmapi host/plugsign host/plugstore host/scheduler host/telemetry host/wasm"},
 
-	"host": {ours: "host/autoscale host/plugins host/admin host/backend host/config host/discovery host/endpoint host/exchange host/identity host/identity/jwt host/internal/atomicfile host/internal/snapshot host/internal/timing host/kvindex host/llmapi" +
-		" host/policy host/proxy host/queue host/scheduler host/telemetry host/telemetry/audit host/telemetry/decisions host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
+	"host": {ours: "host/autoscale host/plugins host/admin host/backend host/config host/endpoint host/exchange host/fleet host/identity host/identity/jwt host/internal/atomicfile host/internal/snapshot host/internal/timing host/kvindex host/llmapi" +
+		" host/policy host/proxy host/queue host/scaling host/scheduler host/telemetry host/telemetry/audit host/telemetry/decisions host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
 	"cmd/kvasir": {ours: "abi host/autoscale conformance/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/plugsign host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},
 

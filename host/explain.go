@@ -158,7 +158,7 @@ func (s status) Endpoints(context.Context) (any, error) {
 			MaxModelLen: st.MaxModelLen, Models: st.Models, Running: st.Running, Waiting: st.Waiting, KVUsage: st.KVUsage,
 			Inflight: snap.Loads[i].Inflight(), Outstanding: snap.Loads[i].Outstanding(), ScrapedAt: st.ScrapedAt,
 		}
-		if w := s.h.fleet.watchers.Watcher(id); w != nil {
+		if w := s.h.fleet.Watcher(id); w != nil {
 			ws := w.Status()
 			e.EventsReason, e.EventSource, e.Version, e.Restarts = ws.EventsReason, ws.Publisher, ws.Capabilities.Version, ws.Restarts
 			e.FiguresWhy = ws.FiguresReason

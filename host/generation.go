@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/fleet"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/identity/jwt"
 	"github.com/kvasir-router/kvasir/host/plugins"
 	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/scaling"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
 )
@@ -26,6 +28,8 @@ type generation struct {
 	tokens    *jwt.Verifier     // nil without issuers
 	logPolicy decisions.Policy  // nil without a policy
 	policy    *policy.Snapshot  // nil without a policy, and while none could be loaded
+	endpoints *fleet.Plan
+	scaling   *scaling.Plan
 	built     time.Time
 }
 
@@ -48,7 +52,7 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64, change
 	if g.logPolicy, err = newLogPolicy(rules); err != nil {
 		return nil, err
 	}
-	sc := scheduler.Config{State: h.state, Region: cfg.Region, Capacity: h.scaling.capacity, Policy: engine, Generation: number}
+	sc := scheduler.Config{State: h.state, Region: cfg.Region, Capacity: h.scaling.Capacity, Policy: engine, Generation: number}
 	for i := range cfg.Pools {
 		p, err := poolRules(&cfg.Pools[i], cfg.Identity.Only())
 		if err != nil {
@@ -85,6 +89,12 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64, change
 		}
 	}
 	if g.tokens, err = tokenVerifier(cfg, prev); err != nil {
+		return nil, err
+	}
+	if g.endpoints, err = fleet.NewPlan(cfg, fleet.Secrets{Authorization: g.auth, CacheIdentity: g.cacheIdentities()}); err != nil {
+		return nil, err
+	}
+	if g.scaling, err = scaling.NewPlan(cfg); err != nil {
 		return nil, err
 	}
 	return g, nil

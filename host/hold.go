@@ -17,14 +17,7 @@ var holds = map[string]endpoint.Hold{"cordon": endpoint.HoldCordoned, "drain": e
 // Hold implements admin.Holder.
 func (o holder) Hold(_ context.Context, url, verb string) (any, error) {
 	url = strings.TrimRight(url, "/")
-	snap := o.h.store.Load()
-	n := 0
-	for id := range snap.N {
-		if info := snap.Info(endpoint.ID(id)); info != nil && info.URL == url {
-			o.h.store.Update(endpoint.ID(id), func(s *endpoint.State) { s.Held = holds[verb] })
-			n++
-		}
-	}
+	n := o.h.fleet.Hold(url, holds[verb])
 	if n == 0 {
 		return nil, fmt.Errorf("%w: there is no endpoint %q (kvasir endpoint list)", admin.ErrNotFound, url)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/backend"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/fleet"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/internal/snapshot"
 	"github.com/kvasir-router/kvasir/host/kvindex"
@@ -33,6 +34,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/proxy"
 	"github.com/kvasir-router/kvasir/host/queue"
+	"github.com/kvasir-router/kvasir/host/scaling"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
@@ -76,14 +78,15 @@ type Host struct {
 	assumed   *kvindex.Assumed
 	state     *scheduler.State
 	identity  *identity.Store
-	fleet     *fleet
-	detector  *detector
+	fleet     *fleet.Fleet
+	admission *fleet.Admission
+	detector  *fleet.Detector
+	discovery *fleet.Discovery
 
 	plugins  *plugins.Manager
 	queue    queue.Queue
 	policies *policies
-	scaling  *scaling
-	room     *waitingRoom
+	scaling  *scaling.Manager
 
 	registry *telemetry.Registry
 	metrics  *telemetry.Metrics
@@ -196,9 +199,7 @@ func (h *Host) openStores() error {
 	h.assumed = kvindex.NewAssumed(kvindex.AssumedConfig{Holders: holders, BudgetBytes: int64(l.Index) * assumedShare / 16})
 	h.registry = telemetry.New()
 	h.metrics = telemetry.NewMetrics(h.registry)
-	h.fleet = newFleet(h)
-	h.detector = newDetector(h.log)
-	h.scaling, h.room = newScaling(h), newWaitingRoom(h)
+	h.openFleet()
 	h.state = scheduler.NewState(scheduler.StateConfig{
 		Store: h.store, Observer: h, TraceBytes: int(l.Decisions),
 		Locality: scheduler.Locality{
@@ -348,10 +349,10 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 			}
 		})
 	}
-	actor(&background, func() error { return h.fleet.run(back) })
+	actor(&background, func() error { return h.fleet.Run(back) })
 	actor(&background, func() error { return h.housekeep(back) })
-	actor(&background, func() error { return h.scaling.run(back) })
-	actor(&background, func() error { return h.discover(back) })
+	actor(&background, func() error { return h.scaling.Run(back) })
+	actor(&background, func() error { return h.discovery.Run(back) })
 	actor(&background, func() error { return h.plugins.Run(back) })
 	actor(&background, func() error { return h.watchFiles(back, reload) })
 	actor(&background, func() error { return h.policies.watch(back) })
@@ -398,7 +399,7 @@ func (h *Host) awaitReady(ctx context.Context) error {
 	defer t.Stop()
 	late := time.NewTimer(startWait)
 	defer late.Stop()
-	for !h.fleet.settled() {
+	for !h.fleet.AllReady() {
 		select {
 		case <-t.C:
 			continue
@@ -464,10 +465,10 @@ func (h *Host) Observe(o *scheduler.Observation) {
 	})
 	h.metrics.Placed(kind, o.PromptTokens, o.PredictedCached)
 	h.queue.Wake(o.Pool)
-	h.fleet.observe(o)
+	h.fleet.Observe(o)
 	snap := h.store.Load()
-	h.detector.observe(o, snap.Current(o.Endpoint, o.Generation) && snap.Events[o.Endpoint] == endpoint.EventsLive)
-	h.scaling.work.observe(o)
+	h.detector.Observe(o, snap.Current(o.Endpoint, o.Generation) && snap.Events[o.Endpoint] == endpoint.EventsLive)
+	h.scaling.Work().Observe(o)
 	h.plugins.Observe(o)
 }
 

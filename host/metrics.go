@@ -30,7 +30,7 @@ func (h *Host) collect() {
 	h.registry.Collect(h.collectStages)
 	h.registry.Collect(h.collectQueue)
 	h.registry.Collect(h.collectAudit)
-	h.registry.Collect(h.collectScaling)
+	h.registry.Collect(h.scaling.Collect)
 	h.registry.Collect(h.collectTokens)
 	h.registry.Collect(h.collectDecisions)
 }
@@ -58,7 +58,7 @@ func (h *Host) collectEndpoints(e *telemetry.Emitter) {
 }
 
 func (h *Host) collectWatcher(e *telemetry.Emitter, id endpoint.ID, labels []string) {
-	w := h.fleet.watchers.Watcher(id)
+	w := h.fleet.Watcher(id)
 	if w == nil {
 		return
 	}

@@ -125,6 +125,15 @@ func (g *generation) cacheIdentity(pool string) string {
 	return ""
 }
 
+// cacheIdentities returns the cache identity of each pool.
+func (g *generation) cacheIdentities() map[string]string {
+	out := make(map[string]string, len(g.cfg.Pools))
+	for i := range g.cfg.Pools {
+		out[g.cfg.Pools[i].Name] = g.cacheIdentity(g.cfg.Pools[i].Name)
+	}
+	return out
+}
+
 // checkPrompts runs the background checks of every tokenizer: one request in
 // many is computed whole and compared with what the memo told.
 func (h *Host) checkPrompts(ctx context.Context) error {

@@ -158,15 +158,8 @@ func (h *Host) adopt(g *generation) (err error) {
 		return err
 	}
 	h.setTokens(g.tokens)
-	if err = h.fleet.sync(g); err == nil {
-		err = h.scaling.adopt(g.cfg)
-	}
-	if err != nil {
-		if prev != nil {
-			err = errors.Join(err, h.fleet.sync(prev))
-		}
-		return err
-	}
+	h.fleet.Apply(g.endpoints)
+	h.scaling.Apply(g.scaling)
 	h.rules.Swap(g, h.drop)
 	h.policies.adopted(g, prev)
 	h.plugins.Adopted(g.plugins)

@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -48,12 +49,41 @@ func (h *Host) Models(p *identity.Principal) []llmapi.Model {
 func (h *Host) Schedule(r *proxy.Request) (proxy.Placement, error) {
 	p, err := h.schedule(r)
 	if d, ok := errors.AsType[*scheduler.DeniedError](err); ok && d.Code == scheduler.CodeNoEndpoint {
-		err = h.room.hold(r, err)
+		err = h.hold(r, err)
 	}
 	if err != nil {
 		return nil, refusal(err)
 	}
 	return p, nil
+}
+
+// hold takes in a request that was denied with why. It returns what the proxy is to
+// do: wait (a *proxy.Held), report why since no endpoint is being started, or
+// report that too many wait.
+func (h *Host) hold(r *proxy.Request, why error) error {
+	tenant := ""
+	if r.Principal != nil {
+		tenant = r.Principal.Tenant
+	}
+	seat, err := h.scaling.Room().Enter(r.API.Model, tenant)
+	switch {
+	case err != nil:
+		return &proxy.Refusal{Status: http.StatusTooManyRequests, Code: "waiting_room_full",
+			Message: "too many requests wait for the model to be started", RetryAfter: seat.ColdStart}
+	case seat == nil:
+		return why
+	}
+	return &proxy.Held{Wait: func(r *proxy.Request) (proxy.Placement, error) {
+		if !seat.Await(r.Gone()) {
+			return nil, &proxy.Refusal{Status: http.StatusServiceUnavailable, Code: "model_not_started",
+				Message: fmt.Sprintf("the model was not started within %v; try again later", seat.MaxHold), RetryAfter: seat.ColdStart}
+		}
+		p, err := h.schedule(r)
+		if err != nil {
+			return nil, refusal(err)
+		}
+		return p, nil
+	}}
 }
 
 // schedule is one try of Schedule. Its error is the scheduler's.

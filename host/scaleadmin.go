@@ -6,61 +6,18 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/admin"
-	"github.com/kvasir-router/kvasir/host/telemetry"
 )
 
 // scaleAdmin is the autoscaler as the admin API sees it.
 type scaleAdmin struct{ h *Host }
 
 // Autoscale implements admin.Scaler.
-func (a scaleAdmin) Autoscale(context.Context) (any, error) { return a.h.scaling.statuses(), nil }
+func (a scaleAdmin) Autoscale(context.Context) (any, error) { return a.h.scaling.Statuses(), nil }
 
 // Notice implements admin.Scaler.
 func (a scaleAdmin) Notice(_ context.Context, n *admin.Notice) (any, error) {
-	if err := a.h.scaling.notice(n.Pool, n.Endpoint, n.Deadline); err != nil {
+	if err := a.h.scaling.Notice(n.Pool, n.Endpoint, n.Deadline); err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrNotFound, err)
 	}
 	return map[string]any{"pool": n.Pool, "endpoint": n.Endpoint, "deadline": n.Deadline.UTC().Format(time.RFC3339)}, nil
-}
-
-// collectScaling tells of the autoscaler in metrics.
-func (h *Host) collectScaling(e *telemetry.Emitter) {
-	for _, s := range h.scaling.statuses() {
-		for i := range s.Pools {
-			p := &s.Pools[i]
-			l := []string{"pool", p.Name}
-			e.Gauge("kvasir_autoscale_ready", "Endpoints that serve.", float64(p.Ready), l...)
-			e.Gauge("kvasir_autoscale_pending", "Endpoints that were ordered and do not serve.", float64(p.Pending), l...)
-			e.Gauge("kvasir_autoscale_draining", "Endpoints that are to go.", float64(p.Draining), l...)
-			e.Gauge("kvasir_autoscale_failing", "Endpoints that served and have been away for long.", float64(p.Failing), l...)
-			e.Counter("kvasir_autoscale_never_came_total", "Endpoints that were ordered and given up.", float64(p.NeverCame), l...)
-			e.Counter("kvasir_autoscale_driver_errors_total", "Calls of the driver that failed or were not believed.", float64(p.DriverErrors), l...)
-		}
-		if len(s.Pools) == 0 {
-			continue
-		}
-		l := []string{"pool", s.Pools[0].Name}
-		e.Gauge("kvasir_autoscale_desired", "Endpoints that the pool and its overflows are to have.", float64(s.Desired), l...)
-		e.Gauge("kvasir_autoscale_work", "Offered work, in endpoint-seconds per second.", s.Proposal.Rate, l...)
-		e.Gauge("kvasir_autoscale_backlog_seconds", "Accepted work that is not done, in endpoint-seconds.", s.Signal.Backlog, l...)
-		e.Counter("kvasir_autoscale_override_faults_total", "Answers of the plugin that were faults: the built-in proposal was taken.", float64(s.Faults), l...)
-		if s.Override != nil {
-			e.Gauge("kvasir_autoscale_override", "Endpoints that the plugin asks for, followed or in shadow; absent while it is not heard.", float64(s.Override.Desired), l...)
-		}
-		scarce := 0.0
-		if s.Capacity != "ok" {
-			scarce = 1
-		}
-		e.Gauge("kvasir_autoscale_scarce", "1 if endpoints are wanted that do not come, or none serves.", scarce, l...)
-	}
-	h.room.mu.Lock()
-	held, refused := h.room.held, h.room.refused
-	n := 0
-	for _, v := range h.room.pools {
-		n += v
-	}
-	h.room.mu.Unlock()
-	e.Gauge("kvasir_waiting_room", "Requests that wait for the first endpoint of a pool.", float64(n))
-	e.Counter("kvasir_waiting_room_total", "Requests that ever waited for one.", float64(held))
-	e.Counter("kvasir_waiting_room_refused_total", "Requests that were refused since too many waited.", float64(refused))
 }

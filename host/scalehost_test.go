@@ -141,7 +141,7 @@ func (s *scaled) await(what string, ok func() bool) {
 }
 
 func (s *scaled) status() autoscale.PoolStatus {
-	for _, g := range s.scaling.statuses() {
+	for _, g := range s.scaling.Statuses() {
 		if len(g.Pools) > 0 {
 			return g.Pools[0]
 		}
@@ -229,7 +229,7 @@ func TestHost_reloadsScaled(t *testing.T) {
 	}
 	change("{name: m, pools: [main]}", "{name: m, aliases: [n], pools: [main]}")
 	before := lists()
-	change("max: 1", "max: 1, max_held: 9")
+	change("max: 1", "max: 1, cold_start: 90s")
 	s.await("the list of its successor", func() bool { return lists() > before && s.status().Ready == 1 })
 	change("min: 1", "dry_run: true, min: 1")
 	change("autoscale", "labels: {}\n  autoscale")

@@ -100,7 +100,7 @@ models: [{name: demo, pools: [main], tokenizer: {dir: `+model+`}}]
 		t.Fatal(err)
 	}
 	harness.Await(t, 10*time.Second, "word of the broken file", func() bool {
-		return strings.Contains(r.Log.String(), "discovery is of no use")
+		return strings.Contains(r.Log.String(), "discovery failed")
 	})
 	await("three endpoints still", engines...)
 	list(engines[1], engines[2])

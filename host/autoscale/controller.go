@@ -150,6 +150,16 @@ func (c *Controller) SetOverride(o Overrider, shadow bool) {
 	c.group.Override, c.group.Shadow = o, shadow
 }
 
+// SetPrice changes the price of a pool of the group and whether it is spot. It
+// belongs to the goroutine that calls Tick.
+func (c *Controller) SetPrice(pool string, price float64, spot bool) {
+	for _, m := range c.pools {
+		if m.Name == pool {
+			m.Price, m.Spot = price, spot
+		}
+	}
+}
+
 // decide asks the override, if there is one, and keeps it within the bounds.
 func (c *Controller) decide(ctx context.Context, s *Signal, p *Proposal) int {
 	size := s.Ready + s.Pending

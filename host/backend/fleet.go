@@ -63,6 +63,15 @@ func (f *Fleet) Add(cfg Config) (*Watcher, error) {
 	return w, nil
 }
 
+// Reconfigure changes the configuration of an endpoint's watcher, as
+// [Watcher.Reconfigure] does. Endpoints that are not watched are passed over.
+func (f *Fleet) Reconfigure(cfg Config) error {
+	if w := f.Watcher(cfg.ID); w != nil {
+		return w.Reconfigure(cfg)
+	}
+	return nil
+}
+
 // claim gives an event address to an engine. Where engines do not tell their
 // addresses and a port is taken for granted, two of one host would be followed on
 // the same socket, and each be credited with what the other holds.

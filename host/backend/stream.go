@@ -79,10 +79,11 @@ func (w *Watcher) follow(ctx context.Context, caps *Capabilities) {
 	}
 	sctx, cancel := context.WithCancel(ctx)
 	s := &stream{source: src, sub: sub, cancel: cancel, done: make(chan struct{})}
+	log, url := w.cfg.Log, w.cfg.URL // cfg may change while the stream runs
 	go func() {
 		defer close(s.done)
 		if err := sub.Run(sctx, w.feed); sctx.Err() == nil {
-			w.cfg.Log.Error("cache events cannot be followed", "endpoint", w.cfg.URL, "err", err)
+			log.Error("cache events cannot be followed", "endpoint", url, "err", err)
 		}
 	}()
 	w.mu.Lock()

@@ -36,9 +36,10 @@ type Watcher struct {
 	claim   func(address, url string) bool
 	release func(address string)
 
-	mu     sync.Mutex // guards status and stream
-	status Status
-	stream *stream // nil: no event stream
+	mu      sync.Mutex // guards status, stream and pending, and writes of cfg
+	status  Status
+	pending *Config // of Reconfigure; Run takes it up
+	stream  *stream // nil: no event stream
 
 	// The rest belongs to the goroutine in Run.
 	health   health
@@ -163,9 +164,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.wake:
+			w.takeConfig(ctx)
 			w.probe(ctx, time.Now())
 			w.publish(time.Now())
 		case <-timer.C:
+			w.takeConfig(ctx)
 			w.look(ctx)
 			if ctx.Err() != nil {
 				return ctx.Err()

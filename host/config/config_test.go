@@ -127,7 +127,7 @@ func TestParse_faults(t *testing.T) {
 		"unknown key":    {minimal + "lissten: x\n", []string{"kvasir.yaml:5: lissten: unknown key; did you mean \"listen\"?"}},
 		"nested unknown": {strings.Replace(minimal, "{name: main,", "{name: main, endpoint: x,", 1), []string{"kvasir.yaml:3: pools[0].endpoint: unknown key; did you mean \"endpoints\"?"}},
 		"all at once": {"listen: nowhere\npools: [{name: a, endpoints: [\"ftp://x\"], dialect: foo}]\nmodels: [{name: m, pools: [b]}]\n", []string{
-			":1: listen: want host:port", ":2: pools[0].dialect: want one of vllm, sglang, llamacpp, ollama, openai, got \"foo\"", ":2: pools[0].endpoints[0]: want", ":3: models[0].pools[0]: there is no pool \"b\"", "identity: nobody could ask"}},
+			":1: listen: want host:port", ":2: pools[0].dialect: want one of vllm, sglang, llamacpp, ollama, openai, got \"foo\"", ":2: pools[0].endpoints[0]: invalid endpoint URL \"ftp://x\": want http://", ":3: models[0].pools[0]: there is no pool \"b\"", "identity: nobody could ask"}},
 		"unit":           {minimal + "limits: {index: 64MB}\n", []string{"kvasir.yaml:5: limits.index: want a size such as 512KiB"}},
 		"time":           {strings.Replace(minimal, "{name: main,", "{name: main, timeouts: {connect: 2},", 1), []string{"pools[0].timeouts.connect: want a time such as 30s"}},
 		"duplicate":      {minimal + "limits: {index: 1MiB, index: 2MiB}\n", []string{"index"}},
@@ -135,7 +135,7 @@ func TestParse_faults(t *testing.T) {
 		"not a list":     {strings.Replace(minimal, "pools: [main]", "pools: main", 1), []string{"models[0].pools: want a list"}},
 		"not yaml":       {"a: [", []string{"not YAML"}},
 		"empty":          {"", []string{"want one YAML document"}},
-		"endpoint twice": {strings.Replace(minimal, "10.0.0.2", "10.0.0.1", 1), []string{"pools[0].endpoints[1]: http://10.0.0.1:8000 stands in pool \"main\" already"}},
+		"endpoint twice": {strings.Replace(minimal, "10.0.0.2", "10.0.0.1", 1), []string{"pools[0].endpoints[1]: http://10.0.0.1:8000 is an endpoint of pool \"main\" already"}},
 		"no such plugin": {minimal + "profiles:\n- name: a\n  scorers:\n  - plugin: nope\n  filters: [no]\n  picker: none\n", []string{
 			`kvasir.yaml:8: profiles[0].scorers[0].plugin: plugin "nope" is neither`, `:9: profiles[0].filters[0]: plugin "no" is`, `:10: profiles[0].picker: plugin "none" is`}},
 		"bad scorers": {minimal + "profiles:\n- name: a\n  scorers:\n  - {plugin: leastwork}\n  - {builtin: leastwork}\n  - {plugin: roundrobin, builtin: roundrobin}\n  - {builtin: mine}\n- name: b\n  scorers: [{weight: 2}, {builtin: roundrobin, config: {}, required: yes}]\n  normalize: softmax\n", []string{

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/url"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/exchange"
 )
 
@@ -270,14 +270,16 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 		}
 		for j, u := range p.Endpoints {
 			at := fmt.Sprintf("%s.endpoints[%d]", path, j)
-			if msg := badURL(u); msg != "" {
-				k.add(at, "%s", msg)
-			}
-			if other, twice := urls[u]; twice {
-				k.add(at, "%s stands in pool %q already", u, other)
-			}
-			urls[u] = p.Name
 			total++
+			base, err := endpoint.ParseURL(u)
+			if err != nil {
+				k.add(at, "%v", err)
+				continue
+			}
+			if other, twice := urls[base.String()]; twice {
+				k.add(at, "%s is an endpoint of pool %q already", base, other)
+			}
+			urls[base.String()] = p.Name
 		}
 		for j, s := range p.Events.Sources {
 			if !slices.Contains(p.Endpoints, s.Endpoint) {
@@ -339,22 +341,6 @@ func (k *checker) parser(path string, p *Pool) {
 	if r.HealthPath != "" && !strings.HasPrefix(r.HealthPath, "/") {
 		k.add(path+".health_path", "want a path such as /ping, got %q", r.HealthPath)
 	}
-}
-
-// badURL says what is wrong with an endpoint's base URL.
-func badURL(s string) string {
-	u, err := url.Parse(s)
-	switch {
-	case err != nil || u.Host == "":
-		return fmt.Sprintf("want a URL such as http://10.0.0.1:8000, got %q", s)
-	case u.Scheme != "http":
-		return fmt.Sprintf("want http://, got %q", s)
-	case u.Port() == "":
-		return fmt.Sprintf("want a port such as http://%s:8000", u.Host)
-	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil:
-		return fmt.Sprintf("want only scheme, host and port, got %q", s)
-	}
-	return ""
 }
 
 func (k *checker) models(models []Model, pools map[string]bool) {

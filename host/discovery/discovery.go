@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
 // Max bounds the endpoints of one source.
@@ -48,21 +49,13 @@ func normal(urls []string) ([]string, error) {
 
 // baseURL reads host:port or http://host:port.
 func baseURL(s string) (string, error) {
-	s = strings.TrimRight(strings.TrimSpace(s), "/")
+	s = strings.TrimSpace(s)
 	if !strings.Contains(s, "://") {
 		s = "http://" + s
 	}
-	u, err := url.Parse(s)
-	switch {
-	case err != nil || u.Host == "" || u.Hostname() == "":
-		return "", fmt.Errorf("discovery: want host:port or http://host:port, got %.100q", s)
-	case u.Scheme != "http":
-		return "", fmt.Errorf("discovery: want http://, got %.100q", s)
-	case u.Path != "" || u.RawQuery != "" || u.User != nil || u.Fragment != "":
-		return "", fmt.Errorf("discovery: want only a host and a port, got %.100q", s)
-	}
-	if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
-		return "", fmt.Errorf("discovery: want a port in %.100q", s)
+	u, err := endpoint.ParseURL(s)
+	if err != nil {
+		return "", fmt.Errorf("discovery: %w", err)
 	}
 	return u.String(), nil
 }

@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for s, want := range map[string]string{
-		`{`: "want a list", `["https://h:1"]`: "want http", `["h"]`: "want a port", `["h:99999"]`: "want", `["http://u@h:1"]`: "only a host", `["h:1/v1"]`: "only a host", `[""]`: "want host:port", `[]`: "no endpoint",
+		`{`: "want a list", `["https://h:1"]`: "want http", `["h"]`: "want a port", `["h:99999"]`: "want", `["http://u@h:1"]`: "only scheme", `["h:1/v1"]`: "only scheme", `[""]`: "want a URL", `[]`: "no endpoint",
 	} {
 		if _, err := Parse([]byte(s)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", s, err, want)

@@ -71,18 +71,42 @@ func (s *Store) Add(info Info) (ID, error) {
 	}
 	s.lives++
 	info.ID, info.Generation = ID(free), s.lives
+	info.Labels = labelsOf(&info)
+	s.slots[free] = slot{info: &info, load: newLoad()}
+	v := s.changedLocked(true)
+	s.mu.Unlock()
+	s.publish(v)
+	return ID(free), nil
+}
+
+// labelsOf returns a copy of the labels of info with its pool.
+func labelsOf(info *Info) map[string]string {
 	labels := maps.Clone(info.Labels)
 	if labels == nil {
 		labels = make(map[string]string, 1)
 	}
 	labels[LabelPool] = info.Pool
 	delete(labels, LabelIsolation) // it is of the state
-	info.Labels = labels
-	s.slots[free] = slot{info: &info, load: newLoad()}
+	return labels
+}
+
+// SetInfo changes what of an endpoint may change while it serves: dialect, labels,
+// price and spot. Its slot, generation, address, pool, state and Load stay.
+// It reports whether the slot has an endpoint.
+func (s *Store) SetInfo(id ID, info Info) bool {
+	s.mu.Lock()
+	if int(id) >= len(s.slots) || s.slots[id].info == nil {
+		s.mu.Unlock()
+		return false
+	}
+	next := *s.slots[id].info
+	next.Dialect, next.Price, next.Spot = info.Dialect, info.Price, info.Spot
+	next.Labels = labelsOf(&Info{Labels: info.Labels, Pool: next.Pool})
+	s.slots[id].info = &next
 	v := s.changedLocked(true)
 	s.mu.Unlock()
 	s.publish(v)
-	return ID(free), nil
+	return true
 }
 
 // Remove takes an endpoint out. Requests in flight keep their Load and end

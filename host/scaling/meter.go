@@ -1,4 +1,4 @@
-package host
+package scaling
 
 import (
 	"math"
@@ -12,9 +12,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
-// workMeter turns what was placed into offered work, in endpoint-seconds. It is
+// Meter turns what was placed into offered work, in endpoint-seconds. It is
 // safe for concurrent use.
-type workMeter struct {
+type Meter struct {
 	mu      sync.Mutex              // guards what follows
 	answers map[string]*answerCosts // by pool
 	heats   map[uint32]*heat        // by life of an endpoint
@@ -53,12 +53,12 @@ const (
 	maxHeats       = 4 * endpoint.MaxEndpoints
 )
 
-func newWorkMeter() *workMeter {
-	return &workMeter{answers: map[string]*answerCosts{}, heats: map[uint32]*heat{}, seen: map[uint32]charged{}, pools: map[uint32]string{}, metered: map[string]bool{}}
+func newMeter() *Meter {
+	return &Meter{answers: map[string]*answerCosts{}, heats: map[uint32]*heat{}, seen: map[uint32]charged{}, pools: map[uint32]string{}, metered: map[string]bool{}}
 }
 
-// observe learns from a request that ended.
-func (m *workMeter) observe(o *scheduler.Observation) {
+// Observe learns from a request that ended.
+func (m *Meter) Observe(o *scheduler.Observation) {
 	if o.Outcome.End != exchange.EndComplete || o.Outcome.Status != 200 {
 		return
 	}
@@ -79,7 +79,7 @@ func (m *workMeter) observe(o *scheduler.Observation) {
 	m.warmLocked(o.Generation, float64(max(0, computed)), time.Now())
 }
 
-func (m *workMeter) costs(pool string) *answerCosts {
+func (m *Meter) costs(pool string) *answerCosts {
 	a := m.answers[pool]
 	if a == nil {
 		a = &answerCosts{tokens: assumedAnswer, itlMS: assumedITL}
@@ -88,7 +88,7 @@ func (m *workMeter) costs(pool string) *answerCosts {
 	return a
 }
 
-func (m *workMeter) warmLocked(life uint32, tokens float64, now time.Time) float64 {
+func (m *Meter) warmLocked(life uint32, tokens float64, now time.Time) float64 {
 	h := m.heats[life]
 	if h == nil {
 		if len(m.heats) >= maxHeats {
@@ -103,15 +103,14 @@ func (m *workMeter) warmLocked(life uint32, tokens float64, now time.Time) float
 }
 
 // heat returns the tokens computed on a life of an endpoint not long ago.
-func (m *workMeter) heat(life uint32, now time.Time) float64 {
+func (m *Meter) heat(life uint32, now time.Time) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.warmLocked(life, 0, now)
 }
 
 // signal measures the pools since the last call for them.
-func (m *workMeter) signal(h *Host, pools []string, now time.Time) autoscale.Signal {
-	snap := h.store.Load()
+func (m *Meter) signal(snap *endpoint.Snapshot, pools []string, now time.Time) autoscale.Signal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := autoscale.Signal{Now: now}
@@ -156,7 +155,7 @@ func (m *workMeter) signal(h *Host, pools []string, now time.Time) autoscale.Sig
 }
 
 // leave says that the pools are not looked at for some time.
-func (m *workMeter) leave(pools []string) {
+func (m *Meter) leave(pools []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range pools {
@@ -165,7 +164,7 @@ func (m *workMeter) leave(pools []string) {
 }
 
 // forgetLocked drops what is kept of lives that are gone.
-func (m *workMeter) forgetLocked(snap *endpoint.Snapshot) {
+func (m *Meter) forgetLocked(snap *endpoint.Snapshot) {
 	if len(m.seen) <= 2*snap.N+64 {
 		return
 	}

@@ -1,19 +1,18 @@
-package host
+package fleet
 
 import (
 	"log/slog"
 	"sync"
 
-	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry"
 )
 
-// detector watches the outcomes of requests for signs that one tenant reads
+// Detector watches the outcomes of requests for signs that one tenant reads
 // another's cache or tries to: cached tokens that nobody predicted, answers of
 // one token in numbers, a tenant whose prompts suddenly miss. All methods may be
 // called concurrently.
-type detector struct {
+type Detector struct {
 	log *slog.Logger
 
 	mu      sync.Mutex // guards the fields below
@@ -50,13 +49,14 @@ type tenantSeen struct {
 	spiked                    bool
 }
 
-func newDetector(log *slog.Logger) *detector {
-	return &detector{log: log, tenants: map[string]*tenantSeen{}}
+// NewDetector returns a detector that has seen nothing.
+func NewDetector(log *slog.Logger) *Detector {
+	return &Detector{log: log, tenants: map[string]*tenantSeen{}}
 }
 
-// observe takes one outcome. live says that the endpoint's cache is known from
+// Observe takes one outcome. live says that the endpoint's cache is known from
 // its events, so that nothing in it should come as a surprise.
-func (d *detector) observe(o *scheduler.Observation, live bool) {
+func (d *Detector) Observe(o *scheduler.Observation, live bool) {
 	if o.Outcome.Status != 200 || !o.Outcome.HasUsage {
 		return
 	}
@@ -110,8 +110,8 @@ func (t *tenantSeen) missed(share float64) bool {
 	return false
 }
 
-// collect tells the sums, and those of each tenant if it may.
-func (d *detector) collect(e *telemetry.Emitter, tenants bool) {
+// Collect tells the sums, and those of each tenant if it may.
+func (d *Detector) Collect(e *telemetry.Emitter, tenants bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := d.other
@@ -129,36 +129,5 @@ func (d *detector) collect(e *telemetry.Emitter, tenants bool) {
 		e.Counter("kvasir_tenant_single_token_answers_total", "Answers of at most one token, by tenant.", float64(t.single), "tenant", name)
 		e.Counter("kvasir_tenant_prompt_tokens_total", "Prompt tokens of answers that told cached tokens, by tenant.", float64(t.prompt), "tenant", name)
 		e.Counter("kvasir_tenant_cached_tokens_total", "Of these, reported as cached, by tenant.", float64(t.cached), "tenant", name)
-	}
-}
-
-// collectIsolation tells what bears on the isolation of tenants.
-func (h *Host) collectIsolation(e *telemetry.Emitter) {
-	st := h.state.Stats()
-	const unsalted = "Requests sent without a cache salt, by reason: public (policy says so), dedicated (the engine is one tenant's). Any other is a fault."
-	for why, n := range st.Unsalted {
-		e.Counter("kvasir_unsalted_requests_total", unsalted, float64(n), "reason", why)
-	}
-	e.Counter("kvasir_client_salts_total", "Requests in which the client named a cache salt; it was not passed on.", float64(st.ClientSalts))
-	q := h.state.Quota()
-	e.Gauge("kvasir_quota_budgets", "Budgets of tenants and rate classes in use.", float64(q.Accounts))
-	e.Counter("kvasir_quota_shared_total", "Requests counted in a common budget because there were too many.", float64(q.Shared))
-	for what, n := range q.Refused {
-		e.Counter("kvasir_quota_refused_total", "Requests over a limit of their tenant, by what is limited.", float64(n), "limit", what)
-	}
-	l := h.rules.Acquire()
-	tenants := l.Value().cfg.Telemetry.TenantLabels
-	l.Release()
-	h.detector.collect(e, tenants)
-	snap, now := h.store.Load(), h.now()
-	for i := range snap.N {
-		info := snap.Info(endpoint.ID(i))
-		if info == nil {
-			continue
-		}
-		most, hhi := snap.Loads[i].Concentration(now)
-		labels := []string{"endpoint", info.URL, "pool", info.Pool}
-		e.Gauge("kvasir_endpoint_tenant_share", "Greatest share of the endpoint's work of the last minutes that one tenant has, 0 to 1.", most, labels...)
-		e.Gauge("kvasir_endpoint_tenant_hhi", "Concentration of the endpoint's work of the last minutes: sum of the squares of the tenants' shares (Herfindahl-Hirschman).", hhi, labels...)
 	}
 }

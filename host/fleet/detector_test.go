@@ -1,4 +1,4 @@
-package host
+package fleet
 
 import (
 	"bytes"
@@ -21,17 +21,17 @@ func ended200(tenant string, prompt, cached, predicted, output int) *scheduler.O
 // whose prompts always miss, or hit now and then, is not.
 func TestDetector_spikes(t *testing.T) {
 	var log bytes.Buffer
-	d := newDetector(slog.New(slog.NewTextHandler(&log, nil)))
+	d := NewDetector(slog.New(slog.NewTextHandler(&log, nil)))
 	for i := range 500 {
-		d.observe(ended200("cold", 1000, 0, 0, 20), true)
-		d.observe(ended200("mixed", 1000, 900*(i%2), 0, 20), false)
-		d.observe(ended200("warm", 1000, 950, 950, 20), true)
+		d.Observe(ended200("cold", 1000, 0, 0, 20), true)
+		d.Observe(ended200("mixed", 1000, 900*(i%2), 0, 20), false)
+		d.Observe(ended200("warm", 1000, 950, 950, 20), true)
 	}
 	if d.spikes != 0 {
 		t.Fatalf("%d spikes in steady traffic:\n%s", d.spikes, &log)
 	}
 	for range 60 {
-		d.observe(ended200("warm", 1000, 0, 0, 1), true)
+		d.Observe(ended200("warm", 1000, 0, 0, 1), true)
 	}
 	if d.spikes != 1 || strings.Count(log.String(), "tenant=warm") != 1 {
 		t.Errorf("got %d spikes, want 1:\n%s", d.spikes, &log)
@@ -40,10 +40,10 @@ func TestDetector_spikes(t *testing.T) {
 		t.Errorf("single-token answers: %d and %d, want 60 and 0", d.tenants["warm"].single, d.tenants["cold"].single)
 	}
 	for range 200 {
-		d.observe(ended200("warm", 1000, 950, 950, 20), true)
+		d.Observe(ended200("warm", 1000, 950, 950, 20), true)
 	}
 	for range 60 {
-		d.observe(ended200("warm", 1000, 0, 0, 20), true)
+		d.Observe(ended200("warm", 1000, 0, 0, 20), true)
 	}
 	if d.spikes != 2 {
 		t.Errorf("got %d spikes, want a second one", d.spikes)
@@ -53,16 +53,16 @@ func TestDetector_spikes(t *testing.T) {
 // TestDetector_unexplained: cached tokens count as unexplained where the cache
 // is known and nothing of the prompt was predicted to be there.
 func TestDetector_unexplained(t *testing.T) {
-	d := newDetector(slog.New(slog.DiscardHandler))
-	d.observe(ended200("a", 1000, 900, 900, 5), true)
-	d.observe(ended200("a", 1000, 900, 16, 5), true)
-	d.observe(ended200("a", 1000, 900, 0, 5), false)
-	d.observe(ended200("a", 1000, 64, 0, 5), true)
-	d.observe(&scheduler.Observation{Tenant: "a", PromptTokens: 1000, Outcome: exchange.Outcome{Status: 500, End: exchange.EndComplete}}, true)
+	d := NewDetector(slog.New(slog.DiscardHandler))
+	d.Observe(ended200("a", 1000, 900, 900, 5), true)
+	d.Observe(ended200("a", 1000, 900, 16, 5), true)
+	d.Observe(ended200("a", 1000, 900, 0, 5), false)
+	d.Observe(ended200("a", 1000, 64, 0, 5), true)
+	d.Observe(&scheduler.Observation{Tenant: "a", PromptTokens: 1000, Outcome: exchange.Outcome{Status: 500, End: exchange.EndComplete}}, true)
 	if d.foreign != 0 {
 		t.Errorf("%d unexplained tokens, want 0", d.foreign)
 	}
-	d.observe(ended200("a", 1000, 512, 0, 5), true)
+	d.Observe(ended200("a", 1000, 512, 0, 5), true)
 	if d.foreign != 512 {
 		t.Errorf("%d unexplained tokens, want 512", d.foreign)
 	}
@@ -70,12 +70,12 @@ func TestDetector_unexplained(t *testing.T) {
 
 // TestDetector_hammer: the tenants told apart are bounded and nothing is lost.
 func TestDetector_hammer(t *testing.T) {
-	d := newDetector(slog.New(slog.DiscardHandler))
+	d := NewDetector(slog.New(slog.DiscardHandler))
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 2000 {
-				d.observe(ended200(fmt.Sprint(g, "-", i), 10, 0, 0, 1), true)
+				d.Observe(ended200(fmt.Sprint(g, "-", i), 10, 0, 0, 1), true)
 			}
 		})
 	}

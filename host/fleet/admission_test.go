@@ -1,4 +1,4 @@
-package host
+package fleet
 
 import (
 	"slices"
@@ -6,10 +6,27 @@ import (
 	"testing"
 
 	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// TestWithin: what is outside the allow-list is left out and named, a bounded
-// number of it.
+// TestAdmission_noPolicy: without a policy to ask no endpoint joins, and those of
+// the pool stay.
+func TestAdmission_noPolicy(t *testing.T) {
+	asked := true
+	a := &Admission{Policy: func() (bool, *policy.Snapshot) { return asked, nil }}
+	urls, had := []string{"http://a:1", "http://b:1"}, []string{"http://a:1"}
+	in, err := a.admitted(&config.Pool{Name: "p"}, urls, had)
+	if err == nil || !slices.Equal(in, had) {
+		t.Errorf("without a policy: %q, %v", in, err)
+	}
+	asked = false
+	if in, err := a.admitted(&config.Pool{Name: "p"}, urls, had); err != nil || len(in) != 2 {
+		t.Errorf("where policy is not asked: %q, %v", in, err)
+	}
+}
+
+// TestWithin: endpoints outside the allow-list are left out, and a bounded number
+// of them is named.
 func TestWithin(t *testing.T) {
 	d := &config.Discover{Allow: []string{"10.0.0.0/8", "*.gpu.example"}}
 	in, err := within(d, []string{"http://10.1.2.3:1", "http://169.254.169.254:80", "http://a.gpu.example:1", "http://gpu.example:1", "http://10.1.2.3.evil.example:1"})

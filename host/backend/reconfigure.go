@@ -1,0 +1,109 @@
+package backend
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/kvevents"
+)
+
+// reasonConfig is the reason of a Reset after a change of the configuration that
+// gives the engine's blocks other names.
+const reasonConfig = "configuration changed"
+
+// Reconfigure replaces the watcher's configuration while it runs; the watcher
+// takes it up between two looks at its engine. ID, URL, Rank and Client of cfg
+// must be those of the watcher.
+//
+// The endpoint stays as ready as it is. What it holds is forgotten, and learned
+// again from the engine, only where the router's names of its blocks depend on
+// what changed: the dialect, the cache identity and the block size. Its error is
+// that of Validate.
+func (w *Watcher) Reconfigure(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	cfg = cfg.withDefaults()
+	w.mu.Lock()
+	w.pending = &cfg
+	w.mu.Unlock()
+	w.poke()
+	return nil
+}
+
+// takeConfig takes a pending configuration up.
+func (w *Watcher) takeConfig(ctx context.Context) {
+	w.mu.Lock()
+	next := w.pending
+	w.pending = nil
+	if next == nil {
+		w.mu.Unlock()
+		return
+	}
+	had := w.cfg
+	next.Client = had.Client
+	w.cfg = *next
+	discovered, caps := w.status.Discovered, w.status.Capabilities
+	w.mu.Unlock()
+
+	w.client = w.client.withBearer(next.Bearer)
+	dialect := !reflect.DeepEqual(had.Dialect, next.Dialect)
+	if dialect || had.CacheIdentity != next.CacheIdentity || had.BlockTokens != next.BlockTokens {
+		w.renameBlocks()
+	}
+	if dialect {
+		w.forgetDialect()
+	}
+	w.takeProbe(&had.Probe)
+	if discovered {
+		w.follow(ctx, &caps)
+	}
+}
+
+// renameBlocks forgets what the endpoint holds: its blocks have other names by
+// the current configuration. The engine's events name them anew once they are
+// followed again.
+func (w *Watcher) renameBlocks() {
+	w.stop() // the feed is idle until follow
+	w.feed.rename(w.cfg.CacheIdentity)
+	w.clearAssumed()
+	w.seen = kvevents.Stats{}
+}
+
+// forgetDialect makes the next look discover the engine and compare its figures
+// with nothing: figures of another dialect would look like a restart. What is
+// known of the engine stays until then, so that it stays in service.
+func (w *Watcher) forgetDialect() {
+	w.nextFind, w.scraped, w.prev, w.quiet = time.Time{}, time.Time{}, Metrics{}, quiet{}
+	w.unprove()
+}
+
+// takeProbe makes a change of the probe's period count from now. Without probes
+// nothing is known of the engine's isolation.
+func (w *Watcher) takeProbe(had *Probe) {
+	switch every := w.cfg.Probe.Every; {
+	case every == had.Every:
+	case every <= 0:
+		w.unprove()
+	default:
+		if due := time.Now().Add(jitter(every)); due.Before(w.probes.next) {
+			w.probes.next = due
+		}
+	}
+}
+
+// withBearer returns a client that shows another token to the same engine.
+func (c *Client) withBearer(bearer string) *Client {
+	next := *c
+	next.bearer = bearer
+	return &next
+}
+
+// rename makes the feed name blocks by another cache identity, and forgets those
+// it has named. It must not be called while events come.
+func (f *Feed) rename(identity string) {
+	f.identity = identity
+	clear(f.seeds)
+	f.Reset(reasonConfig)
+}

@@ -1,0 +1,190 @@
+package fleet
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/kvasir-router/kvasir/host/backend"
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/kvindex"
+)
+
+// Apply puts a plan in force. Endpoints that it does not have are removed: they
+// take no further requests, requests in flight there go on. Discovered endpoints
+// and machines that no longer fit beside those that the plan lists are left out
+// and logged.
+func (f *Fleet) Apply(p *Plan) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.plan = p
+	if left := f.reconcileLocked(); len(left) > 0 {
+		f.cfg.Log.Error("endpoints left out: the router is full", "endpoints", strings.Join(urlsOf(left), " "), "most", config.MaxEndpoints)
+	}
+}
+
+// reconcileLocked makes the endpoints those of the plan, of discovery and of
+// drivers. It returns those for which there is no room.
+func (f *Fleet) reconcileLocked() (left []target) {
+	want, left := f.targetsLocked()
+	for k, m := range f.members {
+		if _, ok := want[k]; !ok {
+			f.removeLocked(k, m)
+		}
+	}
+	for k, t := range want {
+		if m := f.members[k]; m != nil {
+			f.changeLocked(m, t)
+		} else {
+			f.addLocked(t)
+		}
+	}
+	return left
+}
+
+// targetsLocked returns the endpoints that are to be, and those that are too many.
+// Listed ones come first, then those that are members, then others by URL.
+func (f *Fleet) targetsLocked() (want map[key]target, left []target) {
+	want = map[key]target{}
+	for _, t := range f.plan.listed {
+		want[t.key] = t
+	}
+	for _, t := range f.furtherLocked() {
+		if _, ok := want[t.key]; ok {
+			continue
+		}
+		if len(want) == config.MaxEndpoints {
+			left = append(left, t)
+			continue
+		}
+		want[t.key] = t
+	}
+	return want, left
+}
+
+// furtherLocked lists what discovery and drivers know, members first.
+func (f *Fleet) furtherLocked() (out []target) {
+	for name, urls := range f.discovered {
+		p := f.plan.pools[name]
+		if p == nil {
+			continue
+		}
+		for _, s := range urls {
+			if u, err := url.Parse(s); err == nil {
+				out = append(out, p.target(u))
+			}
+		}
+	}
+	for name := range f.machines {
+		if p := f.plan.pools[name]; p != nil {
+			out = append(out, f.machinesOf(p)...)
+		}
+	}
+	slices.SortFunc(out, func(a, b target) int {
+		am, bm := f.members[a.key] != nil, f.members[b.key] != nil
+		if am != bm {
+			if am {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.key.url+" "+a.key.pool, b.key.url+" "+b.key.pool)
+	})
+	return out
+}
+
+// machinesOf lists the machines of a pool that its allow-list has.
+func (f *Fleet) machinesOf(p *poolPlan) (out []target) {
+	for _, m := range f.machines[p.cfg.Name] {
+		u, err := url.Parse(m.URL)
+		if err != nil || p.cfg.Autoscale.On() && !p.cfg.Autoscale.Driver.Allows(u.Hostname()) {
+			continue // the list is narrower than when the machine was added
+		}
+		t := p.target(u)
+		if m.Events != "" {
+			t.attrs.watch.events.Publisher, t.attrs.watch.events.Replay = m.Events, m.Replay
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+func (f *Fleet) removeLocked(k key, m *member) {
+	f.watchers.Remove(m.id)
+	f.cfg.Store.Remove(m.id)
+	for t := range f.cfg.Tiers {
+		f.cfg.Index.RemoveHolder(kvindex.HolderOf(int(m.id), t))
+	}
+	f.cfg.Assumed.Clear(kvindex.HolderOf(int(m.id), 0))
+	delete(f.members, k)
+	f.cfg.Log.Info("endpoint removed", "endpoint", k.url, "pool", k.pool)
+}
+
+func (f *Fleet) addLocked(t target) {
+	id, err := f.cfg.Store.Add(f.info(t))
+	if err != nil { // targets are distinct and at most config.MaxEndpoints
+		panic(fmt.Sprintf("BUG: fleet: endpoint %s of pool %s: %v", t.key.url, t.key.pool, err))
+	}
+	f.cfg.Assumed.SetCapacity(kvindex.HolderOf(int(id), 0), t.attrs.assumedBlocks)
+	if _, err = f.watchers.Add(f.watcherConfig(id, t)); err != nil { // NewPlan and ParseURL refuse what it would
+		panic(fmt.Sprintf("BUG: fleet: endpoint %s of pool %s: %v", t.key.url, t.key.pool, err))
+	}
+	f.members[t.key] = &member{id, t.attrs}
+	f.cfg.Log.Info("endpoint added", "endpoint", t.key.url, "pool", t.key.pool)
+}
+
+// changeLocked gives a member the attributes of t.
+func (f *Fleet) changeLocked(m *member, t target) {
+	had := m.attrs
+	if had == t.attrs {
+		return
+	}
+	m.attrs = t.attrs
+	if had.info != t.attrs.info {
+		f.cfg.Store.SetInfo(m.id, f.info(t))
+	}
+	if had.assumedBlocks != t.attrs.assumedBlocks {
+		f.cfg.Assumed.SetCapacity(kvindex.HolderOf(int(m.id), 0), t.attrs.assumedBlocks)
+	}
+	if had.watch != t.attrs.watch {
+		if err := f.watchers.Reconfigure(f.watcherConfig(m.id, t)); err != nil {
+			panic(fmt.Sprintf("BUG: fleet: endpoint %s of pool %s: %v", t.key.url, t.key.pool, err))
+		}
+	}
+	f.cfg.Log.Info("endpoint changed", "endpoint", t.key.url, "pool", t.key.pool)
+}
+
+// info returns what the store is to know of t.
+func (f *Fleet) info(t target) endpoint.Info {
+	i := &t.attrs.info
+	return endpoint.Info{
+		URL: t.key.url, Addr: strings.TrimPrefix(t.key.url, "http://"), Pool: t.key.pool,
+		Dialect: i.dialect, Labels: f.plan.pools[t.key.pool].labels, Price: i.price, Spot: i.spot,
+	}
+}
+
+// watcherConfig returns the configuration of the watcher of t.
+func (f *Fleet) watcherConfig(id endpoint.ID, t target) backend.Config {
+	w := &t.attrs.watch
+	d, err := backend.DialectOf(w.dialect)
+	if err != nil { // NewPlan refuses it
+		panic(fmt.Sprintf("BUG: fleet: pool %s: %v", t.key.pool, err))
+	}
+	if w.parser.Plugin != "" {
+		d = backend.Parsed{Dialect: d, Parser: f.cfg.Parser(w.parser.Plugin), Metrics: w.parser.MetricsPath, Health: w.parser.HealthPath}
+	}
+	return backend.Config{
+		ID: id, URL: t.key.url, Dialect: d, Bearer: w.bearer, CacheIdentity: w.cacheIdentity, BlockTokens: w.blockTokens, Events: w.events,
+		Probe: backend.Probe{Every: w.probe, Idle: func() bool { return f.idle(id) }},
+		Log:   f.cfg.Log.With("endpoint", t.key.url),
+	}
+}
+
+func urlsOf(l []target) (out []string) {
+	for _, t := range l {
+		out = append(out, t.key.url)
+	}
+	return out
+}

@@ -1,0 +1,226 @@
+package scaling
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/autoscale"
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/endpoint"
+)
+
+// failingAfter is how long an endpoint that served may be away before it counts
+// as failing: a restart of the engine's process takes about as long.
+const failingAfter = time.Minute
+
+// nodes is the endpoints as a controller sees them, for the pools of one group.
+// It implements autoscale.Fleet.
+type nodes struct {
+	cfg  *Config
+	work *Meter
+
+	mu    sync.Mutex              // guards what follows
+	pools map[string]*config.Pool // never nil
+	first map[uint32]time.Time
+	ready map[uint32]time.Time // last time a life was seen to serve
+}
+
+func newNodes(cfg *Config, work *Meter, pools []config.Pool) *nodes {
+	n := &nodes{cfg: cfg, work: work, first: map[uint32]time.Time{}, ready: map[uint32]time.Time{}}
+	n.setPools(pools)
+	return n
+}
+
+// setPools makes pools those of the group.
+func (f *nodes) setPools(pools []config.Pool) {
+	next := make(map[string]*config.Pool, len(pools))
+	for i := range pools {
+		next[pools[i].Name] = &pools[i]
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pools = next
+}
+
+func (f *nodes) pool(name string) *config.Pool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pools[name]
+}
+
+// Nodes implements autoscale.Fleet.
+func (f *nodes) Nodes(pool string) []autoscale.Node {
+	snap, now := f.cfg.Store.Load(), f.cfg.Now()
+	names := f.cfg.Machines.MachineNames(pool)
+	sessions := f.cfg.Sessions()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgetLocked(snap)
+	var out []autoscale.Node
+	for i := range snap.N {
+		id := endpoint.ID(i)
+		info := snap.Info(id)
+		if info == nil || info.Pool != pool {
+			continue
+		}
+		n := autoscale.Node{ID: info.URL, Ready: healthy(snap, id), Price: float64(info.Price), Spot: info.Spot}
+		if name, ok := names[info.URL]; ok {
+			n.ID = name
+		}
+		n.Held = snap.State(id).Held == endpoint.HoldDrained
+		f.ageLocked(&n, info.Generation, now)
+		n.InFlight = int(snap.Loads[i].Inflight())
+		n.Sessions = sessions[info.Generation]
+		n.Heat = f.work.heat(info.Generation, now)
+		out = append(out, n)
+	}
+	return out
+}
+
+// ageLocked says since when a life of an endpoint is known, and whether it fails.
+func (f *nodes) ageLocked(n *autoscale.Node, life uint32, now time.Time) {
+	if _, ok := f.first[life]; !ok {
+		f.first[life] = now
+	}
+	n.Since = f.first[life]
+	if n.Ready || n.Held {
+		f.ready[life] = now
+	} else if last, was := f.ready[life]; was {
+		n.Failing = now.Sub(last) > failingAfter
+	}
+}
+
+// forgetLocked drops what is kept of lives that are gone.
+func (f *nodes) forgetLocked(snap *endpoint.Snapshot) {
+	if len(f.first) <= 2*snap.N+64 {
+		return
+	}
+	live := lives(snap)
+	gone := func(g uint32, _ time.Time) bool { return !live[g] }
+	maps.DeleteFunc(f.first, gone)
+	maps.DeleteFunc(f.ready, gone)
+}
+
+// lives are the generations of the endpoints there are.
+func lives(snap *endpoint.Snapshot) map[uint32]bool {
+	live := make(map[uint32]bool, snap.N)
+	for id := range snap.N {
+		if info := snap.Info(endpoint.ID(id)); info != nil {
+			live[info.Generation] = true
+		}
+	}
+	return live
+}
+
+// healthy reports whether an endpoint serves or would, if it did not drain.
+func healthy(s *endpoint.Snapshot, id endpoint.ID) bool {
+	return s.Ready.Has(id) || s.Draining.Has(id)
+}
+
+// Drain implements autoscale.Fleet.
+func (f *nodes) Drain(pool, id string, d autoscale.Drain) {
+	slot, ok := f.find(pool, id)
+	if !ok {
+		return
+	}
+	f.cfg.Store.Update(slot, func(s *endpoint.State) {
+		s.Cordoned, s.Draining = d == autoscale.NoSessions, d == autoscale.NoRequests
+	})
+}
+
+// find returns the slot of an endpoint by the driver's name of it, or its URL.
+func (f *nodes) find(pool, id string) (endpoint.ID, bool) {
+	snap := f.cfg.Store.Load()
+	names := f.cfg.Machines.MachineNames(pool)
+	for slot := range snap.N {
+		info := snap.Info(endpoint.ID(slot))
+		if info != nil && info.Pool == pool && (info.URL == id || names[info.URL] == id) {
+			return endpoint.ID(slot), true
+		}
+	}
+	return 0, false
+}
+
+// nameOf returns the id of an endpoint among Nodes, by that or by its URL.
+func (f *nodes) nameOf(pool, id string) (string, bool) {
+	slot, ok := f.find(pool, strings.TrimRight(id, "/"))
+	info := f.cfg.Store.Load().Info(slot)
+	if !ok || info == nil {
+		return "", false
+	}
+	if name, ok := f.cfg.Machines.MachineNames(pool)[info.URL]; ok {
+		return name, true
+	}
+	return info.URL, true
+}
+
+// Adopt implements autoscale.Fleet.
+func (f *nodes) Adopt(pool string, machines []autoscale.Machine) error {
+	p := f.pool(pool)
+	var good []autoscale.Machine
+	var refused []error
+	for _, m := range machines {
+		if m.URL == "" {
+			continue // not known yet
+		}
+		if err := f.check(p, &m); err != nil {
+			refused = append(refused, fmt.Errorf("scaling: machine %q of pool %q is refused: %w", m.ID, pool, err))
+			continue
+		}
+		good = append(good, m)
+	}
+	return errors.Join(append(refused, f.cfg.Machines.AddMachines(pool, good))...)
+}
+
+// check refuses a machine that may not join the pool, and writes its URL as the
+// store has it.
+func (f *nodes) check(p *config.Pool, m *autoscale.Machine) error {
+	u, err := endpoint.ParseURL(m.URL)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(p.Endpoints, func(s string) bool { return strings.TrimRight(s, "/") == u.String() }) {
+		return fmt.Errorf("%s is among the pool's endpoints, which no driver makes", u)
+	}
+	if !p.Autoscale.Driver.Allows(u.Hostname()) {
+		return fmt.Errorf("%s is not in driver.allow", u.Hostname())
+	}
+	m.URL = u.String()
+	if err := f.cfg.Admission.Admit(p, m.URL); err != nil {
+		return err
+	}
+	return errors.Join(checkEvents(m.Events, u.Hostname()), checkEvents(m.Replay, u.Hostname()))
+}
+
+// checkEvents refuses an event address that is not on the machine itself: token
+// ids and salts come from there.
+func checkEvents(s, host string) error {
+	if s == "" {
+		return nil
+	}
+	if u, err := url.Parse(s); err != nil || u.Scheme != "tcp" || u.Hostname() != host || u.Port() == "" || u.Path != "" {
+		return fmt.Errorf("want events at tcp://%s:port, got %.100q", host, s)
+	}
+	return nil
+}
+
+// Remove implements autoscale.Fleet.
+func (f *nodes) Remove(pool, id string) { f.cfg.Machines.RemoveMachine(pool, id) }
+
+// release brings back what drains, when the group's plan is gone.
+func (f *nodes) release() {
+	f.mu.Lock()
+	pools := slices.Collect(maps.Keys(f.pools))
+	f.mu.Unlock()
+	for _, pool := range pools {
+		for _, n := range f.Nodes(pool) {
+			f.Drain(pool, n.ID, autoscale.Serving)
+		}
+	}
+}

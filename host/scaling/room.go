@@ -1,0 +1,174 @@
+package scaling
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/endpoint"
+)
+
+// Room holds requests for pools that have no endpoint and will have one: their
+// controllers count them as demand. It is bounded per pool, and no tenant takes
+// more than half of it. All methods may be called concurrently.
+type Room struct {
+	m *Manager
+
+	mu      sync.Mutex // guards what follows
+	pools   map[string]int
+	tenants map[roomTenant]int
+	held    uint64 // requests that ever waited
+	refused uint64
+}
+
+type roomTenant struct{ pool, tenant string }
+
+// lookEvery is how often a request that waits looks for an endpoint.
+const lookEvery = 50 * time.Millisecond
+
+// ErrRoomFull is returned by Room.Enter when too many requests wait already.
+var ErrRoomFull = errors.New("scaling: too many requests wait for the pool's first endpoint")
+
+// Seat is a request's place in a Room. Await must be called once.
+type Seat struct {
+	room   *Room
+	tenant roomTenant
+	model  string
+
+	// ColdStart is how long the endpoint is expected to take.
+	ColdStart time.Duration
+	// MaxHold bounds Await.
+	MaxHold time.Duration
+}
+
+func newRoom(m *Manager) *Room {
+	return &Room{m: m, pools: map[string]int{}, tenants: map[roomTenant]int{}}
+}
+
+// Enter takes in a request of a tenant for a model that no endpoint serves, and
+// wakes the controllers. It returns nil without an error if no pool of the model
+// scales or an endpoint is there, and ErrRoomFull with a Seat that has only its
+// times if there is no room.
+func (r *Room) Enter(model, tenant string) (*Seat, error) {
+	pool := r.poolFor(model)
+	if pool == nil {
+		return nil, nil
+	}
+	a := &pool.Autoscale
+	s := &Seat{room: r, tenant: roomTenant{pool.Name, tenant}, model: model, ColdStart: time.Duration(a.ColdStart), MaxHold: time.Duration(a.MaxHold)}
+	if !r.enter(s.tenant, a.MaxHeld) {
+		return s, ErrRoomFull
+	}
+	r.m.wake()
+	return s, nil
+}
+
+// Await returns true once an endpoint of the model is ready; false if none was
+// within MaxHold, or when gone is closed. It gives the seat up.
+func (s *Seat) Await(gone <-chan struct{}) bool {
+	defer s.room.leave(s.tenant)
+	t := time.NewTicker(lookEvery)
+	defer t.Stop()
+	late := time.NewTimer(s.MaxHold)
+	defer late.Stop()
+	for {
+		select {
+		case <-gone:
+			return false
+		case <-late.C:
+			return false
+		case <-t.C:
+		}
+		if s.room.serves(s.model) {
+			return true
+		}
+	}
+}
+
+// waiting returns how many requests wait for endpoints of the pools.
+func (r *Room) waiting(pools []string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, p := range pools {
+		n += r.pools[p]
+	}
+	return n
+}
+
+// poolFor returns the pool that is to get an endpoint for a model, nil if the
+// model has endpoints or none of its pools scales.
+func (r *Room) poolFor(model string) *config.Pool {
+	if r.serves(model) {
+		return nil
+	}
+	cfg := r.m.plan.Load().cfg
+	named := func(name string) int {
+		return slices.IndexFunc(cfg.Pools, func(p config.Pool) bool { return p.Name == name })
+	}
+	for _, name := range modelPools(cfg, model) {
+		i := named(name)
+		if i < 0 || !cfg.Pools[i].Autoscale.On() || cfg.Pools[i].Autoscale.DryRun {
+			continue
+		}
+		if over := cfg.Pools[i].Autoscale.OverflowOf; over != "" {
+			if j := named(over); j >= 0 {
+				i = j
+			}
+		}
+		return &cfg.Pools[i]
+	}
+	return nil
+}
+
+// modelPools names the pools of a model, by its name or an alias.
+func modelPools(cfg *config.Config, model string) []string {
+	var out []string
+	for i := range cfg.Models {
+		m := &cfg.Models[i]
+		if m.Name == model || slices.Contains(m.Aliases, model) {
+			for _, p := range m.Pools {
+				out = append(out, p.Name)
+			}
+		}
+	}
+	return out
+}
+
+// serves reports whether an endpoint of the model's pools is ready.
+func (r *Room) serves(model string) bool {
+	pools := modelPools(r.m.plan.Load().cfg, model)
+	snap := r.m.cfg.Store.Load()
+	for id := range snap.N {
+		if info := snap.Info(endpoint.ID(id)); info != nil && snap.Ready.Has(endpoint.ID(id)) && slices.Contains(pools, info.Pool) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Room) enter(t roomTenant, most int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pools[t.pool] >= most || r.tenants[t] >= max(1, most/2) {
+		r.refused++
+		return false
+	}
+	r.pools[t.pool]++
+	r.tenants[t]++
+	r.held++
+	return true
+}
+
+func (r *Room) leave(t roomTenant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pools[t.pool]--; r.pools[t.pool] == 0 {
+		delete(r.pools, t.pool)
+	}
+	if r.tenants[t]--; r.tenants[t] == 0 {
+		delete(r.tenants, t)
+	}
+}
