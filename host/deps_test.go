@@ -29,11 +29,12 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/internal/atomicfile": {},
 	"host/internal/filelock":   {},
 	"host/internal/spelling":   {},
+	"host/internal/secret":     {},
 	"host/llmapi":              {},
 	"host/exchange":            {ours: "host/llmapi"},
 	"host/blockhash":           {theirs: "github.com/cespare/xxhash/v2"},
 	"host/endpoint":            {},
-	"host/identity":            {ours: "host/internal/atomicfile host/internal/filelock"},
+	"host/identity":            {ours: "host/internal/atomicfile host/internal/filelock host/internal/secret"},
 	"host/identity/jwt":        {ours: "host/identity", theirs: "github.com/go-jose/go-jose/v4"},
 	"host/policy":              {ours: "host/identity host/internal/atomicfile host/internal/spelling policies", theirs: "github.com/open-policy-agent/opa/v1"},
 	"host/quota":               {},
@@ -61,11 +62,11 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/kvindex":             {},
 	"host/backend":             {ours: "host/blockhash host/endpoint host/kvevents host/kvindex host/llmapi", theirs: "github.com/cespare/xxhash/v2"},
 	"host/scheduler":           {ours: "host/blockhash host/endpoint host/exchange host/identity host/internal/timing host/llmapi host/policy host/quota host/tokenizer"},
-	"host/proxy":               {ours: "host/exchange host/identity host/internal/timing host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
+	"host/proxy":               {ours: "host/exchange host/identity host/internal/secret host/internal/timing host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
 	"host/telemetry":           {theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
-	"host/telemetry/audit":     {ours: "host/internal/atomicfile host/internal/filelock"},
-	"host/telemetry/decisions": {ours: "host/policy"},
-	"host/admin":               {ours: "host/identity host/telemetry/audit"},
+	"host/telemetry/audit":     {ours: "host/internal/atomicfile host/internal/filelock host/internal/secret"},
+	"host/telemetry/decisions": {ours: "host/internal/secret host/policy"},
+	"host/admin":               {ours: "host/identity host/internal/secret host/telemetry/audit"},
 	"host/config":              {ours: "host/endpoint host/exchange host/identity host/identity/jwt host/internal/spelling host/plugsign host/telemetry/decisions plugins", theirs: "github.com/goccy/go-yaml"},
 
 	"host/simengine": {ours: "host/tokenizer/bpe host/tokenizer/jinja"},
@@ -79,7 +80,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 
 	"host/plugins": {ours: "abi plugins host/admin host/autoscale host/backend host/config host/discovery host/endpoint host/hostmod host/llmapi host/plugsign host/plugstore host/scheduler host/telemetry host/wasm"},
 
-	"host": {ours: "host/autoscale host/plugins host/admin host/backend host/config host/endpoint host/exchange host/fleet host/identity host/identity/jwt host/internal/atomicfile host/internal/snapshot host/internal/timing host/kvindex host/llmapi" +
+	"host": {ours: "host/autoscale host/plugins host/admin host/backend host/config host/endpoint host/exchange host/fleet host/identity host/identity/jwt host/internal/atomicfile host/internal/snapshot host/internal/timing host/kvindex host/llmapi host/internal/secret" +
 		" host/policy host/proxy host/queue host/scaling host/scheduler host/telemetry host/telemetry/audit host/telemetry/decisions host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
 	"cmd/kvasir": {ours: "abi host/autoscale conformance/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/plugsign host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},

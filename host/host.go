@@ -28,6 +28,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/fleet"
 	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/internal/secret"
 	"github.com/kvasir-router/kvasir/host/internal/snapshot"
 	"github.com/kvasir-router/kvasir/host/kvindex"
 	"github.com/kvasir-router/kvasir/host/plugins"
@@ -109,7 +110,7 @@ func New(cfg *config.Config, opt Options) (_ *Host, err error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &Host{opt: opt, log: opt.Log, now: time.Now, cfg: cfg, readyCh: make(chan struct{})}
+	h := &Host{opt: opt, log: secret.Logger(opt.Log), now: time.Now, cfg: cfg, readyCh: make(chan struct{})}
 	h.started = h.now()
 	h.policies = &policies{h: h}
 	defer func() {

@@ -16,22 +16,17 @@ import (
 type keyAdmin struct{ h *Host }
 
 // Keys implements admin.Keys.
-func (a keyAdmin) Keys(context.Context) (any, error) {
+func (a keyAdmin) Keys(context.Context) ([]identity.Record, error) {
 	list := a.h.identity.List()
 	for i := range list {
-		list[i].MAC = "" // of no use to anybody but who wants to test guesses
+		list[i].MAC = "" // whoever has it can test guesses
 	}
-	return map[string]any{"keys": list}, nil
+	return list, nil
 }
 
-// Key implements admin.Keys.
-func (a keyAdmin) Key(_ context.Context, id string) (*identity.Record, error) {
-	for _, r := range a.h.identity.List() {
-		if r.ID == id {
-			return &r, nil
-		}
-	}
-	return nil, keyError(id, identity.ErrNoKey)
+// Match implements admin.Keys.
+func (a keyAdmin) Match(_ context.Context, ref string) ([]identity.Record, error) {
+	return identity.Match(a.h.identity.List(), ref, a.h.pepper, a.h.now()), nil
 }
 
 // Issue implements admin.Keys.
@@ -64,11 +59,11 @@ func (a keyAdmin) Rotate(_ context.Context, id string, grace time.Duration, issu
 }
 
 // Revoke implements admin.Keys.
-func (a keyAdmin) Revoke(_ context.Context, id string) (any, error) {
+func (a keyAdmin) Revoke(_ context.Context, id string) (admin.RevokedKey, error) {
 	if err := a.change(func(f *identity.KeyFile, now time.Time) error { return f.Revoke(id, now) }); err != nil {
-		return nil, keyError(id, err)
+		return admin.RevokedKey{}, keyError(id, err)
 	}
-	return map[string]string{"id": id, "state": "revoked"}, nil
+	return admin.RevokedKey{ID: id, State: "revoked"}, nil
 }
 
 // change alters the key file and puts it in force. A reload, which reads the
@@ -101,7 +96,7 @@ func (a keyAdmin) change(edit func(f *identity.KeyFile, now time.Time) error) er
 func keyError(id string, err error) error {
 	switch {
 	case errors.Is(err, identity.ErrNoKey):
-		return fmt.Errorf("%w: there is no key %q", admin.ErrNotFound, id)
+		return fmt.Errorf("%w: there is no key %q", admin.ErrNotFound, identity.ShowRef(id))
 	case errors.Is(err, identity.ErrEnded):
 		return fmt.Errorf("%w: key %s was revoked or has expired; issue another one", admin.ErrRefused, id)
 	case errors.Is(err, admin.ErrRefused):

@@ -57,7 +57,7 @@ func TestKeyLife(t *testing.T) {
 		return append(args, "--admin", d.Admin, "--token", token)
 	}
 	ask := func(key string) int { return harness.Get(d.URL+"/v1/models", key) }
-	operator := keyOf(t, ok(t, as(d.AdminToken, "key", "issue", "--tenant", "ops", "--scope", "key:*", "--label", "team=sre", "--output", "json")...))
+	operator := keyOf(t, ok(t, as(d.AdminToken, "key", "issue", "--tenant", "ops", "--scope", "key:*@*", "--label", "team=sre", "--output", "json")...))
 	first := keyOf(t, ok(t, as(operator.Key, "key", "issue", "--tenant", "acme", "--user", "u1", "--output", "json")...))
 	if got := ask(first.Key); got != 200 {
 		t.Fatalf("an issued key: %d", got)

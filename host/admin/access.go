@@ -6,80 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/internal/secret"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
 )
-
-// Scopes of the admin API. A principal holds what its key or token names; the
-// admin token holds all of them. plugin:push and plugin:activate, and
-// policy:propose and policy:activate, are apart so that an author need not be
-// who puts the work in force.
-const (
-	ScopeStatus         = "status:read"
-	ScopeMetrics        = "metrics:read"
-	ScopeDebug          = "debug:profile" // profiles can show pieces of memory
-	ScopeEndpointRead   = "endpoint:read"
-	ScopeConfigReload   = "config:reload"
-	ScopeExplainOwn     = "explain:own" // requests of the principal's tenant
-	ScopeExplainAny     = "explain:any" // of every tenant; audited
-	ScopePluginRead     = "plugin:read"
-	ScopePluginPush     = "plugin:push"
-	ScopePluginActivate = "plugin:activate"
-	ScopeKeyRead        = "key:read"
-	ScopeKeyIssue       = "key:issue"
-	ScopeKeyRevoke      = "key:revoke"
-	ScopeAuditRead      = "audit:read"
-	ScopePolicyRead     = "policy:read"
-	ScopePolicyPropose  = "policy:propose"
-	ScopePolicyActivate = "policy:activate"
-	ScopeProfileWrite   = "profile:write"
-	ScopeAutoscaleRead  = "autoscale:read"
-	ScopeAutoscaleWrite = "autoscale:write"
-	ScopeEndpointWrite  = "endpoint:write"
-)
-
-// Scopes are all scopes of the admin API.
-var Scopes = []string{
-	ScopeStatus, ScopeMetrics, ScopeDebug, ScopeEndpointRead, ScopeConfigReload, ScopeExplainOwn, ScopeExplainAny,
-	ScopePluginRead, ScopePluginPush, ScopePluginActivate, ScopeKeyRead, ScopeKeyIssue, ScopeKeyRevoke, ScopeAuditRead,
-	ScopePolicyRead, ScopePolicyPropose, ScopePolicyActivate, ScopeProfileWrite, ScopeAutoscaleRead, ScopeAutoscaleWrite, ScopeEndpointWrite,
-}
-
-// CheckScopes refuses scopes that have the noun of an admin scope and are none:
-// a slip of the pen would grant nothing and say nothing. Scopes with other nouns
-// are the site's own, for its policy.
-func CheckScopes(scopes []string) error {
-	var all []error
-	for _, s := range scopes {
-		if noun, verb, _ := strings.Cut(s, ":"); adminNoun(noun) && verb != "*" && !slices.Contains(Scopes, s) {
-			all = append(all, fmt.Errorf("there is no scope %q; the admin API has %s", s, strings.Join(Scopes, ", ")))
-		}
-	}
-	return errors.Join(all...)
-}
-
-func adminNoun(noun string) bool {
-	return slices.ContainsFunc(Scopes, func(s string) bool { return strings.HasPrefix(s, noun+":") })
-}
-
-// ungrantable returns the first admin scope among those asked for that p does
-// not hold itself, "" if there is none: who may issue keys must not become more
-// by one.
-func ungrantable(p *identity.Principal, scopes []string) string {
-	for _, s := range scopes {
-		noun, verb, _ := strings.Cut(s, ":")
-		if p.Method == identity.MethodRoot || !adminNoun(noun) {
-			continue
-		}
-		if verb == "*" && !slices.Contains(p.Scopes, s) || !holds(p, s) {
-			return s
-		}
-	}
-	return ""
-}
 
 // Identifier tells who shows a credential. The error is one of identity's.
 type Identifier interface {
@@ -112,10 +44,6 @@ var root = &identity.Principal{Method: identity.MethodRoot}
 // scraper is who reads the metrics from loopback without a token.
 var scraper = &identity.Principal{Method: "loopback", Scopes: []string{ScopeMetrics}}
 
-func holds(p *identity.Principal, scope string) bool {
-	return p.Method == identity.MethodRoot || p.HasScope(scope) || scope == ScopeExplainOwn && p.HasScope(ScopeExplainAny)
-}
-
 type principalKey struct{}
 
 // principal returns who asks. It stands in the context because the mux, which
@@ -144,8 +72,9 @@ func remote(r *http.Request) netip.Addr {
 	return at.Addr()
 }
 
-// authorised lets requests pass whose sender is known.
-func (s *Server) authorised(next http.Handler) http.Handler {
+// authorised lets requests pass whose sender is known. Of others it records which
+// path of api they asked for, but nothing that they wrote themselves.
+func (s *Server) authorised(api *http.ServeMux, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.identify(r)
 		switch {
@@ -155,7 +84,11 @@ func (s *Server) authorised(next http.Handler) http.Handler {
 			w.Header().Set("Retry-After", "60")
 			writeError(w, http.StatusTooManyRequests, "too_many_failures", "Too many wrong credentials from this address; wait a minute.")
 		default:
-			s.record(r, &s.strangers, audit.Event{Actor: "unknown", Verb: r.Method + " " + r.URL.Path, Result: audit.Refused, Detail: map[string]string{"why": "unknown credentials"}})
+			_, pattern := api.Handler(r)
+			if pattern == "/" {
+				pattern = r.Method + " unknown path"
+			}
+			s.record(r, &s.strangers, audit.Event{Actor: "unknown", Verb: pattern, Result: audit.Refused, Detail: map[string]string{"why": "unknown credentials"}})
 			w.Header().Set("WWW-Authenticate", `Bearer realm="kvasir admin"`)
 			writeError(w, http.StatusUnauthorized, "invalid_token", "The admin token, API key or JWT is missing or wrong (Authorization: Bearer …).")
 		}
@@ -185,7 +118,7 @@ func (s *Server) permitted(w http.ResponseWriter, r *http.Request, q Question) b
 		return false
 	}
 	a := s.cfg.Authorizer
-	if q.Principal = principal(r); a == nil || q.Principal.Method == identity.MethodRoot {
+	if q.Principal = asPolicySees(principal(r), q.Verb); a == nil || q.Principal.Method == identity.MethodRoot {
 		return true
 	}
 	ok, reason := a.Authorize(&q)
@@ -218,9 +151,25 @@ func (s *Server) record(r *http.Request, b *budget, e audit.Event) {
 		e.Detail["not_recorded_before"] = fmt.Sprint(dropped)
 	}
 	e.Detail["remote"] = r.RemoteAddr
-	if err := s.cfg.Audit.Append(e); err != nil {
+	if err := s.cfg.Audit.Append(s.clean(e)); err != nil {
 		s.cfg.Log.Error("audit log", "err", err)
 	}
+}
+
+// clean returns e without credentials: those that package secret recognises, and
+// the admin token, whose form is the operator's choice.
+func (s *Server) clean(e audit.Event) audit.Event {
+	e.Verb, e.Object = s.redact(e.Verb), s.redact(e.Object)
+	detail := make(map[string]string, len(e.Detail))
+	for k, v := range e.Detail {
+		detail[s.redact(k)] = s.redact(v)
+	}
+	e.Detail = detail
+	return e
+}
+
+func (s *Server) redact(text string) string {
+	return secret.Redact(strings.ReplaceAll(text, s.cfg.Token, secret.Mark))
 }
 
 // deed is something that an admin request does, as the audit log tells it.
@@ -270,9 +219,9 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, d deed, do func(
 }
 
 func (s *Server) append(r *http.Request, d *deed, result string) error {
-	s.cfg.Log.Info("admin", "actor", principal(r).Name(), "verb", d.verb, "object", d.object, "result", result, "remote", r.RemoteAddr)
+	s.cfg.Log.Info("admin", "actor", principal(r).Name(), "verb", d.verb, "object", s.redact(d.object), "result", result, "remote", r.RemoteAddr)
 	if s.cfg.Audit == nil {
 		return nil
 	}
-	return s.cfg.Audit.Append(audit.Event{Actor: principal(r).Name(), Verb: d.verb, Object: d.object, Result: result, Detail: d.detail})
+	return s.cfg.Audit.Append(s.clean(audit.Event{Actor: principal(r).Name(), Verb: d.verb, Object: d.object, Result: result, Detail: d.detail}))
 }

@@ -71,28 +71,37 @@ func (a *tape) take() (list []string, details []map[string]string) {
 // keyring is keys in memory.
 type keyring struct{ asked []KeyRequest }
 
-func (k *keyring) Keys(context.Context) (any, error) { return []string{"k1"}, nil }
-func (k *keyring) Key(_ context.Context, id string) (*identity.Record, error) {
-	switch id {
-	case "k1":
-		return &identity.Record{ID: id, Grant: identity.Grant{Tenant: "acme"}}, nil
-	case "powerful":
-		return &identity.Record{ID: id, Grant: identity.Grant{Tenant: "acme", Scopes: []string{"plugin:*"}}}, nil
+// pasted is the whole key whose id is k2345672, and foreign one of another form
+// that no record has.
+const (
+	secretPart = "abcdefghijklmnopqrstuvwxyz234567abcdefghijklmnopqrst"
+	pasted     = "kv_k2345672_" + secretPart
+	foreign    = "an-imported-key-of-another-form"
+)
+
+func (k *keyring) records() []identity.Record {
+	return []identity.Record{
+		{ID: "k1", Grant: identity.Grant{Tenant: "acme"}, Note: "shared name"},
+		{ID: "k2345672", Grant: identity.Grant{Tenant: "acme"}},
+		{ID: "powerful", Grant: identity.Grant{Tenant: "acme", Scopes: []string{"plugin:*"}}},
+		{ID: "other", Grant: identity.Grant{Tenant: "globex"}, Note: "shared name"},
+		{ID: "twin", Grant: identity.Grant{Tenant: "globex"}, Note: "shared name"},
 	}
-	return nil, fmt.Errorf("%w: there is no key %s", ErrNotFound, id)
+}
+
+func (k *keyring) Keys(context.Context) ([]identity.Record, error) { return k.records(), nil }
+func (k *keyring) Match(_ context.Context, ref string) ([]identity.Record, error) {
+	return identity.Match(k.records(), ref, nil, time.Unix(0, 0)), nil
 }
 func (k *keyring) Issue(_ context.Context, q *KeyRequest) (IssuedKey, error) {
 	k.asked = append(k.asked, *q)
-	return IssuedKey{ID: "new", Key: "kv_secret", Tenant: q.Tenant}, nil
+	return IssuedKey{ID: "new", Key: pasted, Tenant: q.Tenant}, nil
 }
 func (k *keyring) Rotate(_ context.Context, id string, grace time.Duration, issuer string) (IssuedKey, error) {
-	return IssuedKey{ID: "next", Key: "kv_secret", Tenant: issuer, Old: id}, nil
+	return IssuedKey{ID: "next", Key: pasted, Tenant: issuer, Old: id}, nil
 }
-func (k *keyring) Revoke(_ context.Context, id string) (any, error) {
-	if id == "none" {
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
-	}
-	return id, nil
+func (k *keyring) Revoke(_ context.Context, id string) (RevokedKey, error) {
+	return RevokedKey{ID: id, State: "revoked"}, nil
 }
 
 // rules is a policy that does nothing.
@@ -233,7 +242,7 @@ func TestScopes_table(t *testing.T) {
 // is not done where the first line cannot be written.
 func TestChanges(t *testing.T) {
 	s := newSite(t, nil)
-	s.who["op"] = key("op", "ops", "plugin:*", "key:*", "config:reload", "debug:profile", "status:read", "infer")
+	s.who["op"] = key("op", "ops", "plugin:*", "key:*@*", "config:reload", "debug:profile", "status:read", "infer")
 	f := func(method, path, body string, want ...string) []map[string]string {
 		t.Helper()
 		s.tape.take()
@@ -260,7 +269,7 @@ func TestChanges(t *testing.T) {
 	f("DELETE", "/v1/plugins/x", "", "key:op plugin:deactivate plugin/x begun", "key:op plugin:deactivate plugin/x ok")
 	f("DELETE", "/v1/plugins/x/shadow", "", "key:op plugin:unshadow plugin/x begun", "key:op plugin:unshadow plugin/x failed")
 	d = f("POST", "/v1/keys", `{"tenant":"acme","scopes":["plugin:push"]}`, "key:op key:issue tenant/acme begun", "key:op key:issue tenant/acme ok")
-	if d[1]["key"] != "new" || d[1]["scopes"] != "[plugin:push]" || strings.Contains(fmt.Sprint(d), "secret") {
+	if d[1]["key"] != "new" || d[1]["scopes"] != "[plugin:push]" || strings.Contains(fmt.Sprint(d), secretPart) {
 		t.Errorf("got %v", d)
 	}
 	if got := s.keys.asked[0].Terms.Issuer; got != "key:op" {
@@ -268,7 +277,7 @@ func TestChanges(t *testing.T) {
 	}
 	f("POST", "/v1/keys/k1/rotate?grace=1h", "", "key:op key:rotate key/k1 begun", "key:op key:rotate key/k1 ok")
 	f("POST", "/v1/keys/k1/revoke", "", "key:op key:revoke key/k1 begun", "key:op key:revoke key/k1 ok")
-	f("POST", "/v1/keys/none/revoke", "", "key:op key:revoke key/none begun", "key:op key:revoke key/none failed")
+	f("POST", "/v1/keys/none/revoke", "", "key:op key:revoke key/none failed")
 	s.who["op"].Scopes = append(s.who["op"].Scopes, "policy:activate")
 	if d = f("POST", "/v1/policy/reload?force=true", "", "key:op policy:activate policy begun", "key:op policy:activate policy ok"); d[0]["force"] != "true" {
 		t.Errorf("got %v", d)
@@ -294,22 +303,22 @@ func TestChanges(t *testing.T) {
 // TestKeys_escalation: who may issue keys does not become more by one.
 func TestKeys_escalation(t *testing.T) {
 	s := newSite(t, nil)
-	s.who["clerk"], s.who["chief"] = key("c", "ops", "key:issue", "key:revoke"), key("b", "ops", "key:*", "plugin:*")
+	s.who["clerk"], s.who["chief"] = key("c", "acme", "key:issue", "key:revoke"), key("b", "ops", "key:*@*", "plugin:*")
 	f := func(who, path, body string, want int, text string) {
 		t.Helper()
 		if got, answer := s.call(t, who, "POST", path, body); got != want || !strings.Contains(answer, text) {
 			t.Errorf("%s %s %s: got %d %s, want %d %s", who, path, body, got, answer, want, text)
 		}
 	}
-	f("clerk", "/v1/keys", `{"tenant":"acme","scopes":["infer","site:x"]}`, 200, "kv_secret")
-	f("clerk", "/v1/keys", `{"tenant":"acme","scopes":["key:issue"]}`, 200, "kv_secret")
+	f("clerk", "/v1/keys", `{"tenant":"acme","scopes":["infer","site:x"]}`, 200, "kv_k2345672_")
+	f("clerk", "/v1/keys", `{"tenant":"acme","scopes":["key:issue"]}`, 200, "kv_k2345672_")
 	f("clerk", "/v1/keys", `{"tenant":"acme","scopes":["plugin:push"]}`, 403, "plugin:push")
 	f("clerk", "/v1/keys", `{"tenant":"acme","scopes":["key:*"]}`, 403, "key:*")
 	f("clerk", "/v1/keys", `{"tenant":"acme","scopes":["key:read"]}`, 403, "key:read")
 	f("clerk", "/v1/keys/powerful/rotate?grace=1h", "", 403, "plugin:*")
-	f("chief", "/v1/keys", `{"tenant":"acme","scopes":["plugin:*","plugin:push","key:read"]}`, 200, "kv_secret")
-	f("chief", "/v1/keys/powerful/rotate?grace=1h", "", 200, "kv_secret")
-	f(token, "/v1/keys", `{"tenant":"acme","scopes":["explain:any"]}`, 200, "kv_secret")
+	f("chief", "/v1/keys", `{"tenant":"acme","scopes":["plugin:*","plugin:push","key:read"]}`, 200, "kv_k2345672_")
+	f("chief", "/v1/keys/powerful/rotate?grace=1h", "", 200, "kv_k2345672_")
+	f(token, "/v1/keys", `{"tenant":"acme","scopes":["explain:any"]}`, 200, "kv_k2345672_")
 
 	f("clerk", "/v1/keys", `{"tenant":"acme","scopes":["plugin:psuh"]}`, 422, "plugin:push")
 	f("clerk", "/v1/keys", `{"tenant":"a b"}`, 422, "128 letters")
@@ -402,7 +411,7 @@ func TestAuthorizer_keys(t *testing.T) {
 		asked = append(asked, verb+" "+object)
 		return object == "tenant/acme", "another tenant"
 	}))
-	s.who["clerk"] = key("c", "ops", "key:issue")
+	s.who["clerk"] = key("c", "ops", "key:issue@*")
 	for tenant, want := range map[string]int{"acme": 200, "globex": 403} {
 		asked = nil
 		if got, text := s.call(t, "clerk", "POST", "/v1/keys", `{"tenant":"`+tenant+`"}`); got != want || !slices.Equal(asked, []string{"key:issue tenant/" + tenant}) {
@@ -419,13 +428,12 @@ func TestAuthorizer_keysOfOthers(t *testing.T) {
 		asked = append(asked, verb+" "+object)
 		return !strings.HasPrefix(object, "tenant/") || object == "tenant/globex", "another tenant"
 	}))
-	s.who["clerk"] = key("c", "globex", "key:*")
+	s.who["clerk"] = key("c", "globex", "key:*@*")
 	f := func(path, verb string, want int) {
 		t.Helper()
 		asked = nil
 		got, text := s.call(t, "clerk", "POST", path, "")
-		rec, _ := s.keys.Key(t.Context(), "k1")
-		if got != want || want == 403 && (strings.Contains(text, "kv_secret") || !slices.Contains(asked, verb+" tenant/"+rec.Tenant)) {
+		if got != want || want == 403 && (strings.Contains(text, "kv_k2345672_") || !slices.Contains(asked, verb+" tenant/acme")) {
 			t.Errorf("%s: got %d %s, asked %q", path, got, text, asked)
 		}
 	}

@@ -25,6 +25,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/internal/secret"
 )
 
 // Errors an implementation of the interfaces returns to say what to answer.
@@ -142,6 +144,7 @@ func (c *Config) withDefaults() {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.Log = secret.Logger(c.Log)
 }
 
 // minToken is short enough for a token typed by hand in a test and long enough

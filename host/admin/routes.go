@@ -12,6 +12,7 @@ import (
 	"net/http/pprof"
 	"strings"
 
+	"github.com/kvasir-router/kvasir/host/internal/secret"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
 )
 
@@ -77,11 +78,11 @@ func (s *Server) routes() []route {
 		add("DELETE /v1/plugins/{name}", ScopePluginActivate, plugin, change("plugin:deactivate", plugin, func(ctx context.Context, r *http.Request) (any, error) { return p.Deactivate(ctx, r.PathValue("name")) }))
 		undo()
 	}
-	if k := s.cfg.Keys; k != nil {
-		add("GET /v1/keys", ScopeKeyRead, fixed("keys"), read(k.Keys))
+	if s.cfg.Keys != nil {
+		add("GET /v1/keys", ScopeKeyRead, fixed("keys"), s.listKeys)
 		add("POST /v1/keys", ScopeKeyIssue, nil, s.issueKey)
-		add("POST /v1/keys/{id}/rotate", ScopeKeyIssue, named("key", "id"), s.rotateKey)
-		add("POST /v1/keys/{id}/revoke", ScopeKeyRevoke, named("key", "id"), s.revokeKey)
+		add("POST /v1/keys/{id}/rotate", ScopeKeyIssue, nil, s.rotateKey)
+		add("POST /v1/keys/{id}/revoke", ScopeKeyRevoke, nil, s.revokeKey)
 	}
 	if p := s.cfg.Policies; p != nil {
 		whole := fixed("policy")
@@ -128,7 +129,7 @@ func (s *Server) Handler() http.Handler {
 
 	mux := http.NewServeMux()
 	s.health(mux)
-	mux.Handle("/", s.guard.named(s.authorised(jsonErrors(api))))
+	mux.Handle("/", s.guard.named(s.authorised(api, jsonErrors(api))))
 	return headers(s.recovered(mux))
 }
 
@@ -360,16 +361,22 @@ func allowed(mux *http.ServeMux, r *http.Request) string {
 	return ""
 }
 
+// writeJSON writes v as JSON. Only the answer that issues a key has one in it:
+// everywhere else credentials are removed, wherever they come from.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		status, b = http.StatusInternalServerError, []byte(`{"error":{"message":"The answer cannot be rendered.","code":"internal_error"}}`)
+	}
+	if _, issued := v.(IssuedKey); !issued {
+		b = []byte(secret.Redact(string(b)))
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	w.Write(append(b, '\n'))
 }
 
+// writeError writes an error in the shape of the API.
 func writeError(w http.ResponseWriter, status int, code, message string) {
 	type body struct {
 		Message string `json:"message"`

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/internal/atomicfile"
 	"github.com/kvasir-router/kvasir/host/internal/filelock"
+	"github.com/kvasir-router/kvasir/host/internal/secret"
 )
 
 // Errors of a change of keys.
@@ -25,6 +26,9 @@ var (
 	// ErrEnded is returned by Rotate for a key that was revoked or has expired: a
 	// successor would bring back what somebody ended.
 	ErrEnded = errors.New("identity: the key has ended; issue another one")
+	// ErrPepper is wrapped if the keys of a file were made with another pepper: a
+	// router with this one would accept none of them.
+	ErrPepper = errors.New("identity: the key file was made with another pepper")
 )
 
 // Grant is what a key stands for.
@@ -53,8 +57,21 @@ type Record struct {
 
 // KeyFile is the content of an API key file: JSON, which is YAML too.
 type KeyFile struct {
-	Version int      `json:"version"` // 1
-	Keys    []Record `json:"keys"`
+	Version int `json:"version"` // 1
+
+	// PepperID identifies the pepper of all keys, "" in a file without keys and in
+	// one made before peppers had ids.
+	PepperID string   `json:"pepper_id,omitempty"`
+	Keys     []Record `json:"keys"`
+}
+
+// CheckPepper reports whether the keys of k were made with a pepper, as far as k
+// says. The error wraps ErrPepper.
+func (k *KeyFile) CheckPepper(pepper []byte) error {
+	if id := pepperID(pepper); k.PepperID != "" && k.PepperID != id {
+		return fmt.Errorf("%w (id %s, this one has id %s): name the state directory of the router that uses the file", ErrPepper, k.PepperID, id)
+	}
+	return nil
 }
 
 // maxFile bounds a key file: some 100,000 keys.
@@ -206,10 +223,15 @@ func validName(s string) bool {
 	return true
 }
 
-// ValidScope reports whether s can be a scope: a name such as plugin:push, or
-// all scopes of one noun, such as plugin:*.
+// ValidScope reports whether s can be a scope: a name such as plugin:push, all
+// scopes of one noun, such as plugin:*, or either of them for one tenant or for
+// all, such as key:issue@acme and key:*@*.
 func ValidScope(s string) bool {
-	noun, all := strings.CutSuffix(s, ":*")
+	name, tenant, bound := strings.Cut(s, "@")
+	if bound && tenant != "*" && !validName(tenant) {
+		return false
+	}
+	noun, all := strings.CutSuffix(name, ":*")
 	return validName(noun) && (!all || !strings.Contains(noun, ":"))
 }
 
@@ -265,12 +287,15 @@ func (k *KeyFile) add(pepper []byte, key, id string, g Grant, issuer string, now
 	if err != nil {
 		return Record{}, err
 	}
+	if err := k.CheckPepper(pepper); err != nil {
+		return Record{}, err
+	}
 	m := h.of([]byte(key))
 	r := Record{ID: id, Grant: g, MAC: hex.EncodeToString(m[:]), Created: now.UTC().Truncate(time.Second), Issuer: issuer}
 	if err := r.validate(); err != nil {
 		return Record{}, fmt.Errorf("identity: %w", err)
 	}
-	next := KeyFile{Version: 1, Keys: append(slices.Clone(k.Keys), r)}
+	next := KeyFile{Version: 1, PepperID: pepperID(pepper), Keys: append(slices.Clone(k.Keys), r)}
 	if err := next.validate(); err != nil {
 		return Record{}, err
 	}
@@ -285,6 +310,70 @@ func (k *KeyFile) find(id string) *Record {
 		}
 	}
 	return nil
+}
+
+// Match returns the records that ref refers to: the one with that id; else the
+// one of a whole key that was pasted, in the router's own form, or in any form
+// if pepper is given; else those with that note or with that label (name=value).
+// Of several with the same name, those that have ended are left out.
+func Match(records []Record, ref string, pepper []byte, now time.Time) []Record {
+	id := ref
+	if own := KeyID(ref); own != "" {
+		id = own
+	}
+	digest := macOf(ref, pepper)
+	var named, usable []Record
+	for i := range records {
+		r := &records[i]
+		switch {
+		case r.ID == id, digest != "" && r.MAC == digest:
+			return []Record{*r}
+		case r.named(ref):
+			if named = append(named, *r); !r.Ended(now) {
+				usable = append(usable, *r)
+			}
+		}
+	}
+	if len(usable) > 0 {
+		return usable
+	}
+	return named
+}
+
+// macOf returns the hash of what may be a key, as records have it; "" without a
+// pepper.
+func macOf(key string, pepper []byte) string {
+	h, err := newHasher(pepper)
+	if err != nil || len(key) < minKeyLen || len(key) > maxKeyLen {
+		return ""
+	}
+	m := h.of([]byte(key))
+	return hex.EncodeToString(m[:])
+}
+
+// named reports whether a person may mean r by ref.
+func (r *Record) named(ref string) bool {
+	if r.Note == ref {
+		return ref != ""
+	}
+	label, value, ok := strings.Cut(ref, "=")
+	return ok && r.Labels[label] == value && value != ""
+}
+
+// MaxShownRef is how many characters of a reference to a key that matches none
+// may be shown: fewer than any key has.
+const MaxShownRef = minKeyLen - 1
+
+// ShowRef returns a reference to a key as it may be shown and recorded: an id or
+// a name, but no key that was pasted.
+func ShowRef(ref string) string {
+	if shown := secret.Redact(ref); shown != ref {
+		return shown
+	}
+	if len(ref) > MaxShownRef {
+		return secret.Mark
+	}
+	return ref
 }
 
 // Revoke ends a key; the record stays. Revoking twice keeps the first time.

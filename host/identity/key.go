@@ -5,16 +5,20 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/hex"
 	"errors"
 	"hash"
+	"strings"
 	"sync"
+
+	"github.com/kvasir-router/kvasir/host/internal/secret"
 )
 
 const (
-	keyPrefix   = "kv_"
 	macLabel    = "kvasir/api-key/v1\x00"
-	idBytes     = 5  // 8 characters: enough for a name, ids are checked for uniqueness
-	secretBytes = 32 // as strong as the hash
+	pepperLabel = "kvasir/pepper-id/v1\x00"
+	idBytes     = 5  // 8 characters (secret.IDLen): enough for a name, ids are checked for uniqueness
+	secretBytes = 32 // 52 characters (secret.Len); as strong as the hash
 	minKeyLen   = 24 // of imported keys: shorter ones can be guessed
 	maxKeyLen   = 512
 	minPepper   = 32
@@ -29,7 +33,25 @@ func newKey() (key, id string) {
 	var b [idBytes + secretBytes]byte
 	rand.Read(b[:]) // never fails
 	id = keyEncoding.EncodeToString(b[:idBytes])
-	return keyPrefix + id + "_" + keyEncoding.EncodeToString(b[idBytes:]), id
+	return secret.KeyPrefix + id + "_" + keyEncoding.EncodeToString(b[idBytes:]), id
+}
+
+// KeyID returns the public id in an API key of the router's own form, whole or
+// with its secret cut short, "" if s is none.
+func KeyID(s string) string {
+	rest, ok := strings.CutPrefix(s, secret.KeyPrefix)
+	id, _, whole := strings.Cut(rest, "_")
+	if !ok || !whole || len(id) != secret.IDLen {
+		return ""
+	}
+	return id
+}
+
+// pepperID names a pepper without telling it: 16 hexadecimal digits.
+func pepperID(pepper []byte) string {
+	h := hmac.New(sha256.New, pepper)
+	h.Write([]byte(pepperLabel))
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // mac is the keyed hash of a key.

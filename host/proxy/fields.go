@@ -7,6 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/kvasir-router/kvasir/host/exchange"
+	"github.com/kvasir-router/kvasir/host/internal/secret"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
@@ -334,9 +335,10 @@ func validHost(h []byte) bool {
 	return true
 }
 
-// validID tells whether a client's request id may be passed on and logged.
+// validID tells whether a client's request id may be passed on and logged. A
+// credential that was sent as one may not.
 func validID(id []byte) bool {
-	if len(id) == 0 || len(id) > 128 {
+	if len(id) == 0 || len(id) > 128 || secret.HasBytes(id) {
 		return false
 	}
 	for _, c := range id {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/internal/secret"
 )
 
 // record is a line without its hash. The order of its fields is the format.
@@ -35,9 +37,10 @@ const (
 )
 
 // text makes s a string whose JSON form is one and the same after any number of
-// readings: valid UTF-8, bounded.
+// readings: valid UTF-8, bounded, and without API keys and tokens, which are
+// removed before it is cut.
 func text(s string) string {
-	if len(s) > maxText {
+	if s = secret.Redact(s); len(s) > maxText {
 		s = s[:maxText]
 	}
 	return strings.ToValidUTF8(s, "�")

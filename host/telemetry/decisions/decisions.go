@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/internal/secret"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
@@ -190,7 +191,7 @@ func (l *Log) render(b *bytes.Buffer, e *Entry) (n int) {
 		if err != nil { // a value of a mask that JSON does not have
 			line, _ = json.Marshal(map[string]any{"timestamp": e.Time, "request_id": e.RequestID, "error": map[string]any{"code": "not_rendered"}})
 		}
-		b.Write(line)
+		b.WriteString(secret.Redact(string(line))) // clients choose model names, labels and ids
 		b.WriteByte('\n')
 		if n++; n == maxBatch {
 			return n
