@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
-	"github.com/kvasir-router/kvasir/host/proxy"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry"
 	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
@@ -57,7 +57,7 @@ func (p *logPolicy) Mask(event map[string]any) ([]any, error) {
 }
 
 // errNoAudit refuses requests whose decision could not be logged.
-var errNoAudit = &proxy.Refusal{Status: http.StatusServiceUnavailable, Code: "audit_unavailable", Message: "the decision log cannot be written, and no request is served without it", RetryAfter: time.Second}
+var errNoAudit = &llmapi.Error{Status: http.StatusServiceUnavailable, Code: llmapi.CodeAuditUnavailable, Message: "the decision log cannot be written, and no request is served without it", RetryAfter: time.Second}
 
 // reserveLog takes a place in the decision log where nothing may go unlogged.
 // False: there is none, and the request is refused.
@@ -97,9 +97,9 @@ func (h *Host) logDecision(g *generation, r *scheduler.Request, p *scheduler.Pla
 		t := p.Target()
 		e.Endpoint, e.Pool, e.Kind = "http://"+t.Addr, t.Pool, p.Kind().String()
 	} else if d, ok := errors.AsType[*scheduler.DeniedError](err); ok {
-		e.Status, e.Code = d.Status, d.Code
+		e.Status, e.Code = d.Status, d.Code.String()
 	} else {
-		e.Status, e.Code = http.StatusServiceUnavailable, "internal_error"
+		e.Status, e.Code = http.StatusServiceUnavailable, llmapi.CodeInternal.String()
 	}
 	if reserved {
 		l.Commit(e)

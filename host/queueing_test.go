@@ -14,7 +14,6 @@ import (
 	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
-	"github.com/kvasir-router/kvasir/host/proxy"
 	"github.com/kvasir-router/kvasir/host/queue"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
@@ -64,7 +63,7 @@ func begin(t *testing.T, h *Host, tenant, id string, gone <-chan struct{}) <-cha
 		req := scheduler.Request{API: api, Principal: &identity.Principal{Tenant: tenant}, ID: id}
 		p, err := h.place(&req, func() <-chan struct{} { return gone })
 		if err != nil {
-			err = refusal(tellWait(err, req.Queued))
+			err = tellWait(err, req.Queued)
 		}
 		out <- placing{p, err}
 	}()
@@ -118,7 +117,7 @@ func TestQueue_placed(t *testing.T) {
 	if !ok || e.QueuedMillis <= 0 || !e.Allow || e.Generation != l.Value().number {
 		t.Errorf("got %+v", e)
 	}
-	if st := h.state.Stats(); st.Refused[scheduler.CodeOverCapacity] != 0 {
+	if st := h.state.Stats(); st.Refused[llmapi.CodeOverCapacity.String()] != 0 {
 		t.Errorf("waiting counts as a refusal: %v", st.Refused)
 	}
 	done(x.p)
@@ -152,15 +151,15 @@ func TestQueue_ends(t *testing.T) {
 			if x.err == nil {
 				t.Fatal("placed")
 			}
-			r, ok := errors.AsType[*proxy.Refusal](x.err)
-			if !ok || r.Status != 429 || r.Code != scheduler.CodeOverCapacity || r.RetryAfter != time.Second {
+			r, ok := errors.AsType[*llmapi.Error](x.err)
+			if !ok || r.Status != 429 || r.Code != llmapi.CodeOverCapacity || r.RetryAfter != time.Second {
 				t.Fatalf("got %#v", x.err)
 			}
 			demands(t, "answer", r.Message, tc.message)
 			if got := strings.Contains(x.err.Error(), "it waited"); got != tc.waited {
 				t.Errorf("got %v", x.err)
 			}
-			if st := h.state.Stats(); st.Refused[scheduler.CodeOverCapacity] != 1 {
+			if st := h.state.Stats(); st.Refused[llmapi.CodeOverCapacity.String()] != 1 {
 				t.Errorf("counted %v", st.Refused)
 			}
 			for _, p := range held {

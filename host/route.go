@@ -20,17 +20,17 @@ func (h *Host) Authenticate(c *identity.Credentials) (*identity.Principal, error
 	case err == nil:
 		return p, nil
 	case errors.Is(err, identity.ErrTooManyFailures):
-		return nil, &proxy.Refusal{Status: http.StatusTooManyRequests, Code: "too_many_failures", Message: "too many requests with unknown API keys from this address", RetryAfter: time.Minute}
+		return nil, &llmapi.Error{Status: http.StatusTooManyRequests, Code: llmapi.CodeTooManyFailures, Message: "too many requests with unknown API keys from this address", RetryAfter: time.Minute}
 	case errors.Is(err, identity.ErrNoCredentials):
-		return nil, &proxy.Refusal{Status: http.StatusUnauthorized, Code: "missing_api_key", Message: "no API key: send Authorization: Bearer KEY, or x-api-key: KEY"}
+		return nil, &llmapi.Error{Status: http.StatusUnauthorized, Code: llmapi.CodeMissingAPIKey, Message: "no API key: send Authorization: Bearer KEY, or x-api-key: KEY"}
 	}
 	if errors.Is(err, identity.ErrDisagree) {
-		return nil, &proxy.Refusal{Status: http.StatusForbidden, Code: "tenant_mismatch", Message: "the credential and the proxy name different tenants"}
+		return nil, &llmapi.Error{Status: http.StatusForbidden, Code: llmapi.CodeTenantMismatch, Message: "the credential and the proxy name different tenants"}
 	}
 	if e, ok := errors.AsType[*jwt.Error](err); ok {
-		return nil, &proxy.Refusal{Status: http.StatusUnauthorized, Code: "invalid_token", Message: "the token is not accepted: " + e.Reason}
+		return nil, &llmapi.Error{Status: http.StatusUnauthorized, Code: llmapi.CodeInvalidToken, Message: "the token is not accepted: " + e.Reason}
 	}
-	return nil, &proxy.Refusal{Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: "the API key is not known or no longer valid"}
+	return nil, &llmapi.Error{Status: http.StatusUnauthorized, Code: llmapi.CodeInvalidAPIKey, Message: "the API key is not known or no longer valid"}
 }
 
 // Models implements proxy.Router.
@@ -48,11 +48,11 @@ func (h *Host) Models(p *identity.Principal) []llmapi.Model {
 // again.
 func (h *Host) Schedule(r *proxy.Request) (proxy.Placement, error) {
 	p, err := h.schedule(r)
-	if d, ok := errors.AsType[*scheduler.DeniedError](err); ok && d.Code == scheduler.CodeNoEndpoint {
+	if d, ok := errors.AsType[*scheduler.DeniedError](err); ok && d.Code == llmapi.CodeNoEligibleEndpoint {
 		err = h.hold(r, err)
 	}
 	if err != nil {
-		return nil, refusal(err)
+		return nil, err
 	}
 	return p, nil
 }
@@ -68,19 +68,19 @@ func (h *Host) hold(r *proxy.Request, why error) error {
 	seat, err := h.scaling.Room().Enter(r.API.Model, tenant)
 	switch {
 	case err != nil:
-		return &proxy.Refusal{Status: http.StatusTooManyRequests, Code: "waiting_room_full",
+		return &llmapi.Error{Status: http.StatusTooManyRequests, Code: llmapi.CodeWaitingRoomFull,
 			Message: "too many requests wait for the model to be started", RetryAfter: seat.ColdStart}
 	case seat == nil:
 		return why
 	}
 	return &proxy.Held{Wait: func(r *proxy.Request) (proxy.Placement, error) {
 		if !seat.Await(r.Gone()) {
-			return nil, &proxy.Refusal{Status: http.StatusServiceUnavailable, Code: "model_not_started",
+			return nil, &llmapi.Error{Status: http.StatusServiceUnavailable, Code: llmapi.CodeModelNotStarted,
 				Message: fmt.Sprintf("the model was not started within %v; try again later", seat.MaxHold), RetryAfter: seat.ColdStart}
 		}
 		p, err := h.schedule(r)
 		if err != nil {
-			return nil, refusal(err)
+			return nil, err
 		}
 		return p, nil
 	}}
@@ -95,29 +95,4 @@ func (h *Host) schedule(r *proxy.Request) (proxy.Placement, error) {
 		return nil, tellWait(err, req.Queued)
 	}
 	return &placement{p: p}, nil
-}
-
-// refusal turns the scheduler's error into what the client sees.
-func refusal(err error) error {
-	d, ok := errors.AsType[*scheduler.DeniedError](err)
-	if !ok {
-		return err
-	}
-	if d.RetryAfter > 0 {
-		return &proxy.Refusal{Status: d.Status, Code: d.Code, Message: d.Message, RetryAfter: d.RetryAfter}
-	}
-	return &llmapi.Error{Status: d.Status, Type: errorType(d.Status), Code: d.Code, Param: d.Param, Message: d.Message}
-}
-
-// errorType is OpenAI's word for a status.
-func errorType(status int) string {
-	switch {
-	case status == http.StatusNotFound, status/100 == 4 && status != http.StatusForbidden && status != http.StatusTooManyRequests:
-		return "invalid_request_error"
-	case status == http.StatusForbidden:
-		return "permission_error"
-	case status == http.StatusTooManyRequests:
-		return "rate_limit_error"
-	}
-	return "server_error"
 }

@@ -99,7 +99,7 @@ func (e *editor) drops(m *Member) (bool, error) {
 	}
 	if m.Class == ClassInternal {
 		if e.rw.InternalFields == "refuse" {
-			return false, badKey(m.Name, "unsupported_field", "Unsupported field", m.NameSpan.Start)
+			return false, badKey(CodeUnsupportedField, m.Name, "Unsupported field", m.NameSpan.Start)
 		}
 		return true, nil
 	}
@@ -116,8 +116,7 @@ func (e *editor) unknown(m *Member) (bool, error) {
 	case "drop":
 		return true, nil
 	case "refuse":
-		err := &Error{Status: 400, Type: TypeInvalidRequest, Code: "unknown_field",
-			Message: "Unknown field at byte " + strconv.Itoa(m.NameSpan.Start) + "."}
+		err := Refuse(CodeUnknownField, "Unknown field at byte "+strconv.Itoa(m.NameSpan.Start)+".")
 		if m.field >= 0 {
 			err.Param = fields[m.field].name
 		}
@@ -242,7 +241,7 @@ func (e *editor) templateKwargs() error {
 			continue
 		}
 		if e.rw.InternalFields == "refuse" {
-			return badKey("chat_template_kwargs."+s.Name, "unsupported_field", "Unsupported field", s.NameSpan.Start)
+			return badKey(CodeUnsupportedField, "chat_template_kwargs."+s.Name, "Unsupported field", s.NameSpan.Start)
 		}
 		e.delete(e.r.subKwargs, k, kept)
 	}

@@ -143,7 +143,7 @@ func TestAppendEdits_errors(t *testing.T) {
 		}
 		_, err := r.AppendEdits(nil, &rw)
 		e, ok := errors.AsType[*Error](err)
-		if !ok || e.Status != 400 || e.Code != code || e.Param != param {
+		if !ok || e.Status != 400 || e.Code.String() != code || e.Param != param {
 			t.Errorf("%s: got %v, want %s %s", body, err, code, param)
 		}
 	}
@@ -328,7 +328,7 @@ func FuzzScan(f *testing.F) {
 		if err != nil {
 			e, _ := errors.AsType[*Error](err)
 			switch {
-			case e.Code != "invalid_json", !object, depthOf(body) > MaxDepth:
+			case e.Code != CodeInvalidJSON, !object, depthOf(body) > MaxDepth:
 				return
 			}
 			t.Fatalf("refused valid JSON: %v", err)

@@ -2,6 +2,7 @@ package llmapi
 
 import (
 	"strconv"
+	"time"
 )
 
 // Error types of the OpenAI API.
@@ -12,17 +13,20 @@ const (
 	TypeNotFound       = "not_found_error"
 	TypeRateLimit      = "rate_limit_error"
 	TypeServer         = "server_error"
+	TypeUpstream       = "upstream_error" // the router's own: no engine answered
 )
 
 // Error is an answer to a client in the shape of the OpenAI API. Message is
 // meant for the client: it never holds text of the body beyond the name of a
 // key the router knows.
 type Error struct {
-	Status  int    // HTTP status
-	Type    string // one of the Type constants; "" = by Status
-	Code    string // machine word, "" = null
-	Param   string // the field at fault, "" = null
-	Message string
+	Status     int    // HTTP status
+	Type       string // one of the Type constants or an engine's; "" = by Code and Status
+	Code       Code
+	CodeText   string // machine word in place of the Code's: an engine's own; "" = the Code's
+	Param      string // the field at fault, "" = null
+	Message    string
+	RetryAfter time.Duration // when a retry may succeed; 0 = not known
 }
 
 // Error implements error.
@@ -38,7 +42,7 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `,"param":`...)
 	dst = appendQuotedOrNull(dst, e.Param)
 	dst = append(dst, `,"code":`...)
-	dst = appendQuotedOrNull(dst, e.Code)
+	dst = appendQuotedOrNull(dst, e.code())
 	return append(dst, "}}"...)
 }
 
@@ -92,7 +96,7 @@ func (e *Error) AppendEvent(dst []byte, op Operation, sequence int, requestID st
 		dst = append(dst, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":"...)
 		dst = strconv.AppendInt(dst, int64(sequence), 10)
 		dst = append(dst, `,"code":`...)
-		dst = appendQuoted(dst, e.Code)
+		dst = appendQuoted(dst, e.code())
 		dst = append(dst, `,"message":`...)
 		dst = appendQuoted(dst, e.Message)
 		dst = append(dst, `,"param":`...)
@@ -104,10 +108,23 @@ func (e *Error) AppendEvent(dst []byte, op Operation, sequence int, requestID st
 	return append(dst, "\n\n"...)
 }
 
+// code returns the machine word of the error, "" if it has none.
+func (e *Error) code() string {
+	switch {
+	case e.CodeText != "":
+		return e.CodeText
+	case e.Code == CodeEngine:
+		return "" // the engine gave none
+	}
+	return e.Code.String()
+}
+
 func (e *Error) kind() string {
 	switch {
 	case e.Type != "":
 		return e.Type
+	case codes[e.Code.row()].kind != "":
+		return codes[e.Code.row()].kind
 	case e.Status == 401:
 		return TypeAuthentication
 	case e.Status == 403:
@@ -123,21 +140,17 @@ func (e *Error) kind() string {
 }
 
 func invalidJSON(at int, what string) *Error {
-	return &Error{Status: 400, Type: TypeInvalidRequest, Code: "invalid_json",
-		Message: "Request body is not valid JSON: " + what + " at byte " + strconv.Itoa(at) + "."}
+	return Refuse(CodeInvalidJSON, "Request body is not valid JSON: "+what+" at byte "+strconv.Itoa(at)+".")
 }
 
-func badKey(name, code, what string, at int) *Error {
-	return &Error{Status: 400, Type: TypeInvalidRequest, Code: code, Param: name,
-		Message: what + " " + strconv.Quote(name) + " at byte " + strconv.Itoa(at) + "."}
+func badKey(code Code, name, what string, at int) *Error {
+	return RefuseParam(code, name, what+" "+strconv.Quote(name)+" at byte "+strconv.Itoa(at)+".")
 }
 
 func badValue(name, want string, at int) *Error {
-	return &Error{Status: 400, Type: TypeInvalidRequest, Code: "invalid_type", Param: name,
-		Message: "Invalid value of " + strconv.Quote(name) + " at byte " + strconv.Itoa(at) + ": expected " + want + "."}
+	return RefuseParam(CodeInvalidType, name, "Invalid value of "+strconv.Quote(name)+" at byte "+strconv.Itoa(at)+": expected "+want+".")
 }
 
 func stateful(name, why string) *Error {
-	return &Error{Status: 400, Type: TypeInvalidRequest, Code: "unsupported_field", Param: name,
-		Message: strconv.Quote(name) + " is not supported: " + why + "."}
+	return RefuseParam(CodeUnsupportedField, name, strconv.Quote(name)+" is not supported: "+why+".")
 }

@@ -16,7 +16,7 @@ import (
 // What is something else becomes an error that tells the status only. A number as
 // code is the status again and no word for a machine: it is left out.
 func ReadError(body []byte, status int) *Error {
-	e := &Error{Status: status, Message: "The engine answered with status " + strconv.Itoa(status) + "."}
+	e := &Error{Status: status, Code: CodeEngine, Message: "The engine answered with status " + strconv.Itoa(status) + "."}
 	var top struct {
 		engineError
 		Error, Detail json.RawMessage
@@ -48,7 +48,7 @@ type engineError struct {
 }
 
 func (in *engineError) fill(e *Error) {
-	e.Message, e.Type, e.Code, e.Param = in.Message, text(in.Type), text(in.Code), text(in.Param)
+	e.Message, e.Type, e.CodeText, e.Param = in.Message, text(in.Type), text(in.Code), text(in.Param)
 }
 
 // text returns the string that a JSON value is, "" if it is another.

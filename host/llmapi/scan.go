@@ -112,7 +112,7 @@ func (r *Request) scan() *Error {
 	b := r.Body
 	i := skipSpace(b, 0)
 	if i >= len(b) {
-		return &Error{Status: 400, Type: TypeInvalidRequest, Code: "invalid_json", Message: "Request body is empty."}
+		return Refuse(CodeInvalidJSON, "Request body is empty.")
 	}
 	if b[i] != '{' {
 		return invalidJSON(i, "expected an object")
@@ -152,8 +152,7 @@ func (r *Request) members(dst []Member, i, depth int) ([]Member, int, *Error) {
 			return dst, 0, err
 		}
 		if len(dst)-first >= MaxMembers {
-			return dst, 0, &Error{Status: 400, Type: TypeInvalidRequest, Code: "too_many_fields",
-				Message: "Request body has more than " + strconv.Itoa(MaxMembers) + " fields in one object."}
+			return dst, 0, Refuse(CodeTooManyFields, "Request body has more than "+strconv.Itoa(MaxMembers)+" fields in one object.")
 		}
 		m := Member{NameSpan: Span{i, end}, Name: r.name(b[i:end], escaped), field: fNone}
 		if i = skipSpace(b, end); i >= len(b) || b[i] != ':' {
@@ -204,7 +203,7 @@ func (r *Request) admit(k int) *Error {
 		if id != fNone {
 			name = fields[id].name
 		}
-		return badKey(name, "invalid_key", "Field is written in another case than", m.NameSpan.Start)
+		return badKey(CodeInvalidKey, name, "Field is written in another case than", m.NameSpan.Start)
 	}
 	m.Class, m.field = class, int16(id)
 	if id == fNone {
@@ -212,7 +211,7 @@ func (r *Request) admit(k int) *Error {
 	}
 	m.Name = fields[id].name
 	if w, bit := id>>6, uint64(1)<<(id&63); r.seen[w]&bit != 0 {
-		return badKey(m.Name, "duplicate_key", "Duplicate field", m.NameSpan.Start)
+		return badKey(CodeDuplicateKey, m.Name, "Duplicate field", m.NameSpan.Start)
 	} else {
 		r.seen[w] |= bit
 	}
@@ -427,10 +426,10 @@ func (r *Request) decodeStreamOptions() *Error {
 			continue
 		}
 		if m.Name != "include_usage" {
-			return badKey("stream_options.include_usage", "invalid_key", "Field is written in another case than", m.NameSpan.Start)
+			return badKey(CodeInvalidKey, "stream_options.include_usage", "Field is written in another case than", m.NameSpan.Start)
 		}
 		if r.usageIndex >= 0 {
-			return badKey("stream_options.include_usage", "duplicate_key", "Duplicate field", m.NameSpan.Start)
+			return badKey(CodeDuplicateKey, "stream_options.include_usage", "Duplicate field", m.NameSpan.Start)
 		}
 		r.usageIndex = k
 		switch r.Body[m.Value.Start] {

@@ -61,7 +61,7 @@ func TestScan_errors(t *testing.T) {
 			t.Errorf("%.80q: got %v", body, err)
 			return
 		}
-		if e.Status != 400 || e.Code != code || e.Param != param || !strings.Contains(strings.Replace(e.Message, ": expected", ".", 1), at) {
+		if e.Status != 400 || e.Code.String() != code || e.Param != param || !strings.Contains(strings.Replace(e.Message, ": expected", ".", 1), at) {
 			t.Errorf("%.80q: got %+v, want %s %s %s", body, *e, code, param, at)
 		}
 	}

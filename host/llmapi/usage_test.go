@@ -82,7 +82,7 @@ func TestAnswerID(t *testing.T) {
 }
 
 func TestAppendAnthropic(t *testing.T) {
-	e := Error{Status: 429, Code: "rate", Message: "a \"b\""}
+	e := Error{Status: 429, Code: CodeRateLimit, Message: "a \"b\""}
 	if got, want := string(e.AppendAnthropic(nil, "r1")), `{"type":"error","error":{"type":"rate_limit_error","message":"a \"b\""},"request_id":"r1"}`; got != want {
 		t.Errorf("got %s", got)
 	}
@@ -95,7 +95,7 @@ func TestAppendAnthropic(t *testing.T) {
 }
 
 func TestAppendEvent(t *testing.T) {
-	e := Error{Status: 502, Code: "upstream_died", Type: "upstream_error", Message: "m"}
+	e := Error{Status: 502, Code: CodeUpstream, CodeText: "upstream_died", Message: "m"}
 	f := func(op Operation, want string) {
 		t.Helper()
 		if got := string(e.AppendEvent(nil, op, 7, "")); got != want {
@@ -108,7 +108,7 @@ func TestAppendEvent(t *testing.T) {
 }
 
 func TestAppendJSON(t *testing.T) {
-	e := Error{Status: 429, Code: "rate", Message: "a \"b\"\n\x01 ü \xff"}
+	e := Error{Status: 429, CodeText: "rate", Message: "a \"b\"\n\x01 ü \xff"}
 	var got map[string]map[string]any
 	if err := json.Unmarshal(e.AppendJSON(nil), &got); err != nil {
 		t.Fatal(err)

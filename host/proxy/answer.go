@@ -18,66 +18,76 @@ import (
 // Answers of the router itself. They have the shape of the API's errors and say what is wrong and, where there is one, the mend.
 
 var (
-	errNotFound = &llmapi.Error{Status: 404, Type: llmapi.TypeNotFound, Code: "unknown_path",
-		Message: "This path is not served. Served are: " + llmapi.Served + "."}
-	errEncoding = &llmapi.Error{Status: 415, Type: llmapi.TypeInvalidRequest, Code: "unsupported_content_encoding",
-		Message: "Compressed request bodies are not accepted. Send the body as plain JSON, without Content-Encoding."}
-	errExpect = &llmapi.Error{Status: 417, Type: llmapi.TypeInvalidRequest, Code: "unsupported_expectation",
-		Message: "Expect takes 100-continue only."}
-	errUnauthorized = &llmapi.Error{Status: 401, Type: llmapi.TypeAuthentication, Code: "invalid_api_key",
-		Message: "Missing or unknown API key. Send it as Authorization: Bearer KEY or x-api-key: KEY."}
-	errConcurrency = &llmapi.Error{Status: 429, Type: llmapi.TypeRateLimit, Code: "concurrency_limit",
-		Message: "The router serves as many requests as it may; try again shortly."}
-	errNoEndpoint = &llmapi.Error{Status: 503, Type: llmapi.TypeServer, Code: "no_endpoint",
-		Message: "No endpoint can take this request now; try again shortly."}
-	errSlowBody = &llmapi.Error{Status: 408, Type: llmapi.TypeInvalidRequest, Code: "request_timeout",
-		Message: "The request's body did not arrive in time."}
-	errBadBody = badHead("invalid_body", "The request's body is malformed or ended early.")
-	errCrash   = &llmapi.Error{Status: 500, Type: llmapi.TypeServer, Code: "internal_error",
-		Message: "Internal error of the router."}
-	errDraining = &llmapi.Error{Status: 503, Type: llmapi.TypeServer, Code: "shutting_down",
-		Message: "The router is shutting down; try again on a new connection."}
+	errNotFound     = llmapi.Refuse(llmapi.CodeUnknownPath, "This path is not served. Served are: "+llmapi.Served+".")
+	errEncoding     = llmapi.Refuse(llmapi.CodeContentEncoding, "Compressed request bodies are not accepted. Send the body as plain JSON, without Content-Encoding.")
+	errExpect       = llmapi.Refuse(llmapi.CodeExpectation, "Expect takes 100-continue only.")
+	errUnauthorized = llmapi.Refuse(llmapi.CodeInvalidAPIKey, "Missing or unknown API key. Send it as Authorization: Bearer KEY or x-api-key: KEY.")
+	errConcurrency  = llmapi.Refuse(llmapi.CodeConcurrencyLimit, "The router serves as many requests as it may; try again shortly.")
+	errNoEndpoint   = llmapi.Refuse(llmapi.CodeNoEndpoint, "No endpoint can take this request now; try again shortly.")
+	errSlowBody     = llmapi.Refuse(llmapi.CodeRequestTimeout, "The request's body did not arrive in time.")
+	errBadBody      = llmapi.Refuse(llmapi.CodeInvalidBody, "The request's body is malformed or ended early.")
+	errCrash        = llmapi.Refuse(llmapi.CodeInternal, "Internal error of the router.")
+	errDraining     = llmapi.Refuse(llmapi.CodeShuttingDown, "The router is shutting down; try again on a new connection.")
+	errNoModel      = llmapi.RefuseParam(llmapi.CodeModelNotFound, "model", "The model does not exist or you do not have access to it.")
 )
 
 func tooLarge(limit int) *llmapi.Error {
-	return &llmapi.Error{Status: 413, Type: llmapi.TypeInvalidRequest, Code: "body_too_large",
-		Message: "The request's body exceeds " + strconv.Itoa(limit) + " bytes."}
+	return llmapi.Refuse(llmapi.CodeBodyTooLarge, "The request's body exceeds "+strconv.Itoa(limit)+" bytes.")
 }
 
 func wrongMethod(allow string) *llmapi.Error {
-	return &llmapi.Error{Status: 405, Type: llmapi.TypeInvalidRequest, Code: "method_not_allowed",
-		Message: "Use " + allow + " on this path."}
+	return llmapi.Refuse(llmapi.CodeMethodNotAllowed, "Use "+allow+" on this path.")
+}
+
+// Messages for the ends of a request that no engine answered.
+const (
+	msgUnreachable = "The engine is not reachable."
+	msgLate        = "The engine did not answer in time."
+	msgFailed      = "The engine failed before it answered."
+	msgStopped     = "The engine stopped sending; the answer is not whole."
+	msgBroken      = "The engine failed while it answered; the answer is not whole."
+)
+
+// endErrors says for each End what a client is told: with status and before
+// instead of an answer, with within in the event that ends a stream. Status 0 is
+// that of the general error, errCrash.
+var endErrors = [exchange.NumEnds]struct {
+	status         int
+	before, within string
+}{
+	exchange.EndUnset:          {0, "", msgBroken},
+	exchange.EndComplete:       {0, "", msgBroken},
+	exchange.EndClientGone:     {statusClientGone, "The client left.", msgBroken},
+	exchange.EndShutdown:       {503, errDraining.Message, "The router is shutting down; the answer is not whole."},
+	exchange.EndConnect:        {502, msgUnreachable, msgBroken},
+	exchange.EndConnectTimeout: {504, msgLate, msgBroken},
+	exchange.EndSendTimeout:    {504, msgLate, msgBroken},
+	exchange.EndNoAnswer:       {502, msgFailed, msgBroken},
+	exchange.EndMalformed:      {502, msgFailed, msgBroken},
+	exchange.EndDied:           {502, msgFailed, msgBroken},
+	exchange.EndFirstByte:      {504, msgLate, msgStopped},
+	exchange.EndBetweenEvents:  {504, msgLate, msgStopped},
+	exchange.EndTotalTimeout:   {504, msgLate, "The request took longer than it may; the answer is not whole."},
+	exchange.EndRewrite:        {0, "", msgBroken},
+	exchange.EndInternal:       {0, "", msgBroken},
 }
 
 // upstreamError is the answer when no engine gave one.
 func upstreamError(end exchange.End) *llmapi.Error {
-	e := &llmapi.Error{Status: 502, Type: "upstream_error", Code: end.String(), Message: "The engine is not reachable."}
-	switch end {
-	case exchange.EndConnectTimeout, exchange.EndSendTimeout, exchange.EndFirstByte, exchange.EndBetweenEvents, exchange.EndTotalTimeout:
-		e.Status, e.Message = 504, "The engine did not answer in time."
-	case exchange.EndNoAnswer, exchange.EndDied, exchange.EndMalformed:
-		e.Message = "The engine failed before it answered."
-	case exchange.EndInternal, exchange.EndRewrite, exchange.EndUnset:
-		return errCrash
-	case exchange.EndShutdown:
+	row := &endErrors[end]
+	switch {
+	case end == exchange.EndShutdown:
 		return errDraining
+	case row.status == 0:
+		return errCrash
 	}
-	return e
+	return &llmapi.Error{Status: row.status, Code: llmapi.CodeUpstream, CodeText: end.String(), Message: row.before}
 }
 
 // brokenStream is the error event of a stream that ends early.
 func brokenStream(end exchange.End) *llmapi.Error {
 	e := *upstreamError(end)
-	switch end {
-	case exchange.EndBetweenEvents, exchange.EndFirstByte:
-		e.Message = "The engine stopped sending; the answer is not whole."
-	case exchange.EndTotalTimeout:
-		e.Message = "The request took longer than it may; the answer is not whole."
-	case exchange.EndShutdown:
-		e.Message = "The router is shutting down; the answer is not whole."
-	default:
-		e.Message = "The engine failed while it answered; the answer is not whole."
-	}
+	e.Message = endErrors[end].within
 	return &e
 }
 
@@ -110,25 +120,22 @@ func writeError(ctx *fasthttp.RequestCtx, e *llmapi.Error) {
 // refuse answers with err, which came from the router or from reading the body.
 // general is what the client gets for an error that is not meant for it.
 func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, err error, general *llmapi.Error) int {
-	e, after := shown(err, general)
-	if after > 0 {
-		s := int((after + time.Second - 1) / time.Second)
+	e := shown(err, general)
+	if e.RetryAfter > 0 {
+		s := int((e.RetryAfter + time.Second - 1) / time.Second)
 		ctx.Response.Header.Set("Retry-After", strconv.Itoa(s))
 	}
-	p.count.refused.add(e.Code)
+	p.count.refused[e.Code].Add(1)
 	writeError(ctx, e)
 	return e.Status
 }
 
-// shown is what a client may see of err, and when it may try again (0 = not told).
-func shown(err error, general *llmapi.Error) (e *llmapi.Error, after time.Duration) {
-	if r, ok := errors.AsType[*Refusal](err); ok {
-		return &llmapi.Error{Status: r.Status, Code: r.Code, Message: r.Message}, r.RetryAfter
+// shown is what a client may see of err.
+func shown(err error, general *llmapi.Error) *llmapi.Error {
+	if e, ok := errors.AsType[*llmapi.Error](err); ok {
+		return e
 	}
-	if a, ok := errors.AsType[*llmapi.Error](err); ok {
-		return a, 0
-	}
-	return general, 0
+	return general
 }
 
 // models answers GET /v1/models and /v1/models/{id}.
@@ -146,8 +153,7 @@ func (p *Proxy) models(ctx *fasthttp.RequestCtx, pr *identity.Principal, id []by
 			return
 		}
 	}
-	p.refuse(ctx, &llmapi.Error{Status: 404, Type: llmapi.TypeNotFound, Code: "model_not_found", Param: "model",
-		Message: "The model does not exist or you do not have access to it."}, errCrash)
+	p.refuse(ctx, errNoModel, errCrash)
 }
 
 // health answers GET /health: this process takes requests. Whether it can place

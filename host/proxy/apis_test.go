@@ -166,18 +166,18 @@ func TestAPIs_errors(t *testing.T) {
 	r := newRouter(dialsNowhere(t))
 	r.auth = func(c *identity.Credentials) (*identity.Principal, error) {
 		if string(c.APIKey) != "good" {
-			return nil, &Refusal{Status: 401, Code: "invalid_api_key", Message: "who"}
+			return nil, llmapi.Refuse(llmapi.CodeInvalidAPIKey, "who")
 		}
 		return &identity.Principal{Tenant: "acme"}, nil
 	}
 	r.schedule = func(q *Request) error {
 		switch q.API.Model {
 		case "denied":
-			return &Refusal{Status: 403, Code: "denied", Message: "no"}
+			return llmapi.Refuse(llmapi.CodePolicyDenied, "no")
 		case "limit":
-			return &Refusal{Status: 429, Code: "rate", Message: "slow"}
+			return llmapi.Refuse(llmapi.CodeRateLimit, "slow")
 		case "none":
-			return &llmapi.Error{Status: 404, Code: "model_not_found", Message: "gone"}
+			return llmapi.Refuse(llmapi.CodeModelNotFound, "gone")
 		}
 		return nil
 	}

@@ -190,5 +190,4 @@ func (s *stream) freeBody() {
 	}
 }
 
-var errBytesInFlight = &llmapi.Error{Status: 429, Code: "bytes_in_flight",
-	Message: "The router holds as many bytes of requests as it may; try again shortly."}
+var errBytesInFlight = llmapi.Refuse(llmapi.CodeBytesInFlight, "The router holds as many bytes of requests as it may; try again shortly.")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/exchange"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // dwell is how long a client stays before it leaves: long enough for every
@@ -132,7 +133,7 @@ func TestCancel_whileQueued(t *testing.T) {
 		close(queued)
 		<-q.Gone()
 		close(left)
-		return &Refusal{Status: 503, Message: "left"}
+		return &llmapi.Error{Status: 503, Message: "left"}
 	}
 	x := start(t, r)
 	c, _ := dial(t, x.addr)

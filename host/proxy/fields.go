@@ -60,17 +60,12 @@ type fields struct {
 	labels [MaxHintLabels][]byte
 }
 
-func badHead(code, message string) *llmapi.Error {
-	return &llmapi.Error{Status: 400, Type: llmapi.TypeInvalidRequest, Code: code, Message: message}
-}
-
 var (
-	errHeadLine   = badHead("invalid_header", "Malformed header line.")
-	errHeadFold   = badHead("invalid_header", "Header lines may not be folded.")
-	errManyFields = &llmapi.Error{Status: 431, Type: llmapi.TypeInvalidRequest, Code: "too_many_headers",
-		Message: "More than 100 header fields."}
-	errFraming = badHead("ambiguous_framing", "Content-Length and Transfer-Encoding exclude each other.")
-	errHost    = badHead("invalid_header", "Malformed Host header.")
+	errHeadLine   = llmapi.Refuse(llmapi.CodeInvalidHeader, "Malformed header line.")
+	errHeadFold   = llmapi.Refuse(llmapi.CodeInvalidHeader, "Header lines may not be folded.")
+	errManyFields = llmapi.Refuse(llmapi.CodeTooManyHeaders, "More than 100 header fields.")
+	errFraming    = llmapi.Refuse(llmapi.CodeAmbiguousFraming, "Content-Length and Transfer-Encoding exclude each other.")
+	errHost       = llmapi.Refuse(llmapi.CodeInvalidHeader, "Malformed Host header.")
 )
 
 // read splits the head once more, strictly: fasthttp has parsed it, but accepts
@@ -123,7 +118,7 @@ func (f *fields) add(line []byte, hints *hintTable) *llmapi.Error {
 	}
 	if at != nil {
 		if *at != nil {
-			return badHead("duplicate_header", "Header field "+strings.ToLower(string(v.name))+" occurs twice.")
+			return llmapi.Refuse(llmapi.CodeDuplicateHeader, "Header field "+strings.ToLower(string(v.name))+" occurs twice.")
 		}
 		*at = v.value[:len(v.value):len(v.value)]
 	}

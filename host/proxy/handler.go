@@ -74,11 +74,10 @@ func (p *Proxy) expect(ctx *fasthttp.RequestCtx) int {
 
 // badRequest answers what fasthttp could not parse.
 func (p *Proxy) badRequest(ctx *fasthttp.RequestCtx, err error) {
-	e := badHead("invalid_request", "Malformed HTTP request.")
+	e := llmapi.Refuse(llmapi.CodeInvalidRequest, "Malformed HTTP request.")
 	switch {
 	case isType[*fasthttp.ErrSmallBuffer](err):
-		e = &llmapi.Error{Status: 431, Type: llmapi.TypeInvalidRequest, Code: "headers_too_large",
-			Message: "The request's head exceeds 16 KiB."}
+		e = llmapi.Refuse(llmapi.CodeHeadersTooLarge, "The request's head exceeds 16 KiB.")
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		e = errSlowBody
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errClientGone), isBroken(err):
@@ -108,7 +107,7 @@ func (p *Proxy) head(ctx *fasthttp.RequestCtx, s *stream) (op llmapi.Operation, 
 	bad := s.fields.read(h, &p.hints)
 	s.identify(ctx)
 	if bad == nil && !supported(h.Protocol()) {
-		bad = &llmapi.Error{Status: 505, Code: "http_version", Message: "HTTP/1.0 and HTTP/1.1 are spoken here."}
+		bad = llmapi.Refuse(llmapi.CodeHTTPVersion, "HTTP/1.0 and HTTP/1.1 are spoken here.")
 	}
 	if bad != nil {
 		ctx.Response.Header.SetConnectionClose()

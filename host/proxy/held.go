@@ -165,8 +165,8 @@ func (s *stream) endure() (goes bool) {
 		return false
 	}
 	if err != nil || pl == nil {
-		e, _ := shown(err, errNoEndpoint)
-		s.p.count.refused.add(e.Code)
+		e := shown(err, errNoEndpoint)
+		s.p.count.refused[e.Code].Add(1)
 		s.say(e)
 		return false
 	}
@@ -200,7 +200,7 @@ func (s *stream) endStopped() {
 	case end == exchange.EndClientGone:
 		s.p.count.clientGone.Add(1)
 	default:
-		s.p.count.refused.add(errDraining.Code)
+		s.p.count.refused[errDraining.Code].Add(1)
 	}
 	if end == exchange.EndShutdown {
 		s.say(errDraining)
@@ -217,7 +217,7 @@ func (s *stream) endFailed(end exchange.End) {
 		return
 	case end == exchange.EndRewrite && s.refusal != nil:
 		e = s.refusal
-		s.p.count.refused.add(e.Code)
+		s.p.count.refused[e.Code].Add(1)
 	}
 	s.status = e.Status
 	s.say(e)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/exchange"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // hammerRouter holds requests for random times and counts what it placed.
@@ -48,7 +49,7 @@ func (r *hammerRouter) Schedule(q *Request) (Placement, error) {
 			panic("BUG: the request is another's")
 		}
 		if rand.IntN(5) == 0 {
-			return nil, &Refusal{Status: 503, Code: "late", Message: "m"}
+			return nil, llmapi.Refuse(llmapi.CodeModelNotStarted, "m")
 		}
 		return place()
 	}}

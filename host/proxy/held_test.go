@@ -191,13 +191,13 @@ func TestHeld_short(t *testing.T) {
 		c, br := dial(t, x.addr)
 		io.WriteString(c, post(body))
 		<-r.asked
-		r.goes <- &Refusal{Status: 503, Code: "late", Message: "m", RetryAfter: 90 * time.Second}
+		r.goes <- &llmapi.Error{Status: 503, Code: llmapi.CodeModelNotStarted, Message: "m", RetryAfter: 90 * time.Second}
 		resp, err := http.ReadResponse(br, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		b, _ := io.ReadAll(resp.Body)
-		if resp.StatusCode != 503 || errorOf(t, string(b)) != "late" || resp.Header.Get("Retry-After") != "90" {
+		if resp.StatusCode != 503 || errorOf(t, string(b)) != "model_not_started" || resp.Header.Get("Retry-After") != "90" {
 			t.Errorf("%s: %d %v %q", body, resp.StatusCode, resp.Header, b)
 		}
 	}
@@ -211,9 +211,9 @@ var badEnds = map[string]struct {
 	status int                                // of the outcome, 0 = none
 	kind   exchange.End
 }{
-	"refused":  {err: &Refusal{Status: 503, Code: "late", Message: "it came too late"}, want: "it came too late"},
+	"refused":  {err: llmapi.Refuse(llmapi.CodeModelNotStarted, "it came too late"), want: "it came too late"},
 	"internal": {err: errors.New("secret"), want: errNoEndpoint.Message},
-	"api":      {err: &llmapi.Error{Status: 404, Code: "model_not_found", Message: "gone"}, want: `gone`},
+	"api":      {err: &llmapi.Error{Status: 404, Code: llmapi.CodeModelNotFound, Message: "gone"}, want: `gone`},
 	"connect":  {want: "not reachable", status: 502, kind: exchange.EndConnect},
 	"dies":     {engine: func(c net.Conn, br *bufio.Reader) { request(br) }, want: "failed before it answered", status: 502, kind: exchange.EndNoAnswer},
 	"no_stream": {engine: says("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"),

@@ -97,5 +97,5 @@ func (s *stream) hints() *llmapi.Error {
 }
 
 func badHint(name, limit string) *llmapi.Error {
-	return badHead("invalid_header", "Header field "+name+" may hold letters, digits and ._:/- only, at most "+limit+".")
+	return llmapi.Refuse(llmapi.CodeInvalidHeader, "Header field "+name+" may hold letters, digits and ._:/- only, at most "+limit+".")
 }

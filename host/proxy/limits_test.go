@@ -36,7 +36,7 @@ func TestLimits_headers(t *testing.T) {
 		retry  string
 	}{
 		{"answer", e.addr, nil, 200, ""},
-		{"refusal", e.addr, &Refusal{Status: 429, Code: "rate_limit_exceeded", Message: "x", RetryAfter: 1200 * time.Millisecond}, 429, "2"},
+		{"refusal", e.addr, &llmapi.Error{Status: 429, Code: llmapi.CodeRateLimit, Message: "x", RetryAfter: 1200 * time.Millisecond}, 429, "2"},
 		{"hidden error", e.addr, errors.New("x"), 503, "1"},
 		{"no engine", dead.Addr().String(), nil, 502, ""},
 	} {

@@ -36,7 +36,7 @@ func (s *stream) peer() *llmapi.Error {
 		switch {
 		case named(v, "x-forwarded-for"):
 			if len(chain) == len(forwarded) {
-				return badHead("too_many_headers", "More than 16 X-Forwarded-For header fields.")
+				return llmapi.Refuse(llmapi.CodeTooManyHeaders, "More than 16 X-Forwarded-For header fields.")
 			}
 			chain = append(chain, v.value)
 			continue
@@ -50,7 +50,7 @@ func (s *stream) peer() *llmapi.Error {
 			continue
 		}
 		if *at != nil { // which one the proxy wrote is not known
-			return badHead("duplicate_header", "A header field that names who asks occurs twice.")
+			return llmapi.Refuse(llmapi.CodeDuplicateHeader, "A header field that names who asks occurs twice.")
 		}
 		*at = v.value[:len(v.value):len(v.value)]
 	}

@@ -155,7 +155,7 @@ func TestPeer_certificate(t *testing.T) {
 	if resp, err := ask(a.issue(t, "spiffe://x/proxy"), claimed+"x-tenant-id: globex\r\n"); err != nil || resp.StatusCode != 400 {
 		t.Errorf("two tenants: %v %v", resp, err)
 	}
-	if resp, err := ask(a.issue(t, "spiffe://x/proxy"), strings.Repeat("X-Forwarded-For: 192.0.2.1\r\n", 17)); err != nil || resp.StatusCode != 400 {
+	if resp, err := ask(a.issue(t, "spiffe://x/proxy"), strings.Repeat("X-Forwarded-For: 192.0.2.1\r\n", 17)); err != nil || resp.StatusCode != 431 {
 		t.Errorf("17 lists: %v %v", resp, err)
 	}
 	if resp, err := ask(other.issue(t, "spiffe://x/proxy"), claimed); err == nil {

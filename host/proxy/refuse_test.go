@@ -19,6 +19,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // errorOf checks the OpenAI shape of an error body and returns its code.
@@ -208,8 +209,8 @@ func TestScheduleErrors(t *testing.T) {
 		after  string
 	}{
 		{errors.New("inner detail"), 503, "no_endpoint", "1"},
-		{&Refusal{Status: 429, Code: "rate_limit", Message: "slow down", RetryAfter: 2500 * time.Millisecond}, 429, "rate_limit", "3"},
-		{fmt.Errorf("wrapped: %w", &Refusal{Status: 403, Code: "model_denied", Message: "no"}), 403, "model_denied", ""},
+		{&llmapi.Error{Status: 429, Code: llmapi.CodeRateLimit, Message: "slow down", RetryAfter: 2500 * time.Millisecond}, 429, "rate_limit_exceeded", "3"},
+		{fmt.Errorf("wrapped: %w", llmapi.Refuse(llmapi.CodePolicyDenied, "no")), 403, "policy_denied", ""},
 	} {
 		r.set(func() { r.schedule = func(*Request) error { return tc.err } })
 		resp, body := do(t, x.addr, post(plainBody))

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/exchange"
@@ -12,7 +11,7 @@ import (
 // Router says who asks and where a request goes. Its methods are called by many
 // goroutines at once.
 //
-// An error that is a *Refusal or a *llmapi.Error is shown to the client as it is;
+// An error that is, or wraps, a *llmapi.Error is shown to the client as it is;
 // any other stays inside and the client gets a general text (401 from
 // Authenticate, 503 from Schedule).
 type Router interface {
@@ -72,16 +71,3 @@ type Request struct {
 // Gone returns a channel that is closed when the client has left or the proxy
 // ends the request. It is made at the first call: for those who wait only.
 func (r *Request) Gone() <-chan struct{} { return r.s.goneChan() }
-
-// Refusal is an error of a Router that the client may see.
-type Refusal struct {
-	Status     int // HTTP status
-	Code       string
-	Message    string
-	RetryAfter time.Duration // 0 = not told
-}
-
-// Error implements error.
-func (r *Refusal) Error() string {
-	return "proxy: refused with " + strconv.Itoa(r.Status) + ": " + r.Message
-}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/internal/timing"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // Stage is a part of the way of a request whose time is measured.
@@ -57,7 +58,7 @@ type counters struct {
 	usageRemoved, heartbeats        atomic.Uint64
 	dials, reuses, stale            atomic.Uint64
 
-	refused wordMap
+	refused [llmapi.NumCodes]atomic.Uint64
 	failed  [exchange.NumEnds]atomic.Uint64
 	retries [numRetryReasons]atomic.Uint64
 	stages  [NumStages]timing.Histogram
@@ -69,7 +70,7 @@ func (p *Proxy) Stats() Stats {
 	st := Stats{
 		InFlight: int(c.inFlight.Load()), BodyBytesHeld: bodyBytes.Load(),
 		Requests: c.requests.Load(), Completed: c.completed.Load(), ClientGone: c.clientGone.Load(),
-		Refused: c.refused.load(), Failed: byName(c.failed[:], exchange.End.String), Retries: byName(c.retries[:], retryReason.String),
+		Refused: byName(c.refused[:], llmapi.Code.String), Failed: byName(c.failed[:], exchange.End.String), Retries: byName(c.retries[:], retryReason.String),
 		BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), UsageRemoved: c.usageRemoved.Load(), Heartbeats: c.heartbeats.Load(),
 		Dials: c.dials.Load(), Reuses: c.reuses.Load(), Stale: c.stale.Load(),
 		IdleConns: p.upstreams.idle(),

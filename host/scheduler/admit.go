@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/quota"
 )
@@ -134,12 +135,13 @@ func errQuota(r *quota.Refusal) *DeniedError {
 	limit := strconv.Itoa(r.Limit)
 	switch {
 	case r.What == quota.Concurrency:
-		return &DeniedError{Status: http.StatusTooManyRequests, Code: CodeConcurrency, RetryAfter: r.After,
-			Message: "rate limit reached: " + limit + " requests at once are in progress already"}
+		e := deny(llmapi.CodeConcurrencyLimit, "rate limit reached: "+limit+" requests at once are in progress already")
+		e.RetryAfter = r.After
+		return e
 	case r.Never:
-		return &DeniedError{Status: http.StatusBadRequest, Code: CodeTooLarge,
-			Message: "the prompt alone has more than the " + limit + " tokens per minute that are allowed; shorten it"}
+		return deny(llmapi.CodeRequestTooLarge, "the prompt alone has more than the "+limit+" tokens per minute that are allowed; shorten it")
 	}
-	return &DeniedError{Status: http.StatusTooManyRequests, Code: CodeRateLimit, RetryAfter: r.After,
-		Message: "rate limit reached for " + r.What + " per minute: the limit is " + limit + "; try again in " + r.After.Round(time.Millisecond).String()}
+	e := deny(llmapi.CodeRateLimit, "rate limit reached for "+r.What+" per minute: the limit is "+limit+"; try again in "+r.After.Round(time.Millisecond).String())
+	e.RetryAfter = r.After
+	return e
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/kvasir-router/kvasir/host/quota"
 )
 
-func refusedWith(t *testing.T, err error, code string, after time.Duration) {
+func refusedWith(t *testing.T, err error, code llmapi.Code, after time.Duration) {
 	t.Helper()
 	d, ok := errors.AsType[*DeniedError](err)
-	if !ok || d.Code != code || d.RetryAfter != after || after > 0 && code != CodeNoEndpoint && d.Status != 429 {
+	if !ok || d.Code != code || d.RetryAfter != after || after > 0 && code != llmapi.CodeNoEligibleEndpoint && d.Status != 429 {
 		t.Errorf("got %+v, want %s with Retry-After %v", err, code, after)
 	}
 }
@@ -40,7 +40,7 @@ func TestQuota_requests(t *testing.T) {
 	}
 	r.policy.d.MaxPromptTokens = 10
 	_, err := r.sched.Schedule(r.request(words(1, 20)))
-	refusedWith(t, err, CodeTooLong, 0) // its fault: counts
+	refusedWith(t, err, llmapi.CodeContextLength, 0) // its fault: counts
 	r.policy.d.MaxPromptTokens = 0
 	next, err := New(r.cfg)
 	if err != nil {
@@ -54,7 +54,7 @@ func TestQuota_requests(t *testing.T) {
 	}
 	q = r.request("x")
 	_, err = r.sched.Schedule(q)
-	refusedWith(t, err, CodeRateLimit, 20*time.Second)
+	refusedWith(t, err, llmapi.CodeRateLimit, 20*time.Second)
 	if q.Quota.Requests.Limit != 3 {
 		t.Errorf("a refusal tells %+v", q.Quota)
 	}
@@ -68,7 +68,7 @@ func TestQuota_requests(t *testing.T) {
 	*now = now.Add(20 * time.Second)
 	for range 5 { // no endpoint: not its fault
 		_, err = r.sched.Schedule(r.request("x"))
-		refusedWith(t, err, CodeNoEndpoint, retrySoon)
+		refusedWith(t, err, llmapi.CodeNoEligibleEndpoint, retrySoon)
 	}
 	r.idle()
 }
@@ -78,7 +78,7 @@ func TestQuota_concurrency(t *testing.T) {
 	r.policy.d.MaxConcurrency = 2
 	a, b := r.place(r.request("x")), r.place(r.request("x"))
 	_, err := r.sched.Schedule(r.request("x"))
-	refusedWith(t, err, CodeConcurrency, time.Second)
+	refusedWith(t, err, llmapi.CodeConcurrencyLimit, time.Second)
 	r.policy.d.RateClass = "batch"
 	end(r.place(r.request("x"))) // another budget
 	r.policy.d.RateClass = ""
@@ -120,11 +120,11 @@ func TestQuota_tokens(t *testing.T) {
 			}
 			q = r.request(words(1, 1100))
 			_, err := r.sched.Schedule(q)
-			refusedWith(t, err, CodeTooLarge, 0)
+			refusedWith(t, err, llmapi.CodeRequestTooLarge, 0)
 			q = r.request(words(1, 900))
 			q.API.MaxTokens = 110
 			_, err = r.sched.Schedule(q)
-			refusedWith(t, err, CodeRateLimit, time.Duration(1000-(c.left-2))*60*time.Millisecond)
+			refusedWith(t, err, llmapi.CodeRateLimit, time.Duration(1000-(c.left-2))*60*time.Millisecond)
 		})
 	}
 }
@@ -172,7 +172,7 @@ func TestReadPrompt_atLeast(t *testing.T) {
 			r.policy.d.MaxPromptTokens = limit
 			p, err := r.sched.Schedule(r.request("x"))
 			d, ok := errors.AsType[*DeniedError](err)
-			if want := refused && limit > 0; want != (ok && d.Code == CodeTooLong && d.Status == 400 && strings.Contains(d.Message, "50")) || !want && err != nil {
+			if want := refused && limit > 0; want != (ok && d.Code == llmapi.CodeContextLength && d.Status == 400 && strings.Contains(d.Message, "50")) || !want && err != nil {
 				t.Errorf("%d tokens, limit %d: got %v", tokens, limit, err)
 			}
 			if err == nil {

@@ -1,9 +1,8 @@
 package scheduler
 
 import (
-	"net/http"
-
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
@@ -56,8 +55,9 @@ func (d *decision) continues() (h sessionHome, bound bool, err *DeniedError) {
 }
 
 func errAnswer() *DeniedError {
-	return &DeniedError{Status: http.StatusNotFound, Code: CodeNoResponse, Param: "previous_response_id",
-		Message: "no response of that id is kept for you: it is too old, was not stored, or its engine is gone; send the whole conversation as input"}
+	e := deny(llmapi.CodeResponseNotFound, "no response of that id is kept for you: it is too old, was not stored, or its engine is gone; send the whole conversation as input")
+	e.Param = "previous_response_id"
+	return e
 }
 
 // unsalted reports whether an engine would mix the request's cache with other

@@ -24,7 +24,7 @@ func TestAnswers(t *testing.T) {
 	refused := func(previous string) {
 		t.Helper()
 		_, err := r.sched.Schedule(request(previous))
-		if d, ok := errors.AsType[*DeniedError](err); !ok || d.Status != 404 || d.Code != CodeNoResponse || d.Param != "previous_response_id" {
+		if d, ok := errors.AsType[*DeniedError](err); !ok || d.Status != 404 || d.Code != llmapi.CodeResponseNotFound || d.Param != "previous_response_id" {
 			t.Errorf("%s: got %v", previous, err)
 		}
 	}
@@ -59,6 +59,9 @@ func TestAnswers(t *testing.T) {
 	}
 	r.store.Remove(homes[0])
 	refused("resp_0")
+	if got := r.state.Stats().Refused["response_not_found"]; got != 3 {
+		t.Errorf("got %d refusals counted, want 3", got)
+	}
 }
 
 // TestAnswers_users: where users of a tenant share no cache they continue no
@@ -79,7 +82,7 @@ func TestAnswers_users(t *testing.T) {
 		end(p)
 		for user, refused := range map[string]bool{"ada": false, "bob": apart, "": apart} {
 			p, err := r.sched.Schedule(request(user, "resp"))
-			if d, ok := errors.AsType[*DeniedError](err); refused != (ok && d.Code == CodeNoResponse) || !refused && err != nil {
+			if d, ok := errors.AsType[*DeniedError](err); refused != (ok && d.Code == llmapi.CodeResponseNotFound) || !refused && err != nil {
 				t.Errorf("scope %s, user %q: got %v, want refused %v", scope, user, err, refused)
 			}
 			if err == nil {
@@ -184,7 +187,7 @@ func TestNarrow_salt(t *testing.T) {
 	for id := range endpoint.ID(2) {
 		r.store.Update(id, func(s *endpoint.State) { s.NoSalt = 1 << llmapi.OpMessages })
 	}
-	if d, ok := errors.AsType[*DeniedError](messages()); !ok || d.Status != 503 || d.Code != CodeNoEndpoint {
+	if d, ok := errors.AsType[*DeniedError](messages()); !ok || d.Status != 503 || d.Code != llmapi.CodeNoEligibleEndpoint {
 		t.Errorf("got %v", d)
 	} else if want := "no endpoint can take this request: " + clientReason[reasonSalt]; d.Message != want {
 		t.Errorf("got %q", d.Message)

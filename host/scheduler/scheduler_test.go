@@ -77,34 +77,34 @@ func TestSchedule_refusals(t *testing.T) {
 		name   string
 		mod    func(*rig, *Request)
 		status int
-		code   string
+		code   llmapi.Code
 		param  string
 		retry  bool
 	}{
-		{"unknown model", func(_ *rig, q *Request) { q.API.Model = "x" }, 404, CodeModelNotFound, "model", false},
-		{"denied", func(r *rig, _ *Request) { r.policy.d = policy.Decision{Reason: "no"} }, 403, CodeDenied, "", false},
-		{"denied with a status", func(r *rig, _ *Request) { r.policy.d = policy.Decision{Reason: "no", Status: 402} }, 402, CodeDenied, "", false},
-		{"policy error", func(r *rig, _ *Request) { r.policy.err = errors.New("x") }, 503, CodePolicyError, "", false},
-		{"unknown profile", func(r *rig, _ *Request) { r.policy.d.Profile = "x" }, 503, CodePolicyError, "", false},
-		{"rewritten to an unknown model", func(r *rig, _ *Request) { r.policy.d.Model = "x" }, 503, CodePolicyError, "", false},
+		{"unknown model", func(_ *rig, q *Request) { q.API.Model = "x" }, 404, llmapi.CodeModelNotFound, "model", false},
+		{"denied", func(r *rig, _ *Request) { r.policy.d = policy.Decision{Reason: "no"} }, 403, llmapi.CodePolicyDenied, "", false},
+		{"denied with a status", func(r *rig, _ *Request) { r.policy.d = policy.Decision{Reason: "no", Status: 402} }, 402, llmapi.CodePolicyDenied, "", false},
+		{"policy error", func(r *rig, _ *Request) { r.policy.err = errors.New("x") }, 503, llmapi.CodePolicyError, "", false},
+		{"unknown profile", func(r *rig, _ *Request) { r.policy.d.Profile = "x" }, 503, llmapi.CodePolicyError, "", false},
+		{"rewritten to an unknown model", func(r *rig, _ *Request) { r.policy.d.Model = "x" }, 503, llmapi.CodePolicyError, "", false},
 		{"constraint", func(r *rig, _ *Request) {
 			r.policy.d.Constraints = []policy.Constraint{{Label: "region", Values: []string{"eu"}}}
-		}, 503, CodeNoEndpoint, "", true},
+		}, 503, llmapi.CodeNoEligibleEndpoint, "", true},
 		{"not ready", func(r *rig, _ *Request) {
 			r.store.Update(0, func(s *endpoint.State) { s.Ready = false })
 			r.store.Update(1, func(s *endpoint.State) { s.Draining = true })
-		}, 503, CodeNoEndpoint, "", true},
+		}, 503, llmapi.CodeNoEligibleEndpoint, "", true},
 		{"not served", func(r *rig, _ *Request) {
 			for i := range 2 {
 				r.store.Update(endpoint.ID(i), func(s *endpoint.State) { s.Models = []string{"other"} })
 			}
-		}, 503, CodeNoEndpoint, "", true},
-		{"policy's prompt limit", func(r *rig, q *Request) { r.policy.d.MaxPromptTokens = 4999; q.API.Body = []byte(long) }, 400, CodeTooLong, "messages", false},
+		}, 503, llmapi.CodeNoEligibleEndpoint, "", true},
+		{"policy's prompt limit", func(r *rig, q *Request) { r.policy.d.MaxPromptTokens = 4999; q.API.Body = []byte(long) }, 400, llmapi.CodeContextLength, "messages", false},
 		{"capacity", func(r *rig, _ *Request) {
 			for range 2 {
 				r.place(r.request(words(2, 50)))
 			}
-		}, 429, CodeOverCapacity, "", true},
+		}, 429, llmapi.CodeOverCapacity, "", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, 2, func(_ *StateConfig, c *Config) { c.Pools[0].MaxInflight = 1 })
@@ -115,7 +115,7 @@ func TestSchedule_refusals(t *testing.T) {
 			if !ok || d.Status != c.status || d.Code != c.code || d.Param != c.param || (d.RetryAfter > 0) != c.retry {
 				t.Fatalf("got %+v, want status %d, code %s, param %q, retry %v", err, c.status, c.code, c.param, c.retry)
 			}
-			if n := r.state.Stats().Refused[c.code]; n != 1 {
+			if n := r.state.Stats().Refused[c.code.String()]; n != 1 {
 				t.Errorf("got %d refusals counted, want 1", n)
 			}
 			if e, ok := r.state.Explain("acme", req.ID); !ok || e.Allow || e.Status != c.status {

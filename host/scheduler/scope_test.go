@@ -6,6 +6,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
@@ -48,10 +49,10 @@ func TestScope_noneNeedsSalts(t *testing.T) {
 	end(r.place(r.request("x")))
 	r.policy.d.Scope, r.policy.d.Salt = policy.ScopeNone, ""
 	_, err := r.sched.Schedule(r.request("x"))
-	refusedWith(t, err, CodeNoEndpoint, retrySoon)
+	refusedWith(t, err, llmapi.CodeNoEligibleEndpoint, retrySoon)
 	r.policy.d.Scope, r.policy.d.Salt = policy.ScopeUser, "user's"
 	_, err = r.sched.Schedule(r.request("x"))
-	refusedWith(t, err, CodeNoEndpoint, retrySoon)
+	refusedWith(t, err, llmapi.CodeNoEligibleEndpoint, retrySoon)
 	r.policy.d.Scope, r.policy.d.Salt = policy.ScopePublic, ""
 	end(r.place(r.request("x")))
 }
@@ -62,7 +63,7 @@ func TestPool_tenant(t *testing.T) {
 	end(r.place(r.request("x")))
 	r.tenant = &identity.Principal{Tenant: "globex"}
 	_, err := r.sched.Schedule(r.request("x"))
-	refusedWith(t, err, CodeNoEndpoint, retrySoon)
+	refusedWith(t, err, llmapi.CodeNoEligibleEndpoint, retrySoon)
 	if e := r.sched.DryRun(r.request("x")); e.Allow || e.Candidates[0].Reason != "kept for another tenant" {
 		t.Errorf("explain: %+v", e)
 	}

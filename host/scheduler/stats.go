@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/internal/timing"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // Stats counts what was decided and what came of it, since the State was made.
@@ -50,11 +51,9 @@ var unsaltedNames = [unsaltedReasons]string{"public", "dedicated", "fault"}
 // report, NaN before the first report.
 func (s *Stats) PredictionExact() float64 { return float64(s.Exact) / float64(s.Reported) }
 
-var codes = [...]string{CodeModelNotFound, CodeDenied, CodePolicyError, CodeNoEndpoint, CodeTooLong, CodeOverCapacity, CodeRateLimit, CodeConcurrency, CodeTooLarge}
-
 type counters struct {
 	decisions [kinds]atomic.Uint64
-	refusals  [len(codes)]atomic.Uint64
+	refusals  [llmapi.NumCodes]atomic.Uint64
 	stage     [stages]timing.Histogram
 	unsalted  [unsaltedReasons]atomic.Uint64
 
@@ -80,8 +79,10 @@ func (s *State) Stats() Stats {
 	for k := range kinds {
 		st.Decisions[k.String()] = c.decisions[k].Load()
 	}
-	for i, code := range codes {
-		st.Refused[code] = c.refusals[i].Load()
+	for code := range llmapi.NumCodes {
+		if n := c.refusals[code].Load(); n > 0 {
+			st.Refused[code.String()] = n
+		}
 	}
 	st.Unsalted, st.ClientSalts = map[string]uint64{}, c.clientSalts.Load()
 	for i, name := range unsaltedNames {
@@ -94,11 +95,7 @@ func (s *State) Stats() Stats {
 }
 
 func (c *counters) refused(err *DeniedError) {
-	for i, code := range codes {
-		if code == err.Code {
-			c.refusals[i].Add(1)
-		}
-	}
+	c.refusals[err.Code].Add(1)
 }
 
 func (c *counters) decided(d *decision) {
