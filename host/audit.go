@@ -6,6 +6,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/telemetry"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
+	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 )
 
 // auditFile is the name of the audit log in the state directory.
@@ -43,7 +44,7 @@ func (h *Host) note(verb, object string, err error, detail ...string) {
 
 func (h *Host) collectAudit(e *telemetry.Emitter) {
 	head := h.audit.Head()
-	e.Gauge("kvasir_audit_lines", "Number of the audit log's last line.", float64(head.Seq))
-	e.Gauge("kvasir_audit_head", "First 48 bits of the hash of the audit log's last line: with kvasir_audit_lines, what tells that its end was cut off.", float64(head.Number()))
-	e.Counter("kvasir_audit_failures_total", "Events that could not be written to the audit log.", float64(h.audit.Failures()))
+	e.Emit(metric.AuditLines, float64(head.Seq))
+	e.Emit(metric.AuditHead, float64(head.Number()))
+	e.Emit(metric.AuditFailures, float64(h.audit.Failures()))
 }

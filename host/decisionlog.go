@@ -12,6 +12,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry"
 	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
+	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 )
 
 // openDecisions opens the decision log, if the configuration has one.
@@ -117,9 +118,9 @@ func (h *Host) collectDecisions(e *telemetry.Emitter) {
 	if st.Failing {
 		failing = 1
 	}
-	e.Counter("kvasir_decision_log_written_total", "Decisions written to the decision log.", float64(st.Written))
-	e.Counter("kvasir_decision_log_dropped_total", "Decisions that should be in the decision log and are not.", float64(st.Dropped))
-	e.Gauge("kvasir_decision_log_waiting", "Decisions that wait to be written.", float64(st.Waiting))
-	e.Gauge("kvasir_decision_log_failing", "1 if the decision log cannot be written.", failing)
-	e.Counter("kvasir_decision_log_refused_total", "Requests refused because their decision could not be logged.", float64(h.auditRefused.Load()))
+	e.Emit(metric.DecisionLogWritten, float64(st.Written))
+	e.Emit(metric.DecisionLogDropped, float64(st.Dropped))
+	e.Emit(metric.DecisionLogWaiting, float64(st.Waiting))
+	e.Emit(metric.DecisionLogFailing, failing)
+	e.Emit(metric.DecisionLogRefused, float64(h.auditRefused.Load()))
 }

@@ -63,7 +63,8 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/backend":             {ours: "host/blockhash host/endpoint host/kvevents host/kvindex host/llmapi", theirs: "github.com/cespare/xxhash/v2"},
 	"host/scheduler":           {ours: "host/blockhash host/endpoint host/exchange host/identity host/internal/timing host/llmapi host/policy host/quota host/tokenizer"},
 	"host/proxy":               {ours: "host/exchange host/identity host/internal/secret host/internal/timing host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
-	"host/telemetry":           {theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
+	"host/telemetry/metric":    {},
+	"host/telemetry":           {ours: "host/internal/timing host/telemetry/metric", theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
 	"host/telemetry/audit":     {ours: "host/internal/atomicfile host/internal/filelock host/internal/secret"},
 	"host/telemetry/decisions": {ours: "host/internal/secret host/policy"},
 	"host/admin":               {ours: "host/identity host/internal/secret host/telemetry/audit"},
@@ -74,14 +75,14 @@ var mayImport = map[string]struct{ ours, theirs string }{
 
 	"host/autoscale":      {},
 	"host/discovery":      {ours: "host/endpoint"},
-	"host/fleet":          {ours: "host/autoscale host/backend host/config host/discovery host/endpoint host/exchange host/kvindex host/policy host/scheduler host/telemetry"},
-	"host/scaling":        {ours: "host/autoscale host/config host/endpoint host/exchange host/scheduler host/telemetry"},
+	"host/fleet":          {ours: "host/autoscale host/backend host/config host/discovery host/endpoint host/exchange host/kvindex host/policy host/scheduler host/telemetry host/telemetry/metric"},
+	"host/scaling":        {ours: "host/autoscale host/config host/endpoint host/exchange host/scheduler host/telemetry host/telemetry/metric"},
 	"host/replay/virtual": {ours: "host/autoscale host/replay"},
 
-	"host/plugins": {ours: "abi plugins host/admin host/autoscale host/backend host/config host/discovery host/endpoint host/hostmod host/llmapi host/plugsign host/plugstore host/scheduler host/telemetry host/wasm"},
+	"host/plugins": {ours: "abi plugins host/admin host/autoscale host/backend host/config host/discovery host/endpoint host/hostmod host/llmapi host/plugsign host/plugstore host/scheduler host/telemetry host/telemetry/metric host/wasm"},
 
-	"host": {ours: "host/autoscale host/plugins host/admin host/backend host/config host/endpoint host/exchange host/fleet host/identity host/identity/jwt host/internal/atomicfile host/internal/snapshot host/internal/timing host/kvindex host/llmapi host/internal/secret" +
-		" host/policy host/proxy host/queue host/scaling host/scheduler host/telemetry host/telemetry/audit host/telemetry/decisions host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
+	"host": {ours: "host/autoscale host/plugins host/admin host/backend host/config host/endpoint host/exchange host/fleet host/identity host/identity/jwt host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi host/internal/secret" +
+		" host/policy host/proxy host/queue host/scaling host/scheduler host/telemetry host/telemetry/metric host/telemetry/audit host/telemetry/decisions host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
 	"cmd/kvasir": {ours: "abi host/autoscale conformance/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/plugsign host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},
 

@@ -10,6 +10,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/telemetry"
+	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 )
 
 // policyAdmin is the admin API's face of the policy.
@@ -187,20 +188,20 @@ func (h *Host) collectPolicy(e *telemetry.Emitter) {
 	if st.Engine != "opa" {
 		return
 	}
-	e.Counter("kvasir_policy_loads_total", "Policies that were put in force.", float64(p.loads.Load()))
-	e.Counter("kvasir_policy_load_failures_total", "Policies that were refused; the one before stayed in force.", float64(p.failures.Load()))
-	e.Gauge("kvasir_policy_stale_seconds", "How long the policy in force has not been the newest; 0 = it is.", st.StaleSeconds)
+	e.Emit(metric.PolicyLoads, float64(p.loads.Load()))
+	e.Emit(metric.PolicyLoadFailures, float64(p.failures.Load()))
+	e.Emit(metric.PolicyStaleSeconds, st.StaleSeconds)
 	loaded := 0.0
 	if st.State != "unloaded" {
 		loaded = 1
 	}
-	e.Gauge("kvasir_policy_loaded", "1 if a policy is in force, 0 if requests are refused for lack of one.", loaded, "revision", st.Revision)
-	e.Counter("kvasir_policy_cache_hits_total", "Decisions from the cache.", float64(st.Stats.Hits))
-	e.Counter("kvasir_policy_cache_misses_total", "Decisions that were not cached.", float64(st.Stats.Misses))
-	e.Counter("kvasir_policy_cache_evicted_total", "Cached decisions that made room for others.", float64(st.Stats.Evicted))
-	e.Gauge("kvasir_policy_cache_entries", "Cached decisions.", float64(st.Cached))
-	e.Counter("kvasir_policy_evaluations_total", "Evaluations of the policy.", float64(st.Stats.Evaluations))
-	e.Counter("kvasir_policy_evaluation_seconds_total", "Time spent evaluating the policy.", float64(st.Stats.EvalNanos)/1e9)
-	e.Counter("kvasir_policy_errors_total", "Evaluations that gave no decision.", float64(st.Stats.Errors))
-	e.Counter("kvasir_policy_fallbacks_total", "Requests allowed although the policy gave no decision.", float64(st.Fallbacks))
+	e.Emit(metric.PolicyLoaded, loaded, st.Revision)
+	e.Emit(metric.PolicyCacheHits, float64(st.Stats.Hits))
+	e.Emit(metric.PolicyCacheMisses, float64(st.Stats.Misses))
+	e.Emit(metric.PolicyCacheEvicted, float64(st.Stats.Evicted))
+	e.Emit(metric.PolicyCacheEntries, float64(st.Cached))
+	e.Emit(metric.PolicyEvaluations, float64(st.Stats.Evaluations))
+	e.Emit(metric.PolicyEvaluationSeconds, float64(st.Stats.EvalNanos)/1e9)
+	e.Emit(metric.PolicyErrors, float64(st.Stats.Errors))
+	e.Emit(metric.PolicyFallbacks, float64(st.Fallbacks))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/telemetry"
+	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 	"github.com/kvasir-router/kvasir/host/tokenizer/bpe"
 	"github.com/kvasir-router/kvasir/host/tokenizer/chat"
@@ -176,17 +177,17 @@ func (h *Host) collectPrompts(e *telemetry.Emitter) {
 	defer l.Release()
 	for _, p := range l.Value().prompts {
 		st := p.chat.Stats()
-		labels := []string{"tokenizer", p.key.Dir}
+		labels := []string{p.key.Dir}
 		exact := 0.0
 		if st.Exact {
 			exact = 1
 		}
-		e.Gauge("kvasir_prompts_exact", "1 if the tokenizer's chat prompts can be exact.", exact, labels...)
-		e.Gauge("kvasir_prompts_memo_bytes", "Memory of rendered and encoded prompts.", float64(st.Bytes), labels...)
-		e.Counter("kvasir_prompts_total", "Prompts worked out.", float64(st.Requests), labels...)
-		e.Counter("kvasir_prompts_approximate_total", "Prompts that were not exact.", float64(st.Approximate), labels...)
-		e.Counter("kvasir_prompts_encoded_bytes_total", "Bytes of prompts that were encoded.", float64(st.EncodedBytes), labels...)
-		e.Counter("kvasir_prompts_checks_total", "Prompts computed whole and compared.", float64(st.Checks), labels...)
-		e.Counter("kvasir_prompts_check_failures_total", "Prompts that differed.", float64(st.CheckFailures), labels...)
+		e.Emit(metric.PromptsExact, exact, labels...)
+		e.Emit(metric.PromptsMemoBytes, float64(st.Bytes), labels...)
+		e.Emit(metric.Prompts, float64(st.Requests), labels...)
+		e.Emit(metric.PromptsApproximate, float64(st.Approximate), labels...)
+		e.Emit(metric.PromptsEncodedBytes, float64(st.EncodedBytes), labels...)
+		e.Emit(metric.PromptsChecks, float64(st.Checks), labels...)
+		e.Emit(metric.PromptsCheckFailures, float64(st.CheckFailures), labels...)
 	}
 }

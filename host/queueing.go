@@ -5,10 +5,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kvasir-router/kvasir/host/internal/timing"
 	"github.com/kvasir-router/kvasir/host/queue"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry"
+	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 )
 
 // queueEvery is how often those who wait get a chance that no request's end gave
@@ -110,9 +110,9 @@ func tellWait(err error, waited time.Duration) error {
 
 func (h *Host) collectQueue(e *telemetry.Emitter) {
 	st := h.queue.Stats()
-	e.Gauge("kvasir_queue_waiting", "Requests that wait for a place.", float64(st.Waiting))
+	e.Emit(metric.QueueWaiting, float64(st.Waiting))
 	for end, n := range map[string]uint64{"placed": st.Placed, "expired": st.Expired, "client_gone": st.Left, "full": st.Full} {
-		e.Counter("kvasir_queue_ended_total", "Requests that waited for a place, by how that ended: placed or answered, expired at their deadline, the client left; full: there was no room to wait.", float64(n), "end", end)
+		e.Emit(metric.QueueEnded, float64(n), end)
 	}
-	e.Histogram("kvasir_queue_seconds", "Time that requests waited for a place.", st.Waits.Count, float64(st.Waits.SumNanos)/1e9, timing.Bounds(), st.Waits.Buckets[:])
+	e.EmitDurations(metric.QueueSeconds, &st.Waits)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/identity/jwt"
 	"github.com/kvasir-router/kvasir/host/telemetry"
+	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 )
 
 // tokenVerifier makes the verifier of a configuration's issuers, nil if it has
@@ -71,25 +72,24 @@ func (h *Host) refreshKeys(ctx context.Context) error {
 
 func (h *Host) collectTokens(e *telemetry.Emitter) {
 	st := h.identity.Stats()
-	const help = "Credentials, by what was found of them."
-	e.Counter("kvasir_credentials_total", help, float64(st.Accepted), "result", "accepted")
-	e.Counter("kvasir_credentials_total", help, float64(st.Anonymous), "result", "anonymous")
-	e.Counter("kvasir_credentials_total", help, float64(st.Missing), "result", "missing")
-	e.Counter("kvasir_credentials_total", help, float64(st.Unknown), "result", "unknown")
-	e.Counter("kvasir_credentials_total", help, float64(st.Limited), "result", "limited")
+	e.Emit(metric.Credentials, float64(st.Accepted), "accepted")
+	e.Emit(metric.Credentials, float64(st.Anonymous), "anonymous")
+	e.Emit(metric.Credentials, float64(st.Missing), "missing")
+	e.Emit(metric.Credentials, float64(st.Unknown), "unknown")
+	e.Emit(metric.Credentials, float64(st.Limited), "limited")
 	v := h.tokensInForce()
 	if v == nil {
 		return
 	}
 	ts := v.Stats()
-	e.Counter("kvasir_jwt_cache_hits_total", "Tokens that were verified before.", float64(ts.CacheHits))
-	e.Counter("kvasir_jwt_verified_total", "Tokens whose signature was checked and good.", float64(ts.Verified))
+	e.Emit(metric.JWTCacheHits, float64(ts.CacheHits))
+	e.Emit(metric.JWTVerified, float64(ts.Verified))
 	for reason, n := range ts.Refused {
-		e.Counter("kvasir_jwt_refused_total", "Tokens that were refused, by reason.", float64(n), "reason", reason)
+		e.Emit(metric.JWTRefused, float64(n), reason)
 	}
 	for _, i := range ts.Issuers {
-		e.Gauge("kvasir_jwks_keys", "Usable keys of an issuer.", float64(i.Keys), "issuer", i.Issuer)
-		e.Gauge("kvasir_jwks_age_seconds", "How long ago an issuer's keys were fetched.", i.Age.Seconds(), "issuer", i.Issuer)
-		e.Counter("kvasir_jwks_fetch_failures_total", "Fetches of an issuer's keys that failed.", float64(i.Failed), "issuer", i.Issuer)
+		e.Emit(metric.JWKSKeys, float64(i.Keys), i.Issuer)
+		e.Emit(metric.JWKSAgeSeconds, i.Age.Seconds(), i.Issuer)
+		e.Emit(metric.JWKSFetchFailures, float64(i.Failed), i.Issuer)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry"
+	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 )
 
 // Detector watches the outcomes of requests for signs that one tenant reads
@@ -118,16 +119,16 @@ func (d *Detector) Collect(e *telemetry.Emitter, tenants bool) {
 	for _, t := range d.tenants {
 		all.single += t.single
 	}
-	e.Counter("kvasir_single_token_answers_total", "Answers of at most one token: what probing a cache looks like.", float64(all.single))
-	e.Counter("kvasir_tenant_miss_spikes_total", "Times a tenant's prompts missed the cache far more than usual; the log tells whose.", float64(d.spikes))
-	e.Counter("kvasir_unexplained_cached_tokens_total", "Tokens that engines with events reported as cached where none were predicted: another namespace's, if salts do not hold.", float64(d.foreign))
+	e.Emit(metric.SingleTokenAnswers, float64(all.single))
+	e.Emit(metric.TenantMissSpikes, float64(d.spikes))
+	e.Emit(metric.UnexplainedCachedTokens, float64(d.foreign))
 	if !tenants {
 		return
 	}
 	for name, t := range d.tenants {
-		e.Counter("kvasir_tenant_requests_total", "Requests answered, by tenant.", float64(t.requests), "tenant", name)
-		e.Counter("kvasir_tenant_single_token_answers_total", "Answers of at most one token, by tenant.", float64(t.single), "tenant", name)
-		e.Counter("kvasir_tenant_prompt_tokens_total", "Prompt tokens of answers that told cached tokens, by tenant.", float64(t.prompt), "tenant", name)
-		e.Counter("kvasir_tenant_cached_tokens_total", "Of these, reported as cached, by tenant.", float64(t.cached), "tenant", name)
+		e.Emit(metric.TenantRequests, float64(t.requests), name)
+		e.Emit(metric.TenantSingleTokenAnswers, float64(t.single), name)
+		e.Emit(metric.TenantPromptTokens, float64(t.prompt), name)
+		e.Emit(metric.TenantCachedTokens, float64(t.cached), name)
 	}
 }

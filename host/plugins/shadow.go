@@ -13,6 +13,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/plugstore"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry"
+	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
@@ -245,13 +246,13 @@ func (s *shadow) status() *shadowStatus {
 
 func (s *shadows) collect(e *telemetry.Emitter) {
 	for _, sh := range s.list() {
-		c, labels := sh.compared.Stats(), []string{"plugin", sh.name, "digest", sh.digest}
-		e.Counter("kvasir_shadow_decisions_total", "Decisions a shadow was compared in.", float64(c.Decisions), labels...)
-		e.Counter("kvasir_shadow_elsewhere_total", "Decisions in which a shadow's best is another endpoint.", float64(c.Elsewhere), labels...)
-		e.Gauge("kvasir_shadow_rank_agreement", "Mean over decisions of Kendall's tau of a shadow and the active plugin, -1 to 1.", c.Agreement, labels...)
-		e.Counter("kvasir_shadow_abstained_total", "Calls in which a shadow had no opinion.", float64(c.Abstained), labels...)
-		e.Counter("kvasir_shadow_faults_total", "Calls of a shadow that gave no answer.", float64(c.Unheard), labels...)
-		e.Counter("kvasir_shadow_skipped_total", "Decisions a shadow was not asked about: they came too fast, or by a config that came after it.", float64(sh.skipped.Load()), labels...)
+		c, labels := sh.compared.Stats(), []string{sh.name, sh.digest}
+		e.Emit(metric.ShadowDecisions, float64(c.Decisions), labels...)
+		e.Emit(metric.ShadowElsewhere, float64(c.Elsewhere), labels...)
+		e.Emit(metric.ShadowRankAgreement, c.Agreement, labels...)
+		e.Emit(metric.ShadowAbstained, float64(c.Abstained), labels...)
+		e.Emit(metric.ShadowFaults, float64(c.Unheard), labels...)
+		e.Emit(metric.ShadowSkipped, float64(sh.skipped.Load()), labels...)
 	}
 }
 

@@ -95,18 +95,18 @@ func (h *Histogram) snapshot() *snapshot {
 // Count returns the number of observations.
 func (h *Histogram) Count() uint64 { return h.snapshot().count }
 
-// metric is a histogram with its labels, as the client's registry takes it.
-type metric struct {
+// sample is a histogram with its labels, as the client's registry takes it.
+type sample struct {
 	desc   *prometheus.Desc
 	labels []*dto.LabelPair
 	h      *Histogram
 }
 
-func (m *metric) Desc() *prometheus.Desc { return m.desc }
+func (m *sample) Desc() *prometheus.Desc { return m.desc }
 
 // Write renders the histogram in both forms: native buckets, and classic ones at
 // every power of two, whose counts are exact sums of native buckets.
-func (m *metric) Write(out *dto.Metric) error {
+func (m *sample) Write(out *dto.Metric) error {
 	s := m.h.snapshot()
 	out.Label = m.labels
 	out.Histogram = &dto.Histogram{

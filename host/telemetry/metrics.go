@@ -1,6 +1,10 @@
 package telemetry
 
-import "time"
+import (
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/telemetry/metric"
+)
 
 // Kinds of placement, label route of the latency histograms and label kind of
 // kvasir_placements_total.
@@ -28,21 +32,22 @@ type Metrics struct {
 // NewMetrics registers the metrics of the request path in r.
 func NewMetrics(r *Registry) *Metrics {
 	m := &Metrics{
-		ttft:       r.NewHistogramSet("kvasir_ttft_seconds", "Time from the request's arrival to the first byte of its answer, by kind of placement.", "route"),
-		e2e:        r.NewHistogramSet("kvasir_e2e_seconds", "Time from the request's arrival to the end of its answer, by kind of placement.", "route"),
-		itl:        r.NewHistogramSet("kvasir_itl_seconds", "Mean time between two tokens of an answer.", "").With(""),
-		placements: r.NewCounterSet("kvasir_placements_total", "Placements by kind: warm, spill, cold, fallback.", "kind"),
-		requests:   r.NewCounterSet("kvasir_requests_total", "Requests by the status of their answer (000: the client left before it).", "status"),
-		failures:   r.NewCounterSet("kvasir_failures_total", "Requests that did not end well, by cause.", "cause"),
+		ttft:       r.NewHistogramSet(metric.TTFTSeconds),
+		e2e:        r.NewHistogramSet(metric.E2ESeconds),
+		itl:        r.NewHistogramSet(metric.ITLSeconds).With(""),
+		placements: r.NewCounterSet(metric.Placements),
+		requests:   r.NewCounterSet(metric.Requests),
+		failures:   r.NewCounterSet(metric.Failures),
+		output:     r.NewCounterSet(metric.OutputTokens).With(""),
 	}
-	predicted := r.NewCounterSet("kvasir_prompt_tokens_predicted_total", "Prompt tokens of placed requests, by what the index said of the chosen endpoint.", "cache")
-	reported := r.NewCounterSet("kvasir_prompt_tokens_reported_total", "Prompt tokens of answered requests, by what the engine reported.", "cache")
+	predicted := r.NewCounterSet(metric.PromptTokensPredicted)
 	m.predictedCached, m.predictedUncached = predicted.With("cached"), predicted.With("uncached")
-	m.reportedCached, m.reportedUncached, m.unreported = reported.With("cached"), reported.With("uncached"), reported.With("unknown")
-	m.output = r.NewCounterSet("kvasir_output_tokens_total", "Tokens of answers, as the engines reported them.", "").With("")
-	checks := r.NewCounterSet("kvasir_predictions_total", "Predictions of cached tokens that an engine's report confirmed or not.", "result")
+	reported := r.NewCounterSet(metric.PromptTokensReported)
+	m.reportedCached, m.reportedUncached = reported.With("cached"), reported.With("uncached")
+	m.unreported = reported.With("unknown")
+	checks := r.NewCounterSet(metric.Predictions)
 	m.exactPredictions, m.wrongPredictions = checks.With("exact"), checks.With("wrong")
-	off := r.NewCounterSet("kvasir_prediction_error_tokens_total", "Tokens by which predictions missed the report.", "side")
+	off := r.NewCounterSet(metric.PredictionErrorTokens)
 	m.predictedOver, m.predictedUnder = off.With("over"), off.With("under")
 	return m
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 )
 
 // maxValues bounds the label values of one set; further ones count as
@@ -65,10 +67,10 @@ type HistogramSet struct {
 	label string // "" = none
 }
 
-// NewHistogramSet registers a family of duration histograms; label is the name
-// of its label, "" for a single histogram. The name ends in _seconds.
-func (r *Registry) NewHistogramSet(name, help, label string) *HistogramSet {
-	s := &HistogramSet{desc: prometheus.NewDesc(name, help, names(label), nil), label: label}
+// NewHistogramSet registers a family of duration histograms, declared by d with at most
+// one label.
+func (r *Registry) NewHistogramSet(d *metric.Desc) *HistogramSet {
+	s := &HistogramSet{desc: descs[d], label: onlyLabel(d, metric.Histogram)}
 	r.reg.MustRegister(s)
 	return s
 }
@@ -83,7 +85,7 @@ func (s *HistogramSet) Describe(ch chan<- *prometheus.Desc) { ch <- s.desc }
 // Collect implements prometheus.Collector.
 func (s *HistogramSet) Collect(ch chan<- prometheus.Metric) {
 	for value, h := range s.set.all() {
-		m := &metric{desc: s.desc, h: h}
+		m := &sample{desc: s.desc, h: h}
 		if s.label != "" {
 			m.labels = []*dto.LabelPair{{Name: new(s.label), Value: new(value)}}
 		}
@@ -107,10 +109,10 @@ type CounterSet struct {
 	label string // "" = none
 }
 
-// NewCounterSet registers a family of counters; label is the name of its label,
-// "" for a single counter. The name ends in _total.
-func (r *Registry) NewCounterSet(name, help, label string) *CounterSet {
-	s := &CounterSet{desc: prometheus.NewDesc(name, help, names(label), nil), label: label}
+// NewCounterSet registers a family of counters, declared by d with at most
+// one label.
+func (r *Registry) NewCounterSet(d *metric.Desc) *CounterSet {
+	s := &CounterSet{desc: descs[d], label: onlyLabel(d, metric.Counter)}
 	r.reg.MustRegister(s)
 	return s
 }
@@ -132,9 +134,13 @@ func (s *CounterSet) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func names(label string) []string {
-	if label == "" {
-		return nil
+// onlyLabel returns the name of the label of d, "" if it has none.
+func onlyLabel(d *metric.Desc, kind metric.Kind) string {
+	if d.Kind() != kind || len(d.Labels()) > 1 {
+		panic("BUG: telemetry: a set of the " + d.Kind().String() + " " + d.Name())
 	}
-	return []string{label}
+	if len(d.Labels()) == 0 {
+		return ""
+	}
+	return d.Labels()[0]
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 )
 
 // scrape returns the text form, lines without comments.
@@ -68,7 +70,7 @@ func TestHistogram_native(t *testing.T) {
 		ref.Observe(d.Seconds())
 	}
 	var got, want dto.Metric
-	if err := (&metric{h: &h}).Write(&got); err != nil {
+	if err := (&sample{h: &h}).Write(&got); err != nil {
 		t.Fatal(err)
 	}
 	if err := ref.Write(&want); err != nil {
@@ -156,26 +158,45 @@ func TestMetrics(t *testing.T) {
 
 func TestRegistry_functions(t *testing.T) {
 	r := New()
-	r.GaugeFunc("kvasir_index_bytes", "Bytes.", func() float64 { return 42 })
-	r.CounterFunc("kvasir_x_total", "X.", func() float64 { return 7 }, "a", "b")
 	endpoints := []string{"one", "two"}
 	r.Collect(func(e *Emitter) {
+		e.Emit(metric.IndexBytes, 42)
 		for i, u := range endpoints {
-			e.Gauge("kvasir_endpoint_running", "Running.", float64(i), "endpoint", u, "pool", "p")
-			e.Counter("kvasir_endpoint_errors_total", "Errors.", 1, "endpoint", u)
+			e.Emit(metric.EndpointInflight, float64(i), u, "p")
+			e.EmitFlag(metric.EndpointReady, i == 0, u, "p")
 		}
 	})
-	r.Collect(func(e *Emitter) { e.Gauge("kvasir_second", "Second collector.", 1) })
-	expect(t, scrape(t, r), `kvasir_index_bytes 42`, `kvasir_x_total{a="b"} 7`, `kvasir_endpoint_running{endpoint="two",pool="p"} 1`,
-		`kvasir_endpoint_errors_total{endpoint="one"} 1`, `kvasir_second 1`)
+	r.Collect(func(e *Emitter) { e.Emit(metric.Refused, 7, "b") })
+	expect(t, scrape(t, r), `kvasir_index_bytes 42`, `kvasir_refused_total{reason="b"} 7`, `kvasir_endpoint_inflight{endpoint="two",pool="p"} 1`,
+		`kvasir_endpoint_ready{endpoint="one",pool="p"} 1`, `kvasir_endpoint_ready{endpoint="two",pool="p"} 0`)
 	r.Collect(func(e *Emitter) {
-		e.Histogram("kvasir_h_seconds", "H.", 6, 9, []float64{0.5, 1}, []uint64{1, 2, 3}, "s", "a")
+		e.EmitHistogram(metric.StageSeconds, 6, 9, []float64{0.5, 1}, []uint64{1, 2, 3}, "a")
 	})
-	expect(t, scrape(t, r), `kvasir_h_seconds_bucket{s="a",le="0.5"} 1`, `kvasir_h_seconds_bucket{s="a",le="1"} 3`, `kvasir_h_seconds_bucket{s="a",le="+Inf"} 6`,
-		`kvasir_h_seconds_sum{s="a"} 9`, `kvasir_h_seconds_count{s="a"} 6`)
+	expect(t, scrape(t, r), `kvasir_stage_seconds_bucket{stage="a",le="0.5"} 1`, `kvasir_stage_seconds_bucket{stage="a",le="1"} 3`,
+		`kvasir_stage_seconds_bucket{stage="a",le="+Inf"} 6`, `kvasir_stage_seconds_sum{stage="a"} 9`, `kvasir_stage_seconds_count{stage="a"} 6`)
 	endpoints = []string{"bad\xff", "two"}
-	if text := scrape(t, r); strings.Contains(text, `"one"`) || !strings.Contains(text, `kvasir_endpoint_running{endpoint="two",pool="p"} 1`) {
+	if text := scrape(t, r); strings.Contains(text, `"one"`) || !strings.Contains(text, `kvasir_endpoint_inflight{endpoint="two",pool="p"} 1`) {
 		t.Errorf("got %s", text)
+	}
+}
+
+// TestEmitter_wrong: a sample that does not fit its declaration is a bug.
+func TestEmitter_wrong(t *testing.T) {
+	e := &Emitter{make(chan prometheus.Metric, 1)}
+	for name, f := range map[string]func(){
+		"labels":           func() { e.Emit(metric.EndpointReady, 1, "http://a") },
+		"sample of many":   func() { e.Emit(metric.StageSeconds, 1, "read") },
+		"many of a sample": func() { e.EmitHistogram(metric.EndpointReady, 0, 0, nil, nil, "a", "b") },
+		"set of a gauge":   func() { New().NewCounterSet(metric.IndexBytes) },
+	} {
+		func() {
+			defer func() {
+				if s, _ := recover().(string); !strings.HasPrefix(s, "BUG: telemetry: ") {
+					t.Errorf("%s: panic %q", name, s)
+				}
+			}()
+			f()
+		}()
 	}
 }
 
@@ -198,12 +219,12 @@ func TestRegistry_forms(t *testing.T) {
 
 func TestSet_bound(t *testing.T) {
 	r := New()
-	s := r.NewCounterSet("kvasir_y_total", "Y.", "v")
+	s := r.NewCounterSet(metric.Failures)
 	for i := range 1000 {
 		s.With(fmt.Sprint(i)).Add(1)
 	}
 	text := scrape(t, r)
-	expect(t, text, `kvasir_y_total{v="other"} 936`)
+	expect(t, text, `kvasir_failures_total{cause="other"} 936`)
 	if n := strings.Count(text, "\n"); n != maxValues+1 {
 		t.Errorf("got %d series", n)
 	}
