@@ -91,6 +91,7 @@ func (e *fakeEngine) publishes(p *fakepub.Publisher) {
 type board struct {
 	mu      sync.Mutex
 	states  map[endpoint.ID]endpoint.State
+	lost    int // times that an endpoint was ready and then not
 	changed chan struct{}
 }
 
@@ -101,7 +102,11 @@ func newBoard() *board {
 func (b *board) Update(id endpoint.ID, f func(*endpoint.State)) bool {
 	b.mu.Lock()
 	s := b.states[id]
+	was := s.Ready
 	f(&s)
+	if was && !s.Ready {
+		b.lost++
+	}
 	b.states[id] = s
 	b.mu.Unlock()
 	select {
@@ -109,6 +114,13 @@ func (b *board) Update(id endpoint.ID, f func(*endpoint.State)) bool {
 	default:
 	}
 	return true
+}
+
+// losses returns how often an endpoint stopped being ready.
+func (b *board) losses() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lost
 }
 
 func (b *board) get(id endpoint.ID) endpoint.State {
