@@ -28,6 +28,22 @@ func KeyPepper(stateDir string) ([]byte, error) {
 	return policy.LoadOrCreateKey(filepath.Join(stateDir, pepperFile))
 }
 
+// ReadKeyPepper is KeyPepper for a pepper that must be there; the error wraps
+// fs.ErrNotExist if it is not.
+func ReadKeyPepper(stateDir string) ([]byte, error) {
+	return policy.LoadKey(filepath.Join(stateDir, pepperFile))
+}
+
+// ReadAdminToken returns the admin token of a router with these settings, which
+// must have run.
+func ReadAdminToken(file, stateDir string) (string, error) {
+	b, err := os.ReadFile(adminTokenPath(file, stateDir))
+	if err != nil {
+		return "", fmt.Errorf("host: admin token: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
 // adminTokenPath is where the admin token is: the configured file, or one in
 // stateDir.
 func adminTokenPath(file, stateDir string) string {

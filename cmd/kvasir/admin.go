@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -54,6 +56,9 @@ func (a *adminClient) call(method, path string, body []byte) ([]byte, error) {
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err // without the path, which may hold a pasted key
+		}
 		return nil, exit(exitUnreachable, "no router at %s: %v (set --admin or KVASIR_ADMIN)", a.url, err)
 	}
 	defer res.Body.Close()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -14,17 +15,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvasir-router/kvasir/host"
 	"github.com/kvasir-router/kvasir/host/admin"
+	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
 func keyCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "key", Short: "issue, list, rotate and revoke API keys",
-		Long: "With --admin (or KVASIR_ADMIN) a running router does it: what it does is in force when the command returns. Else the\n" +
-			"key file is changed, which a running router sees within a second. Both are recorded in the audit log.",
+		Use: "key", Short: "issue, list, show, rotate and revoke API keys",
+		Long: "With --admin (or KVASIR_ADMIN) a running router does it, and it is in force when the command returns. Otherwise the\n" +
+			"key file is changed, which a running router reads within a second: name the router's configuration with -c, or\n" +
+			"the file with --file and the state_dir with --state-dir. Both ways are recorded in the audit log.\n\n" +
+			"KEY is the id of a key, a whole key, its note, or NAME=VALUE of its labels.",
 	}
-	c.AddCommand(keyIssue(), keyList(), keyRotate(), keyRevoke())
+	c.AddCommand(keyIssue(), keyList(), keyShow(), keyRotate(), keyRevoke())
 	return c
 }
 
@@ -33,18 +38,31 @@ func keyCommand() *cobra.Command {
 type keyStore interface {
 	issue(q *admin.KeyRequest) (admin.IssuedKey, error)
 	list() ([]identity.Record, error)
-	rotate(id string, grace time.Duration) (admin.IssuedKey, error)
-	revoke(id string) error
+	rotate(ref string, grace time.Duration) (admin.IssuedKey, error)
+	revoke(ref string) (revocation, error)
+}
+
+// revocation is what came of revoking a key.
+type revocation struct {
+	ID        string `json:"id"`
+	State     string `json:"state"` // revoked
+	File      string `json:"file,omitempty"`
+	Router    string `json:"router,omitempty"` // that was asked
+	Confirmed bool   `json:"confirmed"`        // a running router refuses the key
+	Why       string `json:"why,omitempty"`    // it is not confirmed
+
+	Accepted bool `json:"-"` // a running router still accepts the key
 }
 
 // keyFlags are the flags that every key command has.
 type keyFlags struct {
-	file, stateDir, auditLog, issuer string
-	admin                            *adminClient
+	config, file, stateDir, auditLog, issuer string
+	admin                                    *adminClient
 }
 
 func (k *keyFlags) add(c *cobra.Command) {
 	k.admin = adminFlags(c)
+	c.Flags().StringVarP(&k.config, "config", "c", "", "the router's configuration file, which names what the next three flags name")
 	c.Flags().StringVar(&k.file, "file", "", "API key file (identity.api_keys_file); default STATE_DIR/keys.json")
 	c.Flags().StringVar(&k.stateDir, "state-dir", "/var/lib/kvasir", "the router's state_dir, which holds the key pepper")
 	c.Flags().StringVar(&k.auditLog, "audit-log", "", "audit log (telemetry.audit_log.file); default STATE_DIR/audit.log")
@@ -53,14 +71,87 @@ func (k *keyFlags) add(c *cobra.Command) {
 // open returns the router if --admin was given, or KVASIR_ADMIN is set and no
 // flag names a file.
 func (k *keyFlags) open(c *cobra.Command) (keyStore, error) {
-	onFile := c.Flags().Changed("file") || c.Flags().Changed("state-dir")
+	changed := c.Flags().Changed
+	onFile := changed("file") || changed("state-dir") || changed("config")
 	switch {
-	case c.Flags().Changed("admin") && onFile:
-		return nil, exit(exitUsage, "say either --admin, or --file and --state-dir")
-	case c.Flags().Changed("admin"), os.Getenv("KVASIR_ADMIN") != "" && !onFile:
+	case changed("admin") && onFile:
+		return nil, exit(exitUsage, "--admin changes keys on a running router, -c, --file and --state-dir in a file: give one or the other")
+	case changed("admin"), os.Getenv("KVASIR_ADMIN") != "" && !onFile:
 		return routerKeys{k.admin}, nil
 	}
-	return newFileKeys(k)
+	return k.openFile(changed("state-dir"))
+}
+
+// openFile returns the key file that the flags and the configuration name.
+func (k *keyFlags) openFile(namedState bool) (*fileKeys, error) {
+	f := &fileKeys{path: k.file, stateDir: k.stateDir, auditLog: k.auditLog, actor: "cli:" + whoami(), issuer: k.issuer, namedState: namedState}
+	if os.Getenv("KVASIR_ADMIN") != "" {
+		f.confirm = k.admin
+	}
+	if k.config != "" {
+		if err := f.use(k.config); err != nil {
+			return nil, err
+		}
+	}
+	if f.issuer == "" {
+		f.issuer = f.actor
+	}
+	f.path = keyName(f.path, f.stateDir, "keys.json")
+	f.auditLog = host.AuditPath(f.auditLog, f.stateDir)
+	return f, nil
+}
+
+// use takes from a configuration what no flag named.
+func (f *fileKeys) use(file string) error {
+	cfg, err := config.Read(file)
+	if err != nil {
+		return &exitError{exitNo, err}
+	}
+	if f.path == "" {
+		f.path = cfg.Identity.APIKeysFile
+	}
+	if f.path == "" {
+		return exit(exitNo, "%s has no identity.api_keys_file: add one, or name the file with --file", file)
+	}
+	if !f.namedState {
+		f.stateDir, f.namedState = cfg.StateDir, true
+	}
+	if f.auditLog == "" {
+		f.auditLog = cfg.Telemetry.AuditLog.File
+	}
+	if f.confirm == nil {
+		f.confirm = routerOf(cfg)
+	}
+	return nil
+}
+
+// routerOf returns the admin API of the router that runs by a configuration on
+// this machine, nil if its token cannot be read.
+func routerOf(cfg *config.Config) *adminClient {
+	token, err := host.ReadAdminToken(cfg.Admin.TokenFile, cfg.StateDir)
+	addr, port, splitErr := net.SplitHostPort(cfg.Admin.HTTP)
+	if err != nil || splitErr != nil {
+		return nil
+	}
+	if ip := net.ParseIP(addr); addr == "" || ip != nil && ip.IsUnspecified() {
+		addr = "127.0.0.1"
+	}
+	return &adminClient{url: "http://" + net.JoinHostPort(addr, port), token: token}
+}
+
+// oneKey returns the only one of the records that ref refers to.
+func oneKey(found []identity.Record, ref string) (*identity.Record, error) {
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("there is no key %q", identity.ShowRef(ref))
+	case 1:
+		return &found[0], nil
+	}
+	ids := make([]string, len(found))
+	for i := range found {
+		ids[i] = found[i].ID
+	}
+	return nil, fmt.Errorf("%q names %d keys (%s): say which by its id", identity.ShowRef(ref), len(found), strings.Join(ids, ", "))
 }
 
 // routerKeys is the keys of a running router.
@@ -93,12 +184,23 @@ func (r routerKeys) list() ([]identity.Record, error) {
 	return out.Keys, r.do("GET", "/v1/keys", nil, &out)
 }
 
-func (r routerKeys) rotate(id string, grace time.Duration) (k admin.IssuedKey, err error) {
-	return k, r.do("POST", "/v1/keys/"+url.PathEscape(id)+"/rotate?grace="+grace.String(), nil, &k)
+func (r routerKeys) rotate(ref string, grace time.Duration) (k admin.IssuedKey, err error) {
+	return k, r.do("POST", "/v1/keys/"+url.PathEscape(sendRef(ref))+"/rotate?grace="+grace.String(), nil, &k)
 }
 
-func (r routerKeys) revoke(id string) error {
-	return r.do("POST", "/v1/keys/"+url.PathEscape(id)+"/revoke", nil, new(map[string]string))
+func (r routerKeys) revoke(ref string) (revocation, error) {
+	var out admin.RevokedKey
+	err := r.do("POST", "/v1/keys/"+url.PathEscape(sendRef(ref))+"/revoke", nil, &out)
+	return revocation{ID: out.ID, State: out.State, Router: r.url, Confirmed: true}, err
+}
+
+// sendRef returns what is sent of a reference to a key: of a whole key the id
+// alone.
+func sendRef(ref string) string {
+	if id := identity.KeyID(ref); id != "" {
+		return id
+	}
+	return ref
 }
 
 // keyName completes a path of the state directory.
@@ -211,11 +313,33 @@ func labelList(m map[string]string) string {
 	return strings.Join(out, ",")
 }
 
+func keyShow() *cobra.Command {
+	c := &cobra.Command{Use: "show KEY", Short: "show the record of a key as JSON; never the key itself", Args: cobra.ExactArgs(1)}
+	var k keyFlags
+	k.add(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		s, err := k.open(cmd)
+		if err != nil {
+			return err
+		}
+		keys, err := s.list()
+		if err != nil {
+			return err
+		}
+		r, err := oneKey(identity.Match(keys, args[0], nil, time.Now()), args[0])
+		if err != nil {
+			return exit(exitNo, "%v", err)
+		}
+		return printValue(cmd.OutOrStdout(), r)
+	}
+	return c
+}
+
 func keyRotate() *cobra.Command {
 	c := &cobra.Command{
-		Use: "rotate ID", Short: "issue the successor of a key, which is accepted for a while yet", Args: cobra.ExactArgs(1),
-		Long: "kvasir key rotate ID issues a key with the tenant, user, groups, scopes and labels of key ID, prints it once, and lets\n" +
-			"key ID end after --grace: clients change over meanwhile. A key that has ended has no successor.",
+		Use: "rotate KEY", Short: "issue the successor of a key; the old key ends after a grace period", Args: cobra.ExactArgs(1),
+		Long: "kvasir key rotate KEY issues a key with the tenant, user, groups, scopes and labels of KEY, prints it once, and lets\n" +
+			"KEY end after --grace, so that clients can change over. A key that has ended has no successor.",
 	}
 	var k keyFlags
 	k.add(c)
@@ -242,20 +366,47 @@ func keyRotate() *cobra.Command {
 }
 
 func keyRevoke() *cobra.Command {
-	c := &cobra.Command{Use: "revoke ID", Short: "revoke a key", Args: cobra.ExactArgs(1),
-		Long: "With --admin the router refuses the key from the moment the command returns. On the file a running router sees it\nwithin a second."}
+	c := &cobra.Command{Use: "revoke KEY", Short: "revoke a key and say whether a running router refuses it", Args: cobra.ExactArgs(1),
+		Long: "With --admin the router refuses the key from the moment the command returns. On the file a running router refuses it\n" +
+			"within a second; with -c, or with KVASIR_ADMIN set, the command waits until the router of that configuration or\n" +
+			"address does, and says so.\n\n" +
+			"Exit code 0: the key is revoked, and no router was found that still accepts it. 1: it was not revoked, or a running\n" +
+			"router still accepts it."}
 	var k keyFlags
 	k.add(c)
+	output := outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(*output); err != nil {
+			return err
+		}
 		s, err := k.open(cmd)
 		if err != nil {
 			return err
 		}
-		if err := s.revoke(args[0]); err != nil {
+		r, err := s.revoke(args[0])
+		if err != nil {
 			return err
 		}
-		cmd.Println("revoked", args[0])
-		return nil
+		return printRevocation(cmd, *output, &r)
 	}
 	return c
+}
+
+// printRevocation says whether a running router refuses the key, and where none
+// confirmed that, how to be sure.
+func printRevocation(cmd *cobra.Command, output string, r *revocation) error {
+	if output == "json" {
+		if err := json.NewEncoder(cmd.OutOrStdout()).Encode(r); err != nil {
+			return err
+		}
+	} else if cmd.Println("revoked", r.ID); r.Confirmed {
+		cmd.PrintErrf("confirmed: the router at %s refuses it\n", r.Router)
+	} else {
+		cmd.PrintErrf("not confirmed by a running router: %s.\nA router that uses %s refuses the key within a second. To be sure, run\n"+
+			"  kvasir key revoke %s --admin URL --token TOKEN\n", r.Why, r.File, r.ID)
+	}
+	if r.Accepted {
+		return exit(exitNo, "key %s is revoked in %s, but a running router may still accept it: %s", r.ID, r.File, r.Why)
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host"
@@ -16,18 +17,15 @@ import (
 )
 
 // fileKeys is the keys of a key file. What it does is recorded in the audit log
-// of the state directory, as the router's own deeds are.
+// of the state directory, as the router records its own changes.
 type fileKeys struct {
 	path, stateDir, auditLog string
 	actor, issuer            string
-}
 
-func newFileKeys(k *keyFlags) (*fileKeys, error) {
-	f := &fileKeys{path: keyName(k.file, k.stateDir, "keys.json"), stateDir: k.stateDir, auditLog: host.AuditPath(k.auditLog, k.stateDir), actor: "cli:" + whoami(), issuer: k.issuer}
-	if f.issuer == "" {
-		f.issuer = f.actor
-	}
-	return f, nil
+	// namedState says that the user named the state directory, or a configuration
+	// that does. Then a pepper may be made in it.
+	namedState bool
+	confirm    *adminClient // the router that uses the file; nil = not known
 }
 
 // whoami names who runs the command, as the system knows it.
@@ -42,7 +40,7 @@ func whoami() string {
 func (f *fileKeys) change(e audit.Event, edit func(*identity.KeyFile, map[string]string) error) error {
 	log, err := audit.Open(f.auditLog)
 	if err != nil {
-		return exit(exitNo, "%v (set --state-dir, or --audit-log)", err)
+		return exit(exitNo, "%v (name the router's configuration with -c, its state_dir with --state-dir, or --audit-log)", err)
 	}
 	defer log.Close()
 	e.Actor, e.Result = f.actor, audit.Begun
@@ -68,12 +66,71 @@ func (f *fileKeys) change(e audit.Event, edit func(*identity.KeyFile, map[string
 	return nil
 }
 
-func (f *fileKeys) issue(q *admin.KeyRequest) (out admin.IssuedKey, err error) {
-	pepper, err := host.KeyPepper(f.stateDir)
-	if err != nil {
-		return out, exit(exitNo, "%v", err)
+// pepper returns the pepper of the router that uses the file. It makes one only
+// in a state directory that was named, for a file without keys: with a pepper of
+// any other origin the router would accept no key.
+func (f *fileKeys) pepper() ([]byte, error) {
+	p, err := host.ReadKeyPepper(f.stateDir)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return p, asExit(err)
 	}
-	e := audit.Event{Verb: admin.ScopeKeyIssue, Object: "tenant/" + q.Tenant, Detail: map[string]string{"user": q.User, "scopes": fmt.Sprint(q.Scopes), "groups": fmt.Sprint(q.Groups)}}
+	const how = "name the router's configuration with -c kvasir.yaml, or its state_dir with --state-dir DIR"
+	if !f.namedState {
+		return nil, exit(exitNo, "there is no pepper in %s, so no router would accept the key: %s", f.stateDir, how)
+	}
+	k, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	if len(k.Keys) > 0 {
+		return nil, exit(exitNo, "%s has keys, but there is no pepper in %s, so it is not the state_dir of the router that uses them: %s",
+			f.path, f.stateDir, how)
+	}
+	p, err = host.KeyPepper(f.stateDir)
+	return p, asExit(err)
+}
+
+func asExit(err error) error {
+	if err == nil {
+		return nil
+	}
+	return exit(exitNo, "%v", err)
+}
+
+// read returns the content of the file; none is one without keys.
+func (f *fileKeys) read() (*identity.KeyFile, error) {
+	k, err := identity.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		k, err = &identity.KeyFile{Version: 1}, nil
+	}
+	return k, asExit(err)
+}
+
+// find returns the one key that ref refers to.
+func (f *fileKeys) find(ref string) (*identity.Record, error) {
+	k, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	pepper, err := host.ReadKeyPepper(f.stateDir)
+	if err != nil {
+		pepper = nil // it is needed for keys of other forms only
+	}
+	r, err := oneKey(identity.Match(k.Keys, ref, pepper, time.Now()), ref)
+	if err != nil {
+		return nil, exit(exitNo, "%v in %s", err, f.path)
+	}
+	return r, nil
+}
+
+func (f *fileKeys) issue(q *admin.KeyRequest) (out admin.IssuedKey, err error) {
+	pepper, err := f.pepper()
+	if err != nil {
+		return out, err
+	}
+	e := audit.Event{Verb: admin.ScopeKeyIssue, Object: "tenant/" + q.Tenant, Detail: map[string]string{
+		"user": q.User, "scopes": fmt.Sprint(q.Scopes), "groups": fmt.Sprint(q.Groups),
+	}}
 	q.Terms.Issuer = f.issuer
 	err = f.change(e, func(k *identity.KeyFile, detail map[string]string) error {
 		key, r, err := k.IssueOn(pepper, q.Grant, q.Terms, time.Now())
@@ -84,40 +141,80 @@ func (f *fileKeys) issue(q *admin.KeyRequest) (out admin.IssuedKey, err error) {
 	return out, err
 }
 
-func (f *fileKeys) rotate(id string, grace time.Duration) (out admin.IssuedKey, err error) {
-	pepper, err := host.KeyPepper(f.stateDir)
+func (f *fileKeys) rotate(ref string, grace time.Duration) (out admin.IssuedKey, err error) {
+	old, err := f.find(ref)
 	if err != nil {
-		return out, exit(exitNo, "%v", err)
+		return out, err
 	}
-	e := audit.Event{Verb: "key:rotate", Object: "key/" + id, Detail: map[string]string{"grace": grace.String()}}
+	pepper, err := f.pepper()
+	if err != nil {
+		return out, err
+	}
+	e := audit.Event{Verb: "key:rotate", Object: "key/" + old.ID, Detail: map[string]string{"grace": grace.String(), "tenant": old.Tenant}}
 	err = f.change(e, func(k *identity.KeyFile, detail map[string]string) error {
-		key, r, err := k.Rotate(pepper, id, grace, f.issuer, time.Now())
+		key, r, err := k.Rotate(pepper, old.ID, grace, f.issuer, time.Now())
 		if err != nil {
-			return fmt.Errorf("%s: %w", id, err)
+			return fmt.Errorf("key %s: %w", old.ID, err)
 		}
-		detail["key"], detail["tenant"] = r.ID, r.Tenant
-		out = admin.Issued(key, &r).Follows(k.Find(id))
+		detail["key"] = r.ID
+		out = admin.Issued(key, &r).Follows(k.Find(old.ID))
 		return nil
 	})
 	return out, err
 }
 
-func (f *fileKeys) revoke(id string) error {
-	return f.change(audit.Event{Verb: admin.ScopeKeyRevoke, Object: "key/" + id}, func(k *identity.KeyFile, _ map[string]string) error {
-		if err := k.Revoke(id, time.Now()); err != nil {
-			return fmt.Errorf("%s: %w", id, err)
+func (f *fileKeys) revoke(ref string) (revocation, error) {
+	r, err := f.find(ref)
+	if err != nil {
+		return revocation{}, err
+	}
+	e := audit.Event{Verb: admin.ScopeKeyRevoke, Object: "key/" + r.ID, Detail: map[string]string{"tenant": r.Tenant}}
+	err = f.change(e, func(k *identity.KeyFile, _ map[string]string) error { return k.Revoke(r.ID, time.Now()) })
+	if err != nil {
+		return revocation{}, err
+	}
+	return f.confirmed(r.ID), nil
+}
+
+// confirmFor bounds how long a router is asked whether it has read the file: it
+// looks at it twice a second, and reading it takes less than one.
+var confirmFor = 5 * time.Second
+
+// confirmed asks the router that uses the file whether it refuses a key.
+func (f *fileKeys) confirmed(id string) revocation {
+	out := revocation{ID: id, State: "revoked", File: f.path}
+	if f.confirm == nil {
+		out.Why = "no router is known that uses the file"
+		return out
+	}
+	out.Router = f.confirm.url
+	router := routerKeys{f.confirm}
+	for end := time.Now().Add(confirmFor); ; time.Sleep(100 * time.Millisecond) {
+		keys, err := router.list()
+		if err != nil {
+			out.Why = err.Error()
+			return out
 		}
-		return nil
-	})
+		i := slices.IndexFunc(keys, func(r identity.Record) bool { return r.ID == id })
+		switch {
+		case i < 0:
+			out.Why = fmt.Sprintf("the router at %s does not list the key", out.Router)
+			return out
+		case !keys[i].Revoked.IsZero():
+			out.Confirmed = true
+			return out
+		}
+		if time.Now().After(end) {
+			out.Why, out.Accepted = fmt.Sprintf("the router at %s has not read the file within %v", out.Router, confirmFor), true
+			return out
+		}
+	}
 }
 
 func (f *fileKeys) list() ([]identity.Record, error) {
-	k, err := identity.ReadFile(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		k, err = &identity.KeyFile{Version: 1}, nil
-	}
+	k, err := f.read()
 	if err != nil {
-		return nil, exit(exitNo, "%v", err)
+		return nil, err
 	}
 	uses, err := identity.ReadUses(host.KeyUsePath(f.stateDir))
 	if err != nil {

@@ -8,9 +8,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kvasir-router/kvasir/host/identity"
 )
 
 // version is set by the linker.
@@ -42,12 +45,17 @@ func main() {
 	if err == nil {
 		return
 	}
-	fmt.Fprintln(os.Stderr, "kvasir:", err)
-	code := exitUsage
+	os.Exit(report(os.Stderr, err))
+}
+
+// report writes an error, without keys and tokens that were pasted somewhere, and
+// returns its exit code.
+func report(w io.Writer, err error) int {
+	fmt.Fprintln(w, "kvasir:", identity.Redact(err.Error()))
 	if e, ok := errors.AsType[*exitError](err); ok {
-		code = e.code
+		return e.code
 	}
-	os.Exit(code)
+	return exitUsage
 }
 
 func root() *cobra.Command {

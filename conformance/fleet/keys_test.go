@@ -175,6 +175,66 @@ func checkAudit(t *testing.T, d *harness.Dev, operator, first issued) {
 	}
 }
 
+// TestPastedKeys pastes a key wherever a request to the router has room for one.
+// It is found neither in the logs nor in what operators read; the command that
+// revokes it takes it whole.
+func TestPastedKeys(t *testing.T) {
+	d := harness.StartDev(t, "--engines", "1")
+	admin := []string{"--admin", d.Admin, "--token", d.AdminToken}
+	k := keyOf(t, ok(t, append([]string{"key", "issue", "--tenant", "acme", "--output", "json"}, admin...)...))
+	secret := k.Key[len("kv_")+len(k.ID)+1:]
+	body := map[string]any{"model": d.Model, "messages": []map[string]string{{"role": "user", "content": "hello"}}, "max_tokens": 2}
+	for _, change := range []func(map[string]any) []string{
+		func(map[string]any) []string { return []string{"X-Request-Id", k.Key} },
+		func(map[string]any) []string { return []string{"X-Kvasir-Session", k.Key} },
+		func(map[string]any) []string { return []string{"X-Kvasir-Priority", k.Key} },
+		func(b map[string]any) []string { b["model"] = k.Key; return nil },
+		func(b map[string]any) []string { b["user"] = k.Key; return nil },
+		func(b map[string]any) []string { b[k.Key] = k.Key; return nil },
+	} {
+		b := map[string]any{}
+		for name, v := range body {
+			b[name] = v
+		}
+		a, err := harness.Post(d.URL+"/v1/chat/completions", k.Key, b, change(b)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, x := harness.GetBody(d.Admin+"/v1/explain/"+a.Header.Get("X-Request-Id"), d.AdminToken)
+		if strings.Contains(string(x), secret) {
+			t.Errorf("explain shows the key: %s", x)
+		}
+	}
+	for _, path := range []string{"/v1/explain/" + k.Key, "/v1/keys/" + k.Key, "/v1/plugins/" + k.Key + "/rollback", "/v1/" + k.Key, "/v1/reload?" + k.Key} {
+		for _, method := range []string{"GET", "POST", "DELETE"} {
+			for _, token := range []string{d.AdminToken, k.Key, "unknown-" + k.Key} {
+				if _, answer := harness.Do(method, d.Admin+path, token); strings.Contains(string(answer), secret) {
+					t.Errorf("%s %s answers %s", method, path, answer)
+				}
+			}
+		}
+	}
+	for _, path := range []string{"/metrics", "/v1/status", "/v1/policy", "/v1/endpoints", "/v1/keys"} {
+		if status, answer := harness.GetBody(d.Admin+path, d.AdminToken); status != 200 || strings.Contains(string(answer), secret) {
+			t.Errorf("%s: %d %.2000s", path, status, answer)
+		}
+	}
+	out, errs, code := cli(t, append([]string{"key", "revoke", k.Key}, admin...)...)
+	if code != 0 || strings.Contains(out+errs, secret) || !strings.Contains(out+errs, "revoked "+k.ID) {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	if got := harness.Get(d.URL+"/v1/models", k.Key); got != 401 {
+		t.Errorf("the revoked key: %d", got)
+	}
+	log, err := os.ReadFile(filepath.Join(d.StateDir, "audit.log"))
+	if err != nil || strings.Contains(string(log), secret) || !strings.Contains(string(log), `"verb":"key:revoke","object":"key/`+k.ID+`"`) {
+		t.Errorf("%v, audit log:\n%s", err, log)
+	}
+	if strings.Contains(d.Log.String(), secret) {
+		t.Error("the log has the key")
+	}
+}
+
 // TestKeyUse: when a key was used last is told by the router, and by the file
 // after it has ended.
 func TestKeyUse(t *testing.T) {

@@ -323,6 +323,22 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 	return c, nil
 }
 
+// Read is Load for commands that need a few settings: values are not checked, nor
+// are the files that they name, such as a key file that is still to be written.
+func Read(path string) (*Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	c := &Config{File: path}
+	d := &decoder{env: os.LookupEnv, lines: map[string]pos{}}
+	if !d.document(data, c) || len(d.faults) > 0 {
+		return nil, d.sorted(path)
+	}
+	c.defaults()
+	return c, nil
+}
+
 // Faults is every fault of one file, in the order of its lines.
 type Faults []Fault
 

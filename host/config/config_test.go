@@ -227,3 +227,23 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestRead: a configuration whose key file is still to be written can be read, and
+// one that is not a configuration cannot.
+func TestRead(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "kvasir.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("state_dir: /s\nidentity: {api_keys_file: /nowhere/keys.json}\n")
+	if c, err := Read(name); err != nil || c.StateDir != "/s" || c.Identity.APIKeysFile != "/nowhere/keys.json" || c.Admin.HTTP == "" {
+		t.Errorf("%v: %+v", err, c)
+	}
+	write("state_dri: /s\n")
+	if _, err := Read(name); err == nil || !strings.Contains(err.Error(), "state_dri") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -47,6 +47,10 @@ func KeyID(s string) string {
 	return id
 }
 
+// Redact returns s without the API keys and tokens in it, for text that leaves
+// the process.
+func Redact(s string) string { return secret.Redact(s) }
+
 // pepperID names a pepper without telling it: 16 hexadecimal digits.
 func pepperID(pepper []byte) string {
 	h := hmac.New(sha256.New, pepper)
