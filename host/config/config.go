@@ -207,13 +207,14 @@ type Plugin struct {
 	Name   string       `yaml:"name" doc:"unique; lower-case letters, digits and -"`
 	File   string       `yaml:"file" doc:"the module; saving it swaps the plugin; a version that was pushed and activated goes before it; default: the plugin of this name that ships with the router"`
 	Grants []string     `yaml:"grants" doc:"what it may use: log, kv, metrics; default nothing"`
-	Limits PluginLimits `yaml:"limits" doc:"bounds of one instance"`
+	Limits PluginLimits `yaml:"limits" doc:"bounds of one instance and of a call"`
 	Config JSON         `yaml:"config" doc:"given to the plugin; default {}"`
 }
 
-// PluginLimits bound one instance of a plugin.
+// PluginLimits bound one instance of a plugin and its calls.
 type PluginLimits struct {
-	Memory Size `yaml:"memory" doc:"default 16MiB: Go's runtime needs 4; at most 64MiB: there are up to 8 instances"`
+	Memory Size     `yaml:"memory" doc:"default 16MiB: Go's runtime needs 4; at most 64MiB: there are up to 8 instances"`
+	Call   Duration `yaml:"call" doc:"most processor time of a call that filters, scores or picks among 64 candidates, and as much for every further 64; default 2ms, at most 100ms: a plugin that takes more is refused, or quarantined where it does so later"`
 }
 
 // Signatures says whose signatures of modules count.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -22,6 +23,10 @@ const MaxUses = 4
 
 // maxPluginMemory is what a plugin's instance may be granted.
 const maxPluginMemory = 64 << 20
+
+// maxCall is the most processor time that a call may be granted: longer, and one
+// plugin places less than ten requests a second.
+const maxCall = 100 * time.Millisecond
 
 // grants are the words for what a plugin may use.
 var grants = []string{"log", "kv", "metrics"}
@@ -50,6 +55,9 @@ func (k *checker) plugins(ps []Plugin) map[string]bool {
 		}
 		if p.Limits.Memory > maxPluginMemory {
 			k.add(path+".limits.memory", "want at most 64MiB, got %d bytes", p.Limits.Memory)
+		}
+		if p.Limits.Call < 0 || p.Limits.Call > Duration(maxCall) {
+			k.add(path+".limits.call", "want more than 0 and at most %v, got %v", maxCall, time.Duration(p.Limits.Call))
 		}
 	}
 	return usable

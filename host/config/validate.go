@@ -67,6 +67,7 @@ func (c *Config) defaults() {
 	}
 	for i := range c.Plugins {
 		or(&c.Plugins[i].Limits.Memory, 16<<20)
+		or(&c.Plugins[i].Limits.Call, Duration(2*time.Millisecond))
 	}
 }
 

@@ -134,9 +134,9 @@ func KV(spaces *Spaces) *wasm.HostModule {
 			return spaces.Space(g.Plugin, g.StateVersion, g.Overlay), nil
 		},
 		Funcs: []wasm.HostFunc{
-			{Name: "get", Params: i32s, Results: i32s[:1], Call: kvGet},
-			{Name: "set", Params: i32s, Results: i32s[:1], Call: kvSet},
-			{Name: "delete", Params: i32s[:2], Results: i32s[:1], Call: kvDelete},
+			{Name: "get", Params: i32s, Results: i32s[:1], Call: kvGet, Units: abi.FuelHostSystem},
+			{Name: "set", Params: i32s, Results: i32s[:1], Call: kvSet, Units: abi.FuelHostSystem},
+			{Name: "delete", Params: i32s[:2], Results: i32s[:1], Call: kvDelete, Units: abi.FuelHostSystem},
 		},
 	}
 }
@@ -185,6 +185,7 @@ func kvSet(c *wasm.Call, st []uint64) {
 		return
 	}
 	v, ok := c.Read(at, n)
+	c.Charge(int64(n) / abi.FuelHostBytes) // again: the copy is kept
 	if ok && s.Set(string(key), append([]byte(nil), v...)) {
 		st[0] = 0
 	}

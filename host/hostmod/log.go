@@ -26,7 +26,7 @@ func Log(log *slog.Logger) *wasm.HostModule {
 		Open: func(g wasm.Guest) (any, error) { return newLimiter(time.Now()), nil },
 		Funcs: []wasm.HostFunc{{
 			Name: "log", Params: []wasm.Value{wasm.I32, wasm.I32, wasm.I32},
-			Call: func(c *wasm.Call, st []uint64) { writeLine(log, c, st) },
+			Call: func(c *wasm.Call, st []uint64) { writeLine(log, c, st) }, Units: abi.FuelHostSystem,
 		}},
 	}
 }

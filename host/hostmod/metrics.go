@@ -96,7 +96,7 @@ func (m *Metrics) Module() *wasm.HostModule {
 		}
 	}
 	return &wasm.HostModule{Name: abi.ModuleMetrics, Funcs: []wasm.HostFunc{
-		{Name: "add", Params: params, Call: call(true)},
-		{Name: "set", Params: params, Call: call(false)},
+		{Name: "add", Params: params, Call: call(true), Units: abi.FuelHostSystem},
+		{Name: "set", Params: params, Call: call(false), Units: abi.FuelHostSystem},
 	}}
 }

@@ -43,16 +43,17 @@ type pluginStats struct {
 	Recycled          uint64                 `json:"recycled"`  // replaced because their memory grew
 	Sliced            bool                   `json:"sliced"`    // asked without the decision lock
 	UnitsPerCandidate float64                `json:"units_per_candidate"`
-	LastUnits         int64                  `json:"last_units"`  // fuel of the last timed call
-	CallMicros        float64                `json:"call_us"`     // moving mean
-	CallMicrosMax     float64                `json:"call_max_us"` // longest timed
-	Observed          uint64                 `json:"observed"`    // outcomes it was told of
-	Unobserved        uint64                 `json:"unobserved"`  // outcomes it failed to take
+	LastUnits         int64                  `json:"last_units"`   // fuel of the last timed call
+	LoadMicros        float64                `json:"load_call_us"` // processor time of a call with 64 candidates when it was loaded
+	CallMicros        float64                `json:"call_us"`      // moving mean
+	CallMicrosMax     float64                `json:"call_max_us"`  // longest timed
+	Observed          uint64                 `json:"observed"`     // outcomes it was told of
+	Unobserved        uint64                 `json:"unobserved"`   // outcomes it failed to take
 }
 
 func statsOf(p *plugin, s *wasm.Stats) *pluginStats {
 	return &pluginStats{s.Calls, s.Abstained, s.Busy, s.Faults, s.Instances, s.Recycled, s.Sliced, s.UnitsPerCandidate, s.LastUnits,
-		s.CallNanos / 1e3, float64(s.CallNanosMax) / 1e3, p.observed.Load(), p.unheard.Load()}
+		float64(s.LoadNanos) / 1e3, s.CallNanos / 1e3, float64(s.CallNanosMax) / 1e3, p.observed.Load(), p.unheard.Load()}
 }
 
 // Plugins implements admin.Plugins.

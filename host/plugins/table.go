@@ -38,6 +38,7 @@ func (p *plugin) signedBy() string {
 type pluginKey struct {
 	name, digest, config, grants string
 	memory                       config.Size
+	call                         config.Duration
 }
 
 // table holds the loaded plugins. A plugin is closed when no generation
@@ -86,7 +87,8 @@ func (t *table) acquire(k pluginKey, source string, code []byte, now time.Time) 
 
 func (k *pluginKey) options() wasm.Options {
 	const page = 64 << 10
-	return wasm.Options{Config: []byte(k.config), Grants: strings.Fields(k.grants), MemoryPages: uint32((k.memory + page - 1) / page)}
+	return wasm.Options{Config: []byte(k.config), Grants: strings.Fields(k.grants), MemoryPages: uint32((k.memory + page - 1) / page),
+		CallTime: time.Duration(k.call)}
 }
 
 // release gives plugins back.
@@ -172,7 +174,7 @@ func declared(cfg *config.Config, name string) config.Plugin {
 // keyOf returns what the module of a digest is loaded as; cfg replaces the plugin's
 // own config.
 func keyOf(p *config.Plugin, digest string, cfg config.JSON) pluginKey {
-	k := pluginKey{name: p.Name, digest: digest, config: string(cfg), memory: p.Limits.Memory}
+	k := pluginKey{name: p.Name, digest: digest, config: string(cfg), memory: p.Limits.Memory, call: p.Limits.Call}
 	if cfg == "" {
 		k.config = string(p.Config)
 	}

@@ -26,6 +26,7 @@ type breaker struct {
 	mu      sync.Mutex // guards what follows, and changes of the above
 	good    int        // calls since the last change of strikes
 	opens   int        // quarantines since strikes were last 0
+	slows   int        // quarantines of a plugin that was too slow, never forgiven
 	until   time.Time  // next probe while open
 	lastErr string     // the fault that opened it
 }
@@ -60,8 +61,22 @@ func (b *breaker) fault(now time.Time, err error) (opened bool) {
 	return true
 }
 
+// slow opens the breaker at once: a plugin whose calls take too long holds up every
+// request, and one that became slow after many calls is fast when it is probed.
+func (b *breaker) slow(now time.Time, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open.Load() {
+		return
+	}
+	b.good = 0
+	b.strikes.Store(strikesToOpen)
+	b.reopenLocked(now, err)
+	b.slows++
+}
+
 func (b *breaker) reopenLocked(now time.Time, err error) {
-	wait := firstBackOff << min(b.opens, 20)
+	wait := firstBackOff << min(b.opens+b.slows, 20)
 	b.opens++
 	b.until = now.Add(min(wait, maxBackOff))
 	b.lastErr = err.Error()

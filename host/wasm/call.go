@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 	"unsafe"
 
 	"github.com/kvasir-router/kvasir/abi"
@@ -39,12 +38,18 @@ func (p *Plugin) call(in *instance, r Role, n int) error {
 	if in.trace != nil {
 		return p.traced(in, r, n, budget)
 	}
-	if in.uses%sampleEvery != 0 {
-		return in.run(r, budget)
+	if in.clocked {
+		var err error
+		in.took, err = in.processorTime(r, budget)
+		return err
 	}
-	t := time.Now()
+	if in.uses%p.every == 0 || p.watch.due() {
+		return p.timed(in, r, n, budget)
+	}
 	err := in.run(r, budget)
-	p.stats.sample(time.Since(t), in.used(), n)
+	if in.used() > p.budgets[r].suspicious(n) {
+		p.watch.suspect()
+	}
 	return err
 }
 

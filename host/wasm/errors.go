@@ -21,6 +21,7 @@ type Reason string
 const (
 	ReasonTrap      Reason = "trap"          // unreachable, out of bounds, division by zero, …
 	ReasonFuel      Reason = "fuel"          // the budget was used up
+	ReasonTime      Reason = "time"          // calls take more processor time than their ceiling
 	ReasonStack     Reason = "stack"         // too deep a recursion
 	ReasonStatus    Reason = "status"        // the guest returned a status ≥ 2
 	ReasonUnwritten Reason = "unwritten"     // a result was left as it arrived
@@ -48,7 +49,7 @@ func (f *Fault) Error() string {
 
 // LoadError says why a module was refused and in which step.
 type LoadError struct {
-	Step string // module, exports, imports, rewrite, compile, start, abi, manifest, roles, columns, grants, configure, smoke
+	Step string // module, exports, imports, rewrite, compile, start, abi, manifest, roles, columns, grants, configure, smoke, time
 	Err  error
 }
 

@@ -36,6 +36,7 @@ type HostFunc struct {
 	Name            string
 	Params, Results []Value
 	Call            func(c *Call, stack []uint64)
+	Units           int64 // fuel of a call beside its bytes, 0 = abi.FuelHostCall
 }
 
 // Guest tells a HostModule for whom it is opened.
@@ -75,6 +76,9 @@ func (c *Call) Read(addr, n uint32) (b []byte, ok bool) {
 	return b, true
 }
 
+// Charge takes fuel for what a call costs beside what it reads.
+func (c *Call) Charge(units int64) { c.in.chargeHost(units) }
+
 // Fail makes the running guest call a fault; it ends at its next charge.
 func (c *Call) Fail(r Reason, detail string) { c.in.violate(r, detail) }
 
@@ -105,11 +109,14 @@ func instanceOf(ctx context.Context) *instance {
 func link(ctx context.Context, rt wazero.Runtime, m *HostModule, at int) error {
 	b := rt.NewHostModuleBuilder(m.Name)
 	for _, f := range m.Funcs {
-		call := f.Call
+		call, units := f.Call, f.Units
+		if units == 0 {
+			units = abi.FuelHostCall
+		}
 		fn := api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
 			in := instanceOf(ctx)
 			in.attach(mod)
-			in.chargeHost(abi.FuelHostCall)
+			in.chargeHost(units)
 			in.call.state = in.states[at]
 			call(&in.call, stack)
 		})

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/kvasir-router/kvasir/abi"
@@ -53,7 +54,9 @@ type instance struct {
 	laidN    uint32
 	old      bool     // grew: another is to take its place
 	trace    *tracing // set during a Tracer's call
-	lastText []byte   // last bytes written to a descriptor: a Go guest's panic
+	clocked  bool     // not in the pool yet: every call is timed into took
+	took     time.Duration
+	lastText []byte // last bytes written to a descriptor: a Go guest's panic
 	stack    [4]uint64
 }
 

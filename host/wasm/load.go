@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kvasir-router/kvasir/abi"
 )
@@ -26,6 +27,10 @@ type Options struct {
 	Instances int
 	// MemoryPages of 64 KiB an instance may have; 0 = 256 (16 MiB).
 	MemoryPages uint32
+	// CallTime is the most processor time that a call of filter, score or pick with
+	// 64 candidates may take, and as much for every further 64; 0 = 2 ms. A plugin
+	// that takes more is refused, and goes into quarantine where it does so later.
+	CallTime time.Duration
 	// Overlay keeps the plugin's writes to host state to itself: shadow, canary.
 	Overlay bool
 }
@@ -36,6 +41,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MemoryPages == 0 {
 		o.MemoryPages = defaultPages
+	}
+	if o.CallTime == 0 {
+		o.CallTime = defaultCallTime
 	}
 	return o
 }
@@ -51,6 +59,9 @@ func (o Options) Validate() error {
 	}
 	if o.MemoryPages > maxPages {
 		errs = append(errs, fmt.Errorf("wasm: %d pages of memory, at most %d", o.MemoryPages, maxPages))
+	}
+	if o.CallTime < 0 {
+		errs = append(errs, fmt.Errorf("wasm: a ceiling of %v for a call, want more than 0", o.CallTime))
 	}
 	return errors.Join(errs...)
 }
@@ -69,7 +80,7 @@ var exportTypes = map[string]funcType{
 
 // Load checks, compiles, measures and starts a plugin. The order of the checks
 // is that of a *LoadError's Step: module, exports, imports, rewrite, compile,
-// start, abi, manifest, roles, columns, grants, configure, smoke. With a child
+// start, abi, manifest, roles, columns, grants, configure, smoke, time. With a child
 // (Config.Child) all that follows imports is done there first. It takes
 // milliseconds for a small module and seconds for one of Go's standard
 // toolchain that is not in the compile cache. code is not kept.
@@ -207,9 +218,16 @@ func (p *Plugin) fit(ctx context.Context, m *module, in *instance) error {
 		return loadErr("smoke", err)
 	}
 	sliced := units > slicedAbove
+	if !sliced {
+		took, _, err := p.timeRoles(in, smokeSizes[len(smokeSizes)-1])
+		if err != nil {
+			in.close()
+			return loadErr("smoke", err)
+		}
+		sliced = took > plainTime
+	}
 	if sliced == p.hot.sliced || !sliced && m.codeBytes() > slicedBytes {
-		p.pool.add(in)
-		return nil
+		return p.admit(in)
 	}
 	in.close()
 	p.hot.close()
@@ -222,6 +240,20 @@ func (p *Plugin) fit(ctx context.Context, m *module, in *instance) error {
 	if _, err := p.calibrate(in); err != nil {
 		in.close()
 		return loadErr("smoke", err)
+	}
+	return p.admit(in)
+}
+
+// admit takes the first instance of the form that is used, if its calls are fast
+// enough.
+func (p *Plugin) admit(in *instance) error {
+	p.every = sampleEvery
+	if p.hot.sliced {
+		p.every = sampleSliced
+	}
+	if err := p.checkTime(in); err != nil {
+		in.close()
+		return loadErr("time", err)
 	}
 	p.pool.add(in)
 	return nil

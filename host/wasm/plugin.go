@@ -60,6 +60,8 @@ type Plugin struct {
 	pool    pool
 	heirs   heirs
 	breaker breaker
+	watch   watch
+	every   uint64 // one call in this many is timed
 	stats   counters
 
 	printed atomic.Int64 // second of the last output that was logged
@@ -109,7 +111,11 @@ func (p *Plugin) fault(in *instance, r Role, err error) error {
 	p.dead = append(p.dead, in)
 	p.deadMu.Unlock()
 	p.stats.fault(f)
-	p.breaker.fault(time.Now(), f)
+	if f.Reason == ReasonTime {
+		p.breaker.slow(time.Now(), f)
+	} else {
+		p.breaker.fault(time.Now(), f)
+	}
 	p.rt.notify()
 	return f
 }
@@ -166,7 +172,11 @@ func (p *Plugin) probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.smoke(in); err != nil {
+	err = p.smoke(in)
+	if err == nil {
+		err = p.checkTime(in)
+	}
+	if err != nil {
 		in.close()
 		return err
 	}
@@ -241,7 +251,7 @@ func (v *variant) close() {
 // section, _initialize, kvasir_abi, kvasir_manifest, kvasir_configure. On the
 // first instance of a plugin it fills p.manifest.
 func (p *Plugin) instantiate(ctx context.Context, v *variant) (*instance, error) {
-	in := &instance{plugin: p.name, states: p.states, logs: p.granted[abi.ModuleLog], role: Idle}
+	in := &instance{plugin: p.name, states: p.states, logs: p.granted[abi.ModuleLog], role: Idle, clocked: true}
 	in.printed = &p.printed
 	in.nanos = 1 // Go's runtime stops where the clock says 0
 	in.call.in = in

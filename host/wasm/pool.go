@@ -66,6 +66,7 @@ func (p *pool) putLast(in *instance) {
 
 // add puts a fresh instance in, and closes it where none is wanted.
 func (p *pool) add(in *instance) {
+	in.clocked = false
 	if p.closed.Load() || int(p.alive.Add(1)) > p.want {
 		p.alive.Add(-1)
 		in.close()

@@ -49,6 +49,7 @@ func (p *Plugin) makeHeirLocked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	in.clocked = false
 	p.heirs.ready.Store(in)
 	return nil
 }

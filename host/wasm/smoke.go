@@ -2,7 +2,6 @@ package wasm
 
 import (
 	"errors"
-	"time"
 
 	"github.com/kvasir-router/kvasir/abi"
 )
@@ -87,16 +86,14 @@ func (p *Plugin) smoke(in *instance) error {
 func (p *Plugin) smokeRole(in *instance, r Role, m *measurement) error {
 	for i, size := range smokeSizes {
 		b := SmokeBatch(size, uint64(i))
-		t := time.Now()
 		err := p.once(in, r, b)
-		took := time.Since(t)
 		if err != nil && !errors.Is(err, ErrAbstain) {
 			if f, ok := errors.AsType[*Fault](err); ok {
 				f.Role = r.String()
 			}
 			return err
 		}
-		m.n, m.units, m.took = append(m.n, size), append(m.units, in.used()), append(m.took, took)
+		m.n, m.units, m.took = append(m.n, size), append(m.units, in.used()), append(m.took, in.took)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ type Stats struct {
 	Sliced                bool    // the hot roles return to Go between slices
 	UnitsPerCandidate     float64 // fuel, as calibrated
 	LastUnits             int64   // fuel of the last timed call
+	LoadNanos             int64   // processor time of a call with 64 candidates when it was loaded
 	CallNanos             float64 // moving mean over timed calls (one in 64)
 	CallNanosMax          int64   // longest timed call
 	ObserveCalls          uint64
@@ -29,7 +30,7 @@ type Stats struct {
 
 type counters struct {
 	calls, abstained, busy, refills, recycled, observed atomic.Uint64
-	lastUnits, maxNanos                                 atomic.Int64
+	lastUnits, maxNanos, calibrated                     atomic.Int64
 	meanNanos                                           atomic.Int64 // moving mean, 1/16 weight
 
 	mu     sync.Mutex // guards what follows
@@ -79,7 +80,7 @@ func (p *Plugin) Stats() Stats {
 		Calls: c.calls.Load(), Abstained: c.abstained.Load(), Busy: c.busy.Load(), Refills: c.refills.Load(), Recycled: c.recycled.Load(),
 		Quarantined: !p.breaker.allow(), QuarantineReason: p.breaker.reason(),
 		Sliced: p.hot != nil && p.hot.sliced, UnitsPerCandidate: p.unitsPerCandidate(),
-		LastUnits: c.lastUnits.Load(), CallNanos: float64(c.meanNanos.Load()), CallNanosMax: c.maxNanos.Load(),
+		LastUnits: c.lastUnits.Load(), LoadNanos: c.calibrated.Load(), CallNanos: float64(c.meanNanos.Load()), CallNanosMax: c.maxNanos.Load(),
 		ObserveCalls: c.observed.Load(), Published: len(p.pubs), Faults: map[Reason]uint64{},
 	}
 	c.mu.Lock()

@@ -33,16 +33,16 @@ func wasiModule(log func(plugin, text string)) *HostModule {
 	}
 	one := i32s(1)
 	return &HostModule{Name: abi.ModuleWASI, Funcs: []HostFunc{
-		{"args_get", i32s(2), one, wasiOK},
-		{"args_sizes_get", i32s(2), one, wasiNoStrings},
-		{"clock_time_get", []Value{I32, I64, I32}, one, wasiClock},
-		{"environ_get", i32s(2), one, wasiOK},
-		{"environ_sizes_get", i32s(2), one, wasiNoStrings},
-		{"fd_write", i32s(4), one, func(c *Call, st []uint64) { st[0] = wasiWrite(c, st, log) }},
-		{"poll_oneoff", i32s(4), one, func(c *Call, st []uint64) { st[0] = wasiPoll(c, st) }},
-		{"proc_exit", one, nil, func(c *Call, st []uint64) { c.Fail(ReasonTrap, "proc_exit"); panic(errExit) }},
-		{"random_get", i32s(2), one, wasiRandom},
-		{"sched_yield", nil, one, wasiOK},
+		{Name: "args_get", Params: i32s(2), Results: one, Call: wasiOK},
+		{Name: "args_sizes_get", Params: i32s(2), Results: one, Call: wasiNoStrings},
+		{Name: "clock_time_get", Params: []Value{I32, I64, I32}, Results: one, Call: wasiClock},
+		{Name: "environ_get", Params: i32s(2), Results: one, Call: wasiOK},
+		{Name: "environ_sizes_get", Params: i32s(2), Results: one, Call: wasiNoStrings},
+		{Name: "fd_write", Params: i32s(4), Results: one, Call: func(c *Call, st []uint64) { st[0] = wasiWrite(c, st, log) }, Units: abi.FuelHostSystem},
+		{Name: "poll_oneoff", Params: i32s(4), Results: one, Call: func(c *Call, st []uint64) { st[0] = wasiPoll(c, st) }},
+		{Name: "proc_exit", Params: one, Call: func(c *Call, _ []uint64) { c.Fail(ReasonTrap, "proc_exit"); panic(errExit) }},
+		{Name: "random_get", Params: i32s(2), Results: one, Call: wasiRandom},
+		{Name: "sched_yield", Results: one, Call: wasiOK},
 	}}
 }
 
@@ -81,13 +81,18 @@ func wasiRandom(c *Call, st []uint64) {
 		st[0] = wasiFault
 		return
 	}
-	var word [8]byte
-	for i := range b {
-		if i&7 == 0 {
-			binary.LittleEndian.PutUint64(word[:], splitmix(&c.in.random))
-		}
-		b[i] = word[i&7]
+	c.Charge(int64(len(b))/abi.FuelRandomBytes - int64(len(b))/abi.FuelHostBytes)
+	state := c.in.random
+	for len(b) >= 8 {
+		binary.LittleEndian.PutUint64(b, splitmix(&state))
+		b = b[8:]
 	}
+	if len(b) > 0 {
+		var word [8]byte
+		binary.LittleEndian.PutUint64(word[:], splitmix(&state))
+		copy(b, word[:])
+	}
+	c.in.random = state
 	st[0] = 0
 }
 
@@ -141,6 +146,7 @@ func wasiPoll(c *Call, st []uint64) uint64 {
 	if n > maxWASIIO {
 		return wasiInval
 	}
+	c.Charge(int64(n) * abi.FuelPollUnits)
 	subs, ok := c.Read(uint32(st[0]), n*wasiSub)
 	events, ok2 := c.Read(uint32(st[1]), n*wasiEvent)
 	count, ok3 := c.Read(uint32(st[3]), 4)

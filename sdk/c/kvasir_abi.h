@@ -221,8 +221,11 @@
 #define KVASIR_FIGURE_CACHE_TOKENS 14u /* tokens the cache holds, where blocks are not told */
 
 /* What host calls and memory cost in units of fuel. */
-#define KVASIR_FUEL_HOST_CALL 50u /* one call of an imported function */
+#define KVASIR_FUEL_HOST_CALL 200u /* one call of an imported function */
 #define KVASIR_FUEL_HOST_BYTES 16u /* bytes read or written by an imported function for one unit */
+#define KVASIR_FUEL_HOST_SYSTEM 600u /* one call of an imported function that takes a lock or writes out, in place of FuelHostCall */
+#define KVASIR_FUEL_RANDOM_BYTES 2u /* random bytes for one unit, in place of FuelHostBytes */
+#define KVASIR_FUEL_POLL_UNITS 16u /* one subscription of poll_oneoff */
 #define KVASIR_FUEL_CALL 16u /* entry of a function, beside its instructions */
 #define KVASIR_FUEL_PAGE 16384u /* one page of memory.grow */
 #define KVASIR_FUEL_BULK_BYTES 16u /* bytes of memory.copy, fill or init for one unit */

@@ -266,9 +266,12 @@ const (
 
 // What host calls and memory cost in units of fuel.
 const (
-	FuelHostCall  = 50    // one call of an imported function
-	FuelHostBytes = 16    // bytes read or written by an imported function for one unit
-	FuelCall      = 16    // entry of a function, beside its instructions
-	FuelPage      = 16384 // one page of memory.grow
-	FuelBulkBytes = 16    // bytes of memory.copy, fill or init for one unit
+	FuelHostCall    = 200   // one call of an imported function
+	FuelHostBytes   = 16    // bytes read or written by an imported function for one unit
+	FuelHostSystem  = 600   // one call of an imported function that takes a lock or writes out, in place of FuelHostCall
+	FuelRandomBytes = 2     // random bytes for one unit, in place of FuelHostBytes
+	FuelPollUnits   = 16    // one subscription of poll_oneoff
+	FuelCall        = 16    // entry of a function, beside its instructions
+	FuelPage        = 16384 // one page of memory.grow
+	FuelBulkBytes   = 16    // bytes of memory.copy, fill or init for one unit
 )

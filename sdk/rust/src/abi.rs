@@ -394,9 +394,15 @@ pub const FIGURE_CACHE_TOKENS: u32 = 14;
 
 // What host calls and memory cost in units of fuel.
 /// one call of an imported function
-pub const FUEL_HOST_CALL: u32 = 50;
+pub const FUEL_HOST_CALL: u32 = 200;
 /// bytes read or written by an imported function for one unit
 pub const FUEL_HOST_BYTES: u32 = 16;
+/// one call of an imported function that takes a lock or writes out, in place of FuelHostCall
+pub const FUEL_HOST_SYSTEM: u32 = 600;
+/// random bytes for one unit, in place of FuelHostBytes
+pub const FUEL_RANDOM_BYTES: u32 = 2;
+/// one subscription of poll_oneoff
+pub const FUEL_POLL_UNITS: u32 = 16;
 /// entry of a function, beside its instructions
 pub const FUEL_CALL: u32 = 16;
 /// one page of memory.grow

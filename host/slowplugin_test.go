@@ -1,0 +1,61 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/conformance/guests"
+	"github.com/kvasir-router/kvasir/host/admin"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+)
+
+// placeMany places n requests and returns how long that took and how the last one
+// was placed.
+func placeMany(t *testing.T, h *Host, n int) (time.Duration, *scheduler.Explanation) {
+	t.Helper()
+	var last *scheduler.Explanation
+	began := time.Now()
+	for i := range n {
+		last = placeOne(t, h, fmt.Sprint(i))
+	}
+	return time.Since(began), last
+}
+
+// TestSlowPlugins: a scorer that takes long is refused with what it takes, and one
+// that becomes slow is no longer asked after a few calls. Requests are placed as fast
+// as without it.
+func TestSlowPlugins(t *testing.T) {
+	const requests = 3000
+	plain, _ := startHost(t, t.TempDir(), "profiles: [{name: default, holdout: 0, scorers: [{builtin: leastwork}]}]\n")
+	usual, _ := placeMany(t, plain, requests)
+	for name, refused := range map[string]bool{"random_loop": true, "arithmetic": true, "drift": false} {
+		t.Run(name, func(t *testing.T) {
+			code, err := (&guests.Guest{File: name}).Code()
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, _ := startHost(t, t.TempDir(), usesMine)
+			_, err = h.plugins.Push(t.Context(), "mine", code, true, "")
+			if refused != errors.Is(err, admin.ErrRefused) {
+				t.Errorf("pushed: %v", err)
+			}
+			if refused && (err == nil || !strings.Contains(err.Error(), "of processor time, at most 2ms")) {
+				t.Errorf("the refusal does not say what a call takes: %v", err)
+			}
+			took, last := placeMany(t, h, requests)
+			t.Logf("%v for %d requests, %v without the plugin", took, requests, usual)
+			if took > 3*usual+300*time.Millisecond {
+				t.Errorf("%d requests took %v, %v without the plugin", requests, took, usual)
+			}
+			if !refused && !strings.Contains(last.Plugins[0].Fault, "processor time") {
+				t.Errorf("placed by %+v", last.Plugins)
+			}
+			if list := listed(t, h); !refused && !strings.Contains(list, `"state": "quarantined"`) {
+				t.Errorf("listed as %s", list)
+			}
+		})
+	}
+}

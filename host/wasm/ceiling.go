@@ -1,0 +1,160 @@
+package wasm
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// defaultCallTime is the processor time that a call of a hot role with
+// ceilingCandidates may take. A scorer in C takes 1 to 20 µs there, one of Go's
+// standard toolchain 20 to 60, with a collection of garbage 500. Less would refuse
+// what is useful on a slow machine; at 2 ms one processor still places 500 requests
+// in a second, and a profile may have several plugins.
+const (
+	defaultCallTime   = 2 * time.Millisecond
+	ceilingCandidates = 64
+)
+
+// How a plugin that became slow is found. One call in sampleEvery (plain form) or
+// sampleSliced (sliced form) is timed, and the next watchCalls of them all after a
+// call that took more than half its ceiling or used much more fuel than measured. A
+// plugin goes into quarantine when slowCalls timed calls are over the ceiling and
+// not as many below it came between; a call far over it counts as all of them. What is
+// measured is processor time of the thread, so that a thread that had to wait is not
+// taken for a slow guest.
+const (
+	sampleSliced = 8
+	watchCalls   = 64
+	slowCalls    = 3
+	farOver      = 16 // times the ceiling
+	suspectUnits = 4  // times what was measured, and at least baseUnits/2
+)
+
+// plainTime is the most that a call with the largest smoke batch may take in plain
+// form, in which nothing else runs on the thread and a collection of garbage waits.
+const plainTime = 250 * time.Microsecond
+
+// ceiling returns the processor time that a call with n candidates may take.
+func (p *Plugin) ceiling(n int) time.Duration {
+	return p.opt.CallTime * time.Duration(max(1, (n+ceilingCandidates-1)/ceilingCandidates))
+}
+
+// watch finds calls that take too long.
+type watch struct {
+	left atomic.Int32 // calls yet to be timed one after another
+	over atomic.Int32 // timed calls over the ceiling, less those below it
+}
+
+// due reports whether a call is to be timed although it is not sampled.
+func (w *watch) due() bool { return w.left.Load() > 0 && w.left.Add(-1) >= 0 }
+
+// suspect has the next calls timed.
+func (w *watch) suspect() { w.left.Store(watchCalls) }
+
+// saw notes what a timed call took and reports whether the plugin is too slow.
+func (w *watch) saw(took, ceiling time.Duration) (slow bool) {
+	if took > ceiling/2 {
+		w.suspect()
+	}
+	if took <= ceiling {
+		if n := w.over.Load(); n > 0 {
+			w.over.CompareAndSwap(n, n-1)
+		}
+		return false
+	}
+	by := int32(1)
+	if took > farOver*ceiling {
+		by = slowCalls
+	}
+	if w.over.Add(by) < slowCalls {
+		return false
+	}
+	w.over.Store(0)
+	return true
+}
+
+// suspicious returns the units above which a call with n candidates is to be timed.
+func (b *budget) suspicious(n int) int64 {
+	return max(baseUnits/2, suspectUnits*(b.units+b.perUnits*int64(n)))
+}
+
+// timed runs a role and compares what it took with its ceiling.
+func (p *Plugin) timed(in *instance, r Role, n int, budget int64) error {
+	t := time.Now()
+	cpu, err := in.processorTime(r, budget)
+	p.stats.sample(time.Since(t), in.used(), n)
+	if ceiling := p.ceiling(n); p.watch.saw(cpu, ceiling) && err == nil {
+		return &Fault{Plugin: p.name, Reason: ReasonTime,
+			Detail: fmt.Sprintf("calls take too long: the last took %v of processor time with %d candidates, at most %v", cpu.Round(time.Microsecond), n, ceiling)}
+	}
+	return err
+}
+
+// processorTime runs a role and returns the processor time that it took.
+func (in *instance) processorTime(r Role, budget int64) (time.Duration, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began := threadTime()
+	err := in.run(r, budget)
+	return threadTime() - began, err
+}
+
+// timings is how many calls are timed when a plugin is loaded: their median counts.
+const timings = 7
+
+// timeRoles returns the most that the median call of a hot role takes with n
+// candidates, and the role. An error is that of a call.
+func (p *Plugin) timeRoles(in *instance, n int) (most time.Duration, slowest Role, err error) {
+	for r := Filter; r <= Pick; r++ {
+		if !p.Has(r) {
+			continue
+		}
+		took, err := p.timeRole(in, r, n)
+		if err != nil {
+			return 0, r, err
+		}
+		if took > most {
+			most, slowest = took, r
+		}
+	}
+	return most, slowest, nil
+}
+
+// timeRole returns the median of some calls, of three where they are slow.
+func (p *Plugin) timeRole(in *instance, r Role, n int) (time.Duration, error) {
+	var took []time.Duration
+	for i := range timings {
+		b := SmokeBatch(n, uint64(1000+i))
+		err := p.once(in, r, b)
+		if err != nil && !errors.Is(err, ErrAbstain) {
+			if f, ok := errors.AsType[*Fault](err); ok {
+				f.Role = r.String()
+			}
+			return 0, err
+		}
+		took = append(took, in.took)
+		if i == 2 && slices.Min(took) > p.ceiling(n) {
+			break
+		}
+	}
+	slices.Sort(took)
+	return took[len(took)/2], nil
+}
+
+// checkTime refuses a plugin whose calls take more than their ceiling.
+func (p *Plugin) checkTime(in *instance) error {
+	took, r, err := p.timeRoles(in, ceilingCandidates)
+	if err != nil {
+		return err
+	}
+	p.stats.calibrated.Store(took.Nanoseconds())
+	if ceiling := p.ceiling(ceilingCandidates); took > ceiling {
+		return fmt.Errorf("a call of %v with %d candidates takes %v of processor time, at most %v: make it faster, or raise limits.call of the plugin",
+			r, ceilingCandidates, took.Round(time.Microsecond), ceiling)
+	}
+	return nil
+}
