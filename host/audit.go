@@ -4,9 +4,7 @@ import (
 	"path/filepath"
 
 	"github.com/kvasir-router/kvasir/host/config"
-	"github.com/kvasir-router/kvasir/host/telemetry"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
-	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 )
 
 // auditFile is the name of the audit log in the state directory.
@@ -40,11 +38,4 @@ func (h *Host) note(verb, object string, err error, detail ...string) {
 	if err := h.audit.Append(e); err != nil {
 		h.log.Error("audit log", "err", err)
 	}
-}
-
-func (h *Host) collectAudit(e *telemetry.Emitter) {
-	head := h.audit.Head()
-	e.Emit(metric.AuditLines, float64(head.Seq))
-	e.Emit(metric.AuditHead, float64(head.Number()))
-	e.Emit(metric.AuditFailures, float64(h.audit.Failures()))
 }

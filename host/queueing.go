@@ -7,8 +7,6 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/queue"
 	"github.com/kvasir-router/kvasir/host/scheduler"
-	"github.com/kvasir-router/kvasir/host/telemetry"
-	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 )
 
 // queueEvery is how often those who wait get a chance that no request's end gave
@@ -106,13 +104,4 @@ func tellWait(err error, waited time.Duration) error {
 	told := *d // explain has the other
 	told.Message += "; it waited " + strconv.FormatFloat(waited.Seconds(), 'f', 1, 64) + " s for a place"
 	return &told
-}
-
-func (h *Host) collectQueue(e *telemetry.Emitter) {
-	st := h.queue.Stats()
-	e.Emit(metric.QueueWaiting, float64(st.Waiting))
-	for end, n := range map[string]uint64{"placed": st.Placed, "expired": st.Expired, "client_gone": st.Left, "full": st.Full} {
-		e.Emit(metric.QueueEnded, float64(n), end)
-	}
-	e.EmitDurations(metric.QueueSeconds, &st.Waits)
 }

@@ -71,12 +71,6 @@ func (h *Host) refreshKeys(ctx context.Context) error {
 }
 
 func (h *Host) collectTokens(e *telemetry.Emitter) {
-	st := h.identity.Stats()
-	e.Emit(metric.Credentials, float64(st.Accepted), "accepted")
-	e.Emit(metric.Credentials, float64(st.Anonymous), "anonymous")
-	e.Emit(metric.Credentials, float64(st.Missing), "missing")
-	e.Emit(metric.Credentials, float64(st.Unknown), "unknown")
-	e.Emit(metric.Credentials, float64(st.Limited), "limited")
 	v := h.tokensInForce()
 	if v == nil {
 		return
