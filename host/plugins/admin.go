@@ -41,7 +41,7 @@ type pluginStats struct {
 	Faults            map[wasm.Reason]uint64 `json:"faults"`
 	Instances         int                    `json:"instances"` // free at this moment
 	Recycled          uint64                 `json:"recycled"`  // replaced because their memory grew
-	Sliced            bool                   `json:"sliced"`    // asked without the decision lock
+	Sliced            bool                   `json:"sliced"`    // called in slices of time, because it brings a runtime or is slow
 	UnitsPerCandidate float64                `json:"units_per_candidate"`
 	LastUnits         int64                  `json:"last_units"`   // fuel of the last timed call
 	LoadMicros        float64                `json:"load_call_us"` // processor time of a call with 64 candidates when it was loaded

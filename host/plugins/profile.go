@@ -5,7 +5,6 @@ import (
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/wasm"
-	"slices"
 )
 
 // profileBuilder adds the plugins of one profile to its rules.
@@ -161,7 +160,5 @@ func (pl *plan) profile(number int, p *config.Profile, out *scheduler.Profile) e
 		out.Wants = shadows.wants
 		out.Decided = func(b *scheduler.Batch, parts [][]float32) { shadows.offer(places, b, parts) }
 	}
-	// A call in plain form is bounded by about a millisecond, a sliced one is not.
-	out.Unlocked = slices.ContainsFunc(b.used, func(p *plugin) bool { return p.Stats().Sliced })
 	return nil
 }

@@ -83,7 +83,7 @@ func (s *Set) Release() {
 func (s *Set) Extend(i int, out *scheduler.Profile) {
 	p := &s.profiles[i]
 	out.Scorers, out.Filters, out.Picker = p.Scorers, p.Filters, p.Picker
-	out.Wants, out.Decided, out.Unlocked = p.Wants, p.Decided, p.Unlocked
+	out.Wants, out.Decided = p.Wants, p.Decided
 }
 
 // Modules returns the digests of the plugins in use, in hex, by name.

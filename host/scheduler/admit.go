@@ -96,7 +96,7 @@ const maxOutput = 1 << 24
 func (d *decision) expectedOutput() int {
 	n := d.maxTokens
 	if n <= 0 {
-		n = int(d.s.st.stats.meanOutput(d.model.key))
+		n = int(d.model.state.meanOutput())
 	}
 	if n <= 0 {
 		n = firstOutput

@@ -75,7 +75,7 @@ func (d *decision) pinned() int {
 		return -1
 	}
 	at := d.home(d.sessionKey())
-	if at >= 0 && (d.over[at] == reasonShare || d.over[at] == reasonProbe) {
+	if at >= 0 && (d.over[at] == reasonShare || d.over[at] == reasonProbe || d.over[at] == reasonCap) {
 		return -1
 	}
 	return at

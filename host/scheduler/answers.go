@@ -31,24 +31,20 @@ func (d *decision) answersOf() (tenant, user string) {
 // Answered notes that the target keeps the answer under id.
 func (p *Placement) Answered(id string) {
 	c := &p.order[p.at]
-	p.st.mu.Lock()
-	p.st.answers.set(answerKey{p.tenant, p.user, p.model, id}, sessionHome{c.id, c.gen})
-	p.st.mu.Unlock()
+	p.st.answers.set(answerKey{p.tenant, p.user, p.model, id}, home{c.id, c.gen})
 }
 
 // continues finds the one endpoint that keeps the answer the request continues.
 // It reports false if the request continues none.
-func (d *decision) continues() (h sessionHome, bound bool, err *DeniedError) {
+func (d *decision) continues() (h home, bound bool, err *DeniedError) {
 	id := d.r.API.PreviousResponse
 	if id == "" {
 		return h, false, nil
 	}
 	k := answerKey{model: d.model.name, id: id}
 	k.tenant, k.user = d.answersOf()
-	d.s.st.mu.Lock()
 	h, ok := d.s.st.answers.get(k)
-	d.s.st.mu.Unlock()
-	if !ok || !d.snap.Current(h.id, h.gen) {
+	if !ok || !d.snap.Current(h.id, h.epoch) {
 		return h, true, errAnswer()
 	}
 	return h, true, nil

@@ -90,24 +90,22 @@ func (d *decision) failed(use int, err error) {
 	d.faults = append(d.faults, useFault{use, err})
 }
 
-// askUnlocked asks without the decision lock, which the caller holds.
-func (d *decision) askUnlocked() {
-	d.s.st.mu.Unlock()
-	defer d.s.st.mu.Lock()
-	d.ask()
-}
-
-// ask has the filters narrow the batch and the scorers rate it.
+// ask calls the profile's extensions: the filters narrow the batch, the scorers
+// rate it, the picker puts it in order. No lock is held.
 func (d *decision) ask() {
 	for k, f := range d.prof.Filters {
 		if err := d.filter(f); err != nil {
 			d.failed(len(d.prof.Scorers)+k, err)
 		}
 	}
-	if d.deep = -1; d.exact && !d.holdout {
-		d.deep = d.deepest()
+	if len(d.prof.Filters) > 0 {
+		d.deepest()
 	}
 	d.score()
+	if d.prof.Picker != nil && !d.holdout {
+		d.envelope()
+		d.askPicker()
+	}
 }
 
 // filter takes the candidates that f drops out of the batch.
@@ -143,6 +141,7 @@ func (d *decision) filter(f Filter) error {
 		n++
 	}
 	d.resize(n)
+	d.live = d.b.loads()
 	d.b.more(d.want, n)
 	fillSpeeds(d.b.Speed, d.b.Rates)
 	return nil

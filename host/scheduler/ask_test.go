@@ -224,15 +224,3 @@ func TestPicker(t *testing.T) {
 		})
 	}
 }
-
-// A profile whose plugins are slow places as another does.
-func TestUnlocked(t *testing.T) {
-	r := newRig(t, 3, func(_ *StateConfig, c *Config) {
-		c.Profiles[0].Unlocked, c.Profiles[0].Scorers = true, []Weighted{{favour("a", 2), 1, false}}
-	})
-	p := r.place(r.request(words(1, 50)))
-	if p.Target().Endpoint != 2 {
-		t.Errorf("placed on %d, want 2", p.Target().Endpoint)
-	}
-	end(p)
-}

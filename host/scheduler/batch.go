@@ -71,12 +71,10 @@ func (u Unit) String() string {
 }
 
 // Scorer rates the candidates of one decision: one call per decision, never
-// one per candidate. Score writes b.Scores. It is called under the decision
-// lock, so that a choice and its charge are one step, unless the profile is
-// Unlocked: it must be a pure function of the batch and return within
-// microseconds. It is called concurrently by explain and where the profile is
-// Unlocked. A scorer that returns an error counts nothing in this decision; if
-// none is left the built-in scores it. ErrAbstain is not a fault.
+// one per candidate. Score writes b.Scores. It must be a pure function of the
+// batch. It is called without locks, concurrently, on the request's goroutine,
+// which waits for it. A scorer that returns an error is left out of this decision;
+// if none is left the built-in scores it. ErrAbstain is not a fault.
 type Scorer interface {
 	Name() string
 	Unit() Unit

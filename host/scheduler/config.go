@@ -77,10 +77,6 @@ type Profile struct {
 	Filters   []Filter
 	Picker    Picker // nil = the built-in
 	Envelope  Envelope
-	// Unlocked has scorers, filters and picker called without the decision
-	// lock, for such as take about a millisecond or more. The requests of a
-	// burst then see the loads of before the call (RATIONALE.md).
-	Unlocked bool
 	// Decided is told of each decision that the profile's scorers rated, after
 	// the placement, without locks, on the request's goroutine: it must return
 	// within microseconds. parts is [Scorers][b.N] what each scorer said of

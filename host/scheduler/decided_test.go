@@ -40,10 +40,10 @@ func TestProfile_Decided(t *testing.T) {
 				p := &cfg.Profiles[0]
 				p.Scorers, p.Holdout = c.scorers, c.holdout
 				p.Decided = func(b *Batch, parts [][]float32) {
-					if !st.mu.TryLock() {
-						t.Error("told under the decision lock")
+					if mu := &st.lanes.of([]string{"main"})[0].mu; !mu.TryLock() {
+						t.Error("called with the lane locked")
 					} else {
-						st.mu.Unlock()
+						mu.Unlock()
 					}
 					for _, x := range parts {
 						got = append(got, slices.Clone(x))

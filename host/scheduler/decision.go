@@ -97,11 +97,15 @@ type decision struct {
 	spare   []uint32  // [holders]
 	holders []uint64
 
-	deep      int // column with the longest match, -1 = nobody has one
-	line      lineRef
-	kind      Kind
-	chosen    int32 // index in cands, -1 = none
-	placement *Placement
+	live    loads // of the candidates; when the choice is made, those of that moment
+	liveMem loads // memory of live where a scorer keeps what it saw
+	deep    int   // column with the longest match, -1 = nobody has one
+	branch  branchPoint
+	kind    Kind
+	chosen  int32 // index in cands, -1 = none
+	column  int   // of chosen
+	kv      int64 // KV tokens that are charged
+	charged endpoint.Charge
 }
 
 // cand is one endpoint of the model's pools in one decision. It is kept small:
@@ -187,8 +191,8 @@ func (st *State) putDecision(d *decision) {
 		clear(d.b.Infos)
 	}
 	clear(d.faults[:cap(d.faults)])
-	d.s, d.r, d.model, d.dec, d.prof, d.snap, d.prompt, d.placement = nil, nil, nil, nil, nil, nil, nil, nil
-	d.in, d.line, d.grant = policy.Input{}, lineRef{}, quota.Grant{}
+	d.s, d.r, d.model, d.dec, d.prof, d.snap, d.prompt = nil, nil, nil, nil, nil, nil, nil
+	d.in, d.branch, d.grant = policy.Input{}, branchPoint{}, quota.Grant{}
 	d.salt = ""
 	st.scratch.Put(d)
 }

@@ -94,7 +94,8 @@ type Noter interface{ Note() string }
 // without the terms of plugins. Two tenants that use the same request id each
 // have their own; the id of another tenant is as one that nobody used.
 func (s *State) Explain(tenant, requestID string) (*Explanation, bool) {
-	h, cands, more, ok := s.trace.copyOut(tenant, requestID, s.hashID(requestID))
+	hash := s.hashID(requestID)
+	h, cands, more, ok := s.trace.of(hash).copyOut(tenant, requestID, hash)
 	if !ok {
 		return nil, false
 	}
@@ -104,7 +105,8 @@ func (s *State) Explain(tenant, requestID string) (*Explanation, bool) {
 // ExplainTenants returns the tenants of whom Explain has a decision about the
 // request id, sorted: several where they used the same one.
 func (s *State) ExplainTenants(requestID string) []string {
-	return s.trace.tenants(requestID, s.hashID(requestID))
+	hash := s.hashID(requestID)
+	return s.trace.of(hash).tenants(requestID, hash)
 }
 
 // explainDecision renders a decision that was not recorded.

@@ -154,7 +154,7 @@ func TestTrace_byteBound(t *testing.T) {
 		req.ID = fmt.Sprint("id", i)
 		end(r.place(req))
 	}
-	if n := len(r.state.trace.cands); n != 1024 {
+	if n := len(r.state.trace[0].cands); n != 1024 {
 		t.Errorf("got %d candidates kept, want 1,024", n)
 	}
 	kept := 0

@@ -17,11 +17,9 @@ import (
 // endpoints come, go and change. At the end nothing is charged.
 func TestSchedule_hammer(t *testing.T) { hammer(t, func(*Profile) {}) }
 
-// TestSchedule_hammerPlugins: the same with plugins that are asked without the
-// decision lock.
+// TestSchedule_hammerPlugins: the same with extensions.
 func TestSchedule_hammerPlugins(t *testing.T) {
 	hammer(t, func(p *Profile) {
-		p.Unlocked = true
 		p.Scorers = []Weighted{{favour("a", 1), 2, false}, {favour("b", 3), 1, false}, {faulty("c", ErrAbstain), 1, false}}
 		p.Filters, p.Picker = []Filter{filtering{drops: map[int]uint32{2: 1, 4: 2}}}, picking{n: 2}
 	})

@@ -116,7 +116,7 @@ func newTokens(prompt, worth, trust float32) float32 {
 // kvTokens is the KV memory a request is expected to take: its prompt and what the
 // model's answers have been on average, at most what it asks for.
 func (d *decision) kvTokens() int64 {
-	out := d.s.st.stats.meanOutput(d.model.key)
+	out := d.model.state.meanOutput()
 	if d.maxTokens > 0 {
 		out = math.Min(out, float64(d.maxTokens))
 	}

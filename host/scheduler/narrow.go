@@ -115,7 +115,7 @@ func (d *decision) filterCordoned() {
 	home, pinned := d.sessionHome()
 	stays := func(c *cand) bool {
 		return !d.snap.Cordoned.Has(c.id) || d.tokens > 0 && 2*int(c.matched) >= d.tokens ||
-			pinned && home.id == c.id && home.gen == d.info(c).Generation
+			pinned && home.id == c.id && home.epoch == d.info(c).Generation
 	}
 	some := false
 	for i := range d.cands {
@@ -133,8 +133,8 @@ func (d *decision) filterCordoned() {
 }
 
 // gather fills the batch with the candidates that are not filtered, their
-// breaker closed and below their cap. The loads are those of this instant, so
-// it runs under the decision lock. It reports why nobody is left.
+// breaker closed and below their cap. It reports why none is left. Loads are
+// filled where extensions see them; the choice reads them again.
 func (d *decision) gather() *DeniedError {
 	d.resize(len(d.cands))
 	n, capped := 0, false
@@ -148,15 +148,13 @@ func (d *decision) gather() *DeniedError {
 			c.state, c.why = candFiltered, reasonBreaker
 			continue
 		}
-		inflight := c.load.Inflight()
-		if limit := d.model.pools[c.pool].MaxInflight; limit > 0 && inflight >= int64(limit) {
+		if limit := d.model.pools[c.pool].MaxInflight; limit > 0 && c.load.Inflight() >= int64(limit) {
 			c.state, c.why, capped = candFiltered, reasonCap, true
 			continue
 		}
 		c.col = int32(n)
 		d.order[n], d.loads[n], b.Endpoints[n] = int32(i), c.load, c.id
 		b.Matched[n], b.Uncached[n], b.Trust[n] = float32(c.matched), c.uncached, v.Trust[c.id]
-		b.Inflight[n], b.Outstanding[n], b.KVActive[n] = float32(inflight), float32(c.load.Outstanding()), float32(c.load.KVActive())
 		b.Rates[n] = c.load.PrefillRate()
 		n++
 	}
@@ -169,7 +167,9 @@ func (d *decision) gather() *DeniedError {
 	d.resize(n)
 	fillSpeeds(b.Speed, b.Rates)
 	d.wish()
+	d.live = b.loads()
 	if !d.prof.builtin {
+		d.read(d.live)
 		d.want = d.prof.reads()
 		b.Capped = capped
 		d.gatherMore()

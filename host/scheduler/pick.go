@@ -3,14 +3,14 @@ package scheduler
 import "math"
 
 // envelope marks the candidates that are passed over however warm the scorer
-// finds them. If that would be all of them, none is.
+// finds them. If that would be all of them, only those at their cap are.
 func (d *decision) envelope() {
 	e := &d.prof.Envelope
 	n := d.b.N
 	var sum, requests float32
 	for i := range n {
-		sum += d.b.Outstanding[i]
-		requests += d.b.Inflight[i]
+		sum += d.live.outstanding[i]
+		requests += d.live.inflight[i]
 	}
 	limit := float32(e.MaxLoadRatio*(sum/float32(n))) + max(0, e.SlackTokens)
 	tenant := ""
@@ -20,7 +20,9 @@ func (d *decision) envelope() {
 	left := n
 	for i := range n {
 		d.over[i] = reasonNone
-		switch out := d.b.Outstanding[i]; {
+		switch out := d.live.outstanding[i]; {
+		case d.model.capped && d.atCap(i):
+			d.over[i] = reasonCap
 		case e.MaxLoadRatio > 0 && out > limit:
 			d.over[i] = reasonLoad
 		case e.MaxShare > 0 && out > max(0, e.SlackTokens) && d.crowds(i, tenant):
@@ -37,8 +39,13 @@ func (d *decision) envelope() {
 	if left < n {
 		left += d.pardon()
 	}
-	if left == 0 {
-		clear(d.over[:n])
+	if left > 0 {
+		return
+	}
+	for i, why := range d.over {
+		if why != reasonCap {
+			d.over[i] = reasonNone
+		}
 	}
 }
 
@@ -70,21 +77,21 @@ func (d *decision) pardon() (pardoned int) {
 // native returns the built-in cost of a column, less what policy prefers.
 func (d *decision) native(i int) float32 {
 	b := &d.b
-	return d.prof.native.cost(b.Uncached[i], b.Outstanding[i], b.Inflight[i], b.KVActive[i], b.Speed[i]) - float32(b.Prefer[i]*preferTokens)
+	return d.prof.native.cost(b.Uncached[i], d.live.outstanding[i], d.live.inflight[i], d.live.kv[i], b.Speed[i]) - float32(b.Prefer[i]*preferTokens)
 }
 
 // crowds reports whether a tenant holds more than its share of an endpoint's
 // outstanding work while others wait there too.
 func (d *decision) crowds(i int, tenant string) bool {
 	own := float32(d.loads[i].TenantOutstanding(tenant))
-	all := d.b.Outstanding[i]
+	all := d.live.outstanding[i]
 	return own < all && own > d.prof.Envelope.MaxShare*all
 }
 
 // ramps reports whether an endpoint that came back has its part of a returner.
 func (d *decision) ramps(i int, meanInflight float32) bool {
 	r := d.loads[i].Ramp(d.now)
-	return r < 1 && d.b.Inflight[i] > r*meanInflight
+	return r < 1 && d.live.inflight[i] > r*meanInflight
 }
 
 // finite reports whether no score is NaN or infinite: x-x is 0 for others.
@@ -105,7 +112,7 @@ func (d *decision) less(i, j int) bool {
 }
 
 func (d *decision) lessTie(i, j int) bool {
-	if a, b := d.b.Inflight[i], d.b.Inflight[j]; a != b {
+	if a, b := d.live.inflight[i], d.live.inflight[j]; a != b {
 		return a < b
 	}
 	return mix(d.seed^uint64(d.b.Endpoints[i])<<1) < mix(d.seed^uint64(d.b.Endpoints[j])<<1)
@@ -128,23 +135,26 @@ func (d *decision) pick() int {
 	clear(d.joins)
 	clear(d.lines)
 	d.costs()
-	d.line = lineRef{}
+	d.branch = branchPoint{}
 	if d.holdout || d.unit != CostTokens || !d.r.API.Op.HasPrompt() {
 		return d.argmin()
 	}
+	t := &d.model.state.conversations
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	deepest := d.deep
 	if deepest < 0 {
-		d.line = d.s.st.lines.find(d.model.key, 0)
+		d.branch = t.findLocked(0)
 		best := d.argmin()
 		return d.spread(best)
 	}
 	c := &d.cands[d.order[deepest]]
-	shared := d.branch(c)
-	if d.line.group == nil {
+	shared := d.leaves(t, c)
+	if d.branch.group == nil {
 		return d.hold(float32(c.matched))
 	}
 	if d.prof.own*float32(shared) < d.prof.Envelope.NearTokens/trifle {
-		d.line = d.s.st.lines.find(d.model.key, 0)
+		d.branch = t.findLocked(0)
 		return d.spread(d.argmin())
 	}
 	d.join(shared)
@@ -165,6 +175,11 @@ func (d *decision) costs() {
 	for i, s := range d.b.Scores {
 		d.total[i] = -s
 	}
+	if !d.prof.builtin && !d.builtin {
+		for i := range d.total {
+			d.total[i] += d.growth(i)
+		}
+	}
 	if len(d.dec.Prefer) == 0 {
 		return
 	}
@@ -179,33 +194,34 @@ func (d *decision) costs() {
 // a greeting), so that some beginnings match one block more than others.
 const branchBlocks = 2
 
-// branch finds the line of a prompt that leaves the known after the match of c,
-// and returns the matched tokens of the shared prefix it belongs to: the
+// leaves finds the branch point of a prompt that leaves the known after the match
+// of c, and returns the matched tokens of the shared prefix it belongs to: the
 // shortest one that is known within branchBlocks.
-func (d *decision) branch(c *cand) uint32 {
+func (d *decision) leaves(t *conversations, c *cand) uint32 {
 	size := d.prompt.q.Sizes[c.class]
 	chain, n := d.prompt.p.Chains[c.class], int(c.matched)/size
-	lines := &d.s.st.lines
 	for k := max(1, n-branchBlocks); k < n; k++ {
-		if lines.known(chain[k-1]) {
-			d.line = lines.find(d.model.key, chain[k-1])
+		if t.knownLocked(chain[k-1]) {
+			d.branch = t.findLocked(chain[k-1])
 			return uint32(k * size)
 		}
 	}
-	d.line = lines.find(d.model.key, chain[n-1])
+	d.branch = t.findLocked(chain[n-1])
 	return c.matched
 }
 
-// deepest returns the column with the longest match that is given any credit,
-// -1 if nobody has one.
-func (d *decision) deepest() int {
+// deepest finds the column with the longest match that is given any credit.
+func (d *decision) deepest() {
+	if d.deep = -1; !d.exact || d.holdout {
+		return
+	}
 	best := -1
 	for i := range d.b.N {
 		if d.b.Uncached[i] < float32(d.tokens) && d.b.Matched[i] > 0 && (best < 0 || d.b.Matched[i] > d.b.Matched[best]) {
 			best = i
 		}
 	}
-	return best
+	d.deep = best
 }
 
 // hold keeps a line where its longest match is, unless moving it is cheaper by
@@ -237,7 +253,7 @@ func (d *decision) tolerance() float32 {
 		return 0
 	}
 	var sum float32
-	for _, out := range d.b.Outstanding {
+	for _, out := range d.live.outstanding {
 		sum += out
 	}
 	return e.NearTokens + max(0, e.MaxLoadRatio-1)*sum/float32(d.b.N)
@@ -250,7 +266,7 @@ func (d *decision) tolerance() float32 {
 // copy, which the lines of the prefix have paid for already.
 func (d *decision) join(matched uint32) {
 	n := d.b.N
-	l := &d.line
+	l := &d.branch
 	l.group.counts(d, d.lines)
 	l.root.counts(d, d.allLine)
 	have, busy := 0, true
@@ -264,13 +280,13 @@ func (d *decision) join(matched uint32) {
 			have++
 			held = min(held, d.b.Uncached[i])
 			fewest = min(fewest, d.allLine[i])
-			busy = busy && d.b.Inflight[i] > 0
+			busy = busy && d.live.inflight[i] > 0
 		}
 	}
 	if !busy {
 		return
 	}
-	skew := fewest - max(copyLines/2, skewShare*sum/float32(n))
+	skew := fewest - max(copyCount/2, skewShare*sum/float32(n))
 	for ; have < l.paid(n); have++ {
 		next := -1
 		for i := range n {
@@ -286,7 +302,7 @@ func (d *decision) join(matched uint32) {
 	}
 }
 
-// skewShare of the mean, and half of copyLines, is how many more lines than others
+// skewShare of the mean, and half of copyCount, is how many more lines than others
 // the holders of a shared prefix may have before it is wanted elsewhere.
 const skewShare = 0.05
 
@@ -298,7 +314,7 @@ func (d *decision) spread(best int) int {
 	if best < 0 {
 		return best
 	}
-	l := &d.line
+	l := &d.branch
 	if l.group == l.root {
 		l.root.counts(d, d.lines)
 		copy(d.allLine, d.lines)

@@ -1,47 +1,68 @@
 package scheduler
 
-import "github.com/kvasir-router/kvasir/host/quota"
+import (
+	"slices"
+
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/quota"
+)
 
 // keepOrder bounds the alternatives a placement keeps for retries. A retry
 // budget of 20 % never gets past the second; explain has the whole order.
 const keepOrder = 4
 
-// place is the step that must be one: loads, scores, envelope, pick and charge
-// under the decision lock, so that the siblings of a burst see each other.
+// place gathers the candidates, has them rated, and chooses and charges one. Only
+// the last is done with the lane locked, so that the siblings of a burst see each
+// other's charges: what it calls there is this package's own and the counters of
+// endpoint.Load. Extensions are called before, on the loads of that moment; what
+// was charged meanwhile is added to the cost (RATIONALE.md, "Why are extensions
+// called outside the lane's lock?").
 func (d *decision) place() *DeniedError {
-	st := d.s.st
-	st.mu.Lock()
-	defer st.mu.Unlock()
 	if err := d.gather(); err != nil {
 		return err
 	}
-	if d.prof.Unlocked {
-		d.askUnlocked()
-	} else {
+	d.deepest()
+	if !d.prof.builtin {
 		d.ask()
 	}
-	d.envelope()
-	at := d.choose()
-	if at < 0 {
-		return errNoEndpoint("none answers")
+	d.kv = d.kvTokens()
+	charge, at, err := d.choose()
+	if err != nil {
+		return err
 	}
-	d.chosen = d.order[at]
+	d.chosen, d.charged = d.order[at], charge
+	d.column = at
 	d.classify(at)
 	d.markPassed()
-	if !d.charge {
-		return nil
-	}
-	d.remember()
-	d.placement = d.chargeLocked(at)
 	return nil
 }
 
-// choose picks a column and, where its breaker is half-open, takes the probe.
-// A probe that another request took first leaves the endpoint out.
-func (d *decision) choose() int {
-	if d.prof.Picker != nil && !d.holdout {
-		d.askPicker()
+// choose picks a column and charges it, as one step. In a dry run nothing is
+// charged.
+func (d *decision) choose() (charge endpoint.Charge, at int, err *DeniedError) {
+	d.model.lane.lock()
+	defer d.model.lane.unlock()
+	d.rate()
+	d.envelope()
+	if at = d.pickAdmitted(); at < 0 {
+		if slices.Contains(d.over, reasonCap) {
+			return charge, at, d.full()
+		}
+		return charge, at, errNoEndpoint("none answers")
 	}
+	if !d.charge {
+		return charge, at, nil
+	}
+	c := &d.cands[d.order[at]]
+	d.remember(c)
+	tenant, _ := d.answersOf()
+	return c.load.Charge(tenant, int64(c.uncached), d.kv), at, nil
+}
+
+// pickAdmitted picks a column and, where its breaker is half-open, takes the
+// probe. A probe that another request took first leaves the endpoint out. It
+// returns -1 if none is left. The lane is locked.
+func (d *decision) pickAdmitted() int {
 	for range d.b.N {
 		at := d.pinned()
 		if at < 0 {
@@ -90,35 +111,33 @@ func (d *decision) markPassed() {
 	}
 }
 
-// remember notes where the line and the session are.
-func (d *decision) remember() {
-	st := d.s.st
-	c := &d.cands[d.chosen]
-	if d.line.root != nil {
-		st.lines.begin(&d.line, c.id, d.info(c).Generation)
+// remember notes where the conversation and the session are.
+func (d *decision) remember(c *cand) {
+	at := home{c.id, d.info(c).Generation}
+	if d.branch.root != nil {
+		d.model.state.conversations.begin(&d.branch, at.id, at.epoch)
 	}
 	if key := d.sessionKey(); key != 0 && (!d.exact || d.dec.Affinity.Sticky || d.want.Has(ColSessionMatch)) {
-		st.sessions.set(key, sessionHome{c.id, d.info(c).Generation})
+		d.s.st.sessions.set(key, at)
 	}
 }
 
-// chargeLocked makes the placement on column at and charges it.
-func (d *decision) chargeLocked(at int) *Placement {
-	st := d.s.st
-	p := st.getPlacement()
+// newPlacement returns the placement of a decision that is charged. It takes over
+// the prompt and the grant.
+func (d *decision) newPlacement() *Placement {
+	p := d.s.st.getPlacement()
 	p.prompt, d.prompt = d.prompt, nil
 	p.exact = d.exact
-	p.tokens, p.kv = d.tokens, d.kvTokens()
-	p.model, p.modelKey, p.op, p.asked = d.model.name, d.model.key, d.r.API.Op, d.r.API.Model
+	p.tokens, p.kv = d.tokens, d.kv
+	p.op, p.asked = d.r.API.Op, d.r.API.Model
+	p.model, p.known, p.lane = d.model.name, d.model.state, d.model.lane
 	p.tenant, p.user = d.answersOf()
-	p.kind, p.line = d.kind, d.line
+	p.kind, p.branch = d.kind, d.branch
 	p.grant, d.grant = d.grant, quota.Grant{}
 	p.rewrite(d)
-	d.ranking(p, at)
-	st.seq++
-	p.seq = st.seq
-	st.waiting.push(p)
-	p.take(0, d.now)
+	d.ranking(p, d.column)
+	p.aim(0, d.charged, d.now)
+	d.charged = endpoint.Charge{}
 	return p
 }
 

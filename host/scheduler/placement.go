@@ -68,7 +68,8 @@ type Placement struct {
 	op       llmapi.Operation
 	asked    string // the model as the client wrote it; valid until the first token
 	model    string
-	modelKey uint64
+	known    *modelState // of model
+	lane     lane        // of model
 	tenant   string
 	user     string // whose answers they are, "" = all users'
 	kind     Kind
@@ -77,38 +78,15 @@ type Placement struct {
 	charge   endpoint.Charge
 	charged  time.Time
 	grant    quota.Grant
-	line     lineRef
-	trace    uint64
+	branch   branchPoint
+	trace    traceRef
 
-	seq        uint64 // guarded by State.mu
+	seq        uint64 // number among the placements; set by waitingLists.push
 	prev, next *Placement
 
 	mu     sync.Mutex // guards the fields below against State.Refresh
 	live   uint64     // seq while the prompt is held
 	prompt *promptMem // until the first token
-}
-
-// placementList is a list of placements, guarded by State.mu.
-type placementList struct{ head *Placement }
-
-func (l *placementList) push(p *Placement) {
-	p.prev, p.next = nil, l.head
-	if l.head != nil {
-		l.head.prev = p
-	}
-	l.head = p
-}
-
-func (l *placementList) remove(p *Placement) {
-	if p.prev != nil {
-		p.prev.next = p.next
-	} else if l.head == p {
-		l.head = p.next
-	}
-	if p.next != nil {
-		p.next.prev = p.prev
-	}
-	p.prev, p.next = nil, nil
 }
 
 func (st *State) getPlacement() *Placement {
@@ -125,12 +103,11 @@ func (p *Placement) rewrite(d *decision) {
 	p.streamed, p.priority, p.public = d.r.API.Stream, d.dec.Priority, d.dec.Scope == policy.ScopePublic
 }
 
-// take charges choice i and aims at it.
-func (p *Placement) take(i int, now time.Time) {
+// aim makes choice i, which is charged, the target.
+func (p *Placement) aim(i int, charge endpoint.Charge, now time.Time) {
 	p.at = i
 	c := &p.order[i]
-	p.charge = c.load.Charge(p.tenant, c.uncached, p.kv)
-	p.charged = now
+	p.charge, p.charged = charge, now
 	t := &p.target
 	t.Endpoint, t.Generation, t.Addr, t.Host, t.Pool = c.id, c.gen, c.info.Addr, c.info.Addr, c.pool.Name
 	if _, rest, ok := strings.Cut(c.info.URL, "://"); ok {
@@ -166,6 +143,7 @@ func (p *Placement) whyUnsalted(pool *poolUse) int {
 
 // start makes the placement's chain visible to its siblings.
 func (p *Placement) start() {
+	p.st.waiting.push(p)
 	p.mu.Lock()
 	p.live = p.seq
 	p.predict()
@@ -210,29 +188,28 @@ func (p *Placement) NextAfter(status int) bool {
 	now := st.now()
 	st.store.Report(p.order[p.at].load, endpoint.ResultOf(status), now)
 	snap := st.store.Load()
-	st.mu.Lock()
+	may := st.masks.get(snap, p.demands)
 	from := p.at
 	to := from + 1
-	may := st.masks.get(snap, p.demands)
+	p.lane.lock()
 	for to < p.n && !(may.Has(p.order[to].id) && p.order[to].fit(snap, p.op, now)) {
 		to++
 	}
 	if to >= p.n {
-		st.mu.Unlock()
+		p.lane.unlock()
 		return false
 	}
 	p.charge.Release()
-	p.mu.Lock()
-	p.take(to, now)
-	p.mu.Unlock()
+	charge := p.order[to].load.Charge(p.tenant, p.order[to].uncached, p.kv)
+	p.lane.unlock()
 	a, b := &p.order[from], &p.order[to]
-	st.lines.move(&p.line, a.id, a.gen, b.id, b.gen)
-	st.mu.Unlock()
+	p.known.conversations.move(&p.branch, a.id, a.gen, b.id, b.gen)
 	p.mu.Lock()
+	p.aim(to, charge, now)
 	p.predict()
 	p.mu.Unlock()
 	st.stats.retries.Add(1)
-	st.trace.retried(p)
+	p.trace.retried(p)
 	return true
 }
 
@@ -282,9 +259,7 @@ func (p *Placement) computed() {
 func (p *Placement) settle() {
 	p.first = true
 	p.charge.ReleaseWork()
-	p.st.mu.Lock()
 	p.st.waiting.remove(p)
-	p.st.mu.Unlock()
 	p.mu.Lock()
 	m := p.prompt
 	p.prompt, p.live = nil, 0
@@ -312,7 +287,7 @@ func (p *Placement) Done(o exchange.Outcome) {
 	}
 	st.store.Report(c.load, health(&o), st.now())
 	st.stats.finished(p, &o)
-	st.trace.finished(p, &o)
+	p.trace.finished(p, &o)
 	if st.cfg.Observer != nil {
 		st.cfg.Observer.Observe(&Observation{Endpoint: c.id, Generation: c.gen, Pool: c.pool.Name, Model: p.model, Tenant: p.tenant,
 			Kind: p.kind, PromptTokens: p.promptTokens(), PredictedCached: int(c.matched), Streamed: p.streamed, Outcome: o})
@@ -333,6 +308,6 @@ func (p *Placement) recycle() {
 	clear(p.order[:p.n])
 	p.target, p.demands = Target{}, nil
 	p.n, p.at, p.first, p.exact = 0, 0, false, false
-	p.model, p.tenant, p.user, p.line = "", "", "", lineRef{}
+	p.model, p.known, p.lane, p.tenant, p.user, p.branch, p.trace = "", nil, nil, "", "", branchPoint{}, traceRef{}
 	p.st.places.Put(p)
 }

@@ -199,7 +199,7 @@ func TestSticky_withoutPromptKnowledge(t *testing.T) {
 	// Another tenant's session of the same name is another session.
 	r.tenant = &identity.Principal{Tenant: "globex"}
 	key := func(s string) uint64 {
-		d := &decision{r: &Request{Session: s, Principal: r.tenant, API: r.request("").API}, model: r.sched.models["m"]}
+		d := &decision{r: &Request{Session: s, Principal: r.tenant, API: r.request("").API}, model: r.sched.models["m"], s: r.sched}
 		return d.sessionKey()
 	}
 	if _, ok := r.state.sessions.get(key("a")); ok {
@@ -216,20 +216,6 @@ func TestSticky_withoutPromptKnowledge(t *testing.T) {
 	}
 	end(p)
 	c.Release()
-}
-
-func TestSessionTable_isBounded(t *testing.T) {
-	var s homes[uint64]
-	s.init()
-	for i := range uint64(3 * maxSessions) {
-		s.set(i, sessionHome{id: 1})
-	}
-	if n := len(s.young) + len(s.old); n > 2*maxSessions {
-		t.Errorf("got %d sessions, want at most %d", n, 2*maxSessions)
-	}
-	if _, ok := s.get(3*maxSessions - 1); !ok {
-		t.Error("the last session is forgotten")
-	}
 }
 
 func TestEnvelope(t *testing.T) {

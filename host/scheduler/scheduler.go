@@ -8,6 +8,7 @@
 package scheduler
 
 import (
+	"hash/maphash"
 	"slices"
 	"strings"
 	"time"
@@ -68,10 +69,13 @@ type model struct {
 	alias    []string
 	prompter Prompter
 	pools    []poolUse
-	key      uint64 // of its lines
+	key      uint64      // keyed hash of the name, for session keys
+	state    *modelState // shared by all revisions
+	lane     lane        // of pools
 
-	lane      string   // where its requests wait: the pools by name
-	lanePools []string // the same
+	capped    bool     // a pool bounds the requests of its endpoints
+	queue     string   // where its requests wait for a place: the pools by name
+	poolNames []string // the same, sorted
 }
 
 // poolUse is a pool as one model uses it.
@@ -83,11 +87,12 @@ type poolUse struct {
 type profile struct {
 	Profile
 	native  *LeastWork // scores where no scorer is heard
-	builtin bool       // nobody but the native one is asked, which needs no reported columns
+	builtin bool       // the native one alone scores, which needs no reported columns
 	direct  bool       // one scorer of weight 1: its scores are the sum
 	want    ColumnSet  // that the cast reads
 	weights []float64  // by scorer; nil = direct
 	unit    Unit       // of the sum
+	scale   float32    // how many times a token of cost counts in the sum
 	own     float32
 	cast    []PluginUse // scorers, filters, picker, in this order
 }
@@ -104,17 +109,19 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	for i := range cfg.Models {
 		c := &cfg.Models[i]
-		m := &model{name: c.Name, created: c.Created, alias: c.Aliases, prompter: c.Prompter, key: hashString(c.Name)}
+		m := &model{name: c.Name, created: c.Created, alias: c.Aliases, prompter: c.Prompter, state: cfg.State.models.of(c.Name),
+			key: maphash.String(cfg.State.keys, c.Name)}
 		for _, r := range c.Pools {
 			served := r.ServedAs
 			if served == "" {
 				served = c.Name
 			}
 			m.pools = append(m.pools, poolUse{pools[r.Pool], served})
-			m.lanePools = append(m.lanePools, r.Pool)
+			m.capped = m.capped || pools[r.Pool].MaxInflight > 0
+			m.poolNames = append(m.poolNames, r.Pool)
 		}
-		slices.Sort(m.lanePools)
-		m.lane = strings.Join(m.lanePools, "\n")
+		slices.Sort(m.poolNames)
+		m.queue, m.lane = strings.Join(m.poolNames, "\n"), cfg.State.lanes.of(m.poolNames)
 		s.listed = append(s.listed, m)
 		s.models[c.Name] = m
 		for _, a := range c.Aliases {
@@ -147,11 +154,14 @@ func newProfile(p Profile) *profile {
 	if out.direct = len(p.Scorers) == 1 && p.Scorers[0].Weight == 1; out.Normalize.on() {
 		out.direct, out.unit = false, UnitScore
 	}
+	var sum float64
 	for i := range p.Scorers {
+		sum += p.Scorers[i].Weight
 		if !out.direct {
 			out.weights = append(out.weights, p.Scorers[i].Weight)
 		}
 	}
+	out.scale = float32(max(0, sum))
 	_, native := p.Scorers[0].Scorer.(*LeastWork)
 	out.builtin = native && out.direct && len(p.Filters) == 0 && p.Picker == nil
 	return out
@@ -163,14 +173,6 @@ func (p *profile) reads() ColumnSet {
 		return p.want
 	}
 	return p.want | p.Wants()
-}
-
-func hashString(s string) uint64 {
-	h := uint64(0xcbf29ce484222325)
-	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * 0x100000001b3
-	}
-	return mix(h)
 }
 
 // Schedule places r and charges the endpoint. The caller must end the
@@ -188,15 +190,14 @@ func (s *Scheduler) Schedule(r *Request) (*Placement, error) {
 			return nil, err
 		}
 		s.st.stats.refused(err)
-		s.st.trace.addDenied(d, err)
+		s.st.trace.of(d.seed).addDenied(d, err)
 		return nil, err
 	}
-	p := d.placement
-	d.placement = nil
+	p := d.newPlacement()
 	p.start()
 	d.lap(stagePlace)
 	s.st.stats.decided(d)
-	p.trace = s.st.trace.add(d)
+	p.trace = s.st.trace.of(d.seed).add(d)
 	d.tell()
 	return p, nil
 }

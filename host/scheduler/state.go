@@ -3,6 +3,7 @@ package scheduler
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,16 +94,17 @@ type StateConfig struct {
 	Now func() time.Time
 }
 
-// State is what placement knows and what outlives a generation of rules: work
-// in flight, lines, sessions, traces, counters. All methods may be called
-// concurrently.
+// State is what placement knows and what outlives a revision of the rules: work
+// in flight, conversations, sessions, traces, counters. All methods may be called
+// concurrently. There is no lock over all of it: decisions exclude each other by
+// lane, and each part has its own lock or shards.
 type State struct {
 	cfg     StateConfig
 	store   *endpoint.Store
 	loc     Locality
 	now     func() time.Time
 	stats   counters
-	trace   traceRing
+	trace   traces
 	masks   maskCache
 	quota   *quota.Table
 	scratch sync.Pool     // *scratch
@@ -110,15 +112,12 @@ type State struct {
 	places  sync.Pool     // *Placement
 	sampled atomic.Uint64 // requests that could have been in the control arm
 
-	// mu makes a choice and its charge one step. It guards the fields below
-	// and is held for the few microseconds of scoring; the loads of endpoints
-	// are changed under it on charge and without it on release.
-	mu       sync.Mutex
-	lines    lineTable
+	lanes    laneTable
+	models   modelTable
 	sessions homes[uint64]
 	answers  homes[answerKey] // of OpResponses
-	waiting  placementList    // placements before their first token
-	seq      uint64           // placements made
+	waiting  waitingLists     // placements before their first token
+	keys     maphash.Seed     // of session keys
 }
 
 // NewState returns an empty state.
@@ -149,14 +148,14 @@ func NewState(cfg StateConfig) *State {
 		cfg.Locality.Holders = endpoint.MaxEndpoints * len(cfg.Locality.Tiers)
 	}
 	s := &State{cfg: cfg, store: cfg.Store, loc: cfg.Locality, now: cfg.Now}
-	s.trace.init(cfg.TraceEntries, cfg.TraceBytes)
+	s.trace = newTraces(cfg.TraceEntries, cfg.TraceBytes)
 	s.masks.init()
 	if s.quota = cfg.Quota; s.quota == nil {
 		s.quota = quota.New(cfg.Now)
 	}
-	s.lines.init()
-	s.sessions.init()
-	s.answers.init()
+	s.keys = maphash.MakeSeed()
+	s.sessions.init(func(_ maphash.Seed, key uint64) uint64 { return key >> 32 }) // it is a keyed hash
+	s.answers.init(func(seed maphash.Seed, key answerKey) uint64 { return maphash.String(seed, key.id) })
 	return s
 }
 
@@ -167,17 +166,7 @@ func (s *State) Refresh() {
 	if s.loc.Predictor == nil {
 		return
 	}
-	type ref struct {
-		p   *Placement
-		seq uint64
-	}
-	var refs []ref
-	s.mu.Lock()
-	for p := s.waiting.head; p != nil; p = p.next {
-		refs = append(refs, ref{p, p.seq})
-	}
-	s.mu.Unlock()
-	for _, r := range refs {
+	for _, r := range s.waiting.all() {
 		r.p.mu.Lock()
 		if r.p.live == r.seq {
 			r.p.predict()

@@ -1,8 +1,6 @@
 package scheduler
 
 import (
-	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -63,9 +61,6 @@ type counters struct {
 	prompt, predicted, best                  atomic.Uint64
 	done, reported, reportedTokens, expected atomic.Uint64
 	exact, promptAgreed, promptDiffered      atomic.Uint64
-
-	outMu sync.Mutex // guards out
-	out   map[uint64]float64
 }
 
 // Stats returns the counts.
@@ -127,7 +122,7 @@ func (c *counters) decided(d *decision) {
 func (c *counters) finished(p *Placement, o *exchange.Outcome) {
 	c.done.Add(1)
 	if o.HasUsage {
-		c.observeOutput(p.modelKey, o.OutputTokens)
+		p.known.observeOutput(o.OutputTokens)
 	}
 	if !p.exact {
 		return
@@ -148,32 +143,6 @@ func (c *counters) finished(p *Placement, o *exchange.Outcome) {
 			c.exact.Add(1)
 		}
 	}
-}
-
-// outputDecay makes the mean output length that of the last hundred answers.
-const outputDecay = 0.01
-
-// maxOutputs bounds the models with a mean output length.
-const maxOutputs = 1024
-
-func (c *counters) observeOutput(model uint64, tokens int) {
-	c.outMu.Lock()
-	defer c.outMu.Unlock()
-	if c.out == nil || len(c.out) >= maxOutputs {
-		c.out = make(map[uint64]float64)
-	}
-	mean, ok := c.out[model]
-	if !ok {
-		mean = float64(tokens)
-	}
-	c.out[model] = mean + outputDecay*(float64(tokens)-mean)
-}
-
-// meanOutput returns the mean output length of a model, 0 before any answer.
-func (c *counters) meanOutput(model uint64) float64 {
-	c.outMu.Lock()
-	defer c.outMu.Unlock()
-	return math.Max(0, c.out[model])
 }
 
 // micros returns a duration in microseconds.

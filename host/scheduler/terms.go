@@ -9,8 +9,8 @@ import (
 // Explained is a scorer that can tell the parts of its scores.
 type Explained interface {
 	// Explain scores b as Score does and returns the parts: terms is
-	// [len(names) × b.N], name by name, NaN = not told. It is called without
-	// the decision lock, for an operator, and may take its time.
+	// [len(names) × b.N], name by name, NaN = not told. It is called for an
+	// operator, without locks, and may take its time.
 	Explain(b *Batch) (names []string, terms []float32, err error)
 }
 
@@ -18,7 +18,8 @@ type Explained interface {
 // force are called again for the terms of their scores, which are part of the
 // result where the scores come out the same to the bit.
 func (s *Scheduler) Explain(tenant, requestID string) (*Explanation, bool) {
-	h, cands, more, ok := s.st.trace.copyOut(tenant, requestID, s.st.hashID(requestID))
+	hash := s.st.hashID(requestID)
+	h, cands, more, ok := s.st.trace.of(hash).copyOut(tenant, requestID, hash)
 	if !ok {
 		return nil, false
 	}

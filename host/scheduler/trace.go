@@ -13,6 +13,32 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
+// traceShards keeps decisions that end at once from waiting for one lock. A ring
+// has at least traceShardEntries decisions and minTraceCands candidates, which are
+// those of one decision over all the endpoints there may be.
+const (
+	traceShards       = 8
+	traceShardEntries = 512
+	minTraceCands     = endpoint.MaxEndpoints
+	candBytes         = int(unsafe.Sizeof(candTrace{}))
+)
+
+// traces are rings of decisions, by the hash of the request id: all decisions
+// about one id are in one ring, whoever's they are.
+type traces []traceRing
+
+func newTraces(entries, bytes int) traces {
+	n := max(1, min(traceShards, entries/traceShardEntries, bytes/(minTraceCands*candBytes)))
+	t := make(traces, n)
+	for i := range t {
+		t[i].init(entries/n, bytes/n)
+	}
+	return t
+}
+
+// of returns the ring of the request ids that hash to a value.
+func (t traces) of(hash uint64) *traceRing { return &t[hash%uint64(len(t))] }
+
 // traceRing keeps the last decisions for Explain in memory that is never
 // given back and never grows: a ring of heads and a ring of candidates. A
 // decision whose candidates were overwritten is forgotten.
@@ -97,13 +123,13 @@ type candTrace struct {
 }
 
 func (t *traceRing) init(entries, bytes int) {
-	t.limit = max(1024, bytes/int(unsafe.Sizeof(candTrace{})))
+	t.limit = max(minTraceCands, bytes/candBytes)
 	t.moreLimit = max(1024, bytes/4/4)
 	t.heads = make([]traceHead, entries)
 }
 
 // add records a decision that was placed.
-func (t *traceRing) add(d *decision) uint64 {
+func (t *traceRing) add(d *decision) traceRef {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h := t.pushLocked(d)
@@ -112,7 +138,7 @@ func (t *traceRing) add(d *decision) uint64 {
 		d.record(t.slotLocked(), i)
 	}
 	t.columnsLocked(h, &d.b)
-	return h.n
+	return traceRef{t, h.n}
 }
 
 // columnsLocked records the columns that only plugins read. What does not fit at
@@ -250,7 +276,7 @@ func (d *decision) record(t *candTrace, i int) {
 			t.parts[s] = d.parts[s][k]
 		}
 	}
-	if d.line.group != nil {
+	if d.branch.group != nil {
 		t.lines = d.lines[k]
 	}
 }
@@ -268,11 +294,18 @@ func (t *traceRing) findLocked(n uint64) *traceHead {
 	return nil
 }
 
+// traceRef is the decision of a placement.
+type traceRef struct {
+	ring *traceRing
+	n    uint64 // number of the decision
+}
+
 // retried notes where a retry went.
-func (t *traceRing) retried(p *Placement) {
+func (r traceRef) retried(p *Placement) {
+	t := r.ring
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h := t.findLocked(p.trace)
+	h := t.findLocked(r.n)
 	if h == nil {
 		return
 	}
@@ -289,10 +322,11 @@ func (t *traceRing) retried(p *Placement) {
 }
 
 // finished notes what came of a decision.
-func (t *traceRing) finished(p *Placement, o *exchange.Outcome) {
+func (r traceRef) finished(p *Placement, o *exchange.Outcome) {
+	t := r.ring
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h := t.findLocked(p.trace)
+	h := t.findLocked(r.n)
 	if h == nil {
 		return
 	}

@@ -19,10 +19,10 @@ type Wait struct {
 }
 
 // waits reports whether the request waits although there is a place: others that
-// may not be overtaken wait for it. State.mu is held; the queue's lock nests in it.
+// may not be overtaken wait for it.
 func (d *decision) waits() bool {
 	r := d.r
-	return r.Behind != nil && d.charge && d.prof.Queue.Deadline > 0 && r.Behind(d.model.lane, d.dec.Priority)
+	return r.Behind != nil && d.charge && d.prof.Queue.Deadline > 0 && r.Behind(d.model.queue, d.dec.Priority)
 }
 
 // full returns the refusal of a request that no endpoint has room for.
@@ -37,6 +37,6 @@ func (d *decision) full() *DeniedError {
 			tokens = min(tokens, c.uncached)
 		}
 	}
-	err.Wait = &Wait{Queue: d.prof.Queue, Lane: d.model.lane, Pools: d.model.lanePools, Priority: d.dec.Priority, Tokens: int(tokens)}
+	err.Wait = &Wait{Queue: d.prof.Queue, Lane: d.model.queue, Pools: d.model.poolNames, Priority: d.dec.Priority, Tokens: int(tokens)}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 //
 // One instance lies in a slot of its own that is taken and filled by one
 // atomic step, because callers of one plugin mostly come one after another
-// (scheduling holds the decision lock); the others are behind a lock.
+// (few requests score at one instant); the others are behind a lock.
 type pool struct {
 	first  atomic.Pointer[instance]
 	alive  atomic.Int32 // free or with callers
