@@ -30,7 +30,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/internal/filelock":   {},
 	"host/internal/spelling":   {},
 	"host/internal/secret":     {},
-	"host/llmapi":              {},
+	"host/llmapi":              {ours: "abi"},
 	"host/exchange":            {ours: "host/llmapi"},
 	"host/blockhash":           {theirs: "github.com/cespare/xxhash/v2"},
 	"host/endpoint":            {},
@@ -79,7 +79,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/scaling":        {ours: "host/autoscale host/config host/endpoint host/exchange host/scheduler host/telemetry host/telemetry/metric"},
 	"host/replay/virtual": {ours: "host/autoscale host/replay"},
 
-	"host/plugins": {ours: "abi plugins host/admin host/autoscale host/backend host/config host/discovery host/endpoint host/hostmod host/llmapi host/plugsign host/plugstore host/scheduler host/telemetry host/telemetry/metric host/wasm"},
+	"host/plugins": {ours: "abi plugins host/admin host/autoscale host/backend host/config host/discovery host/endpoint host/hostmod host/plugsign host/plugstore host/scheduler host/telemetry host/telemetry/metric host/wasm"},
 
 	"host/collectors": {ours: "host/backend host/endpoint host/identity host/kvindex host/proxy host/queue host/scheduler host/telemetry host/telemetry/audit host/telemetry/metric"},
 

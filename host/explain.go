@@ -39,7 +39,7 @@ func (e explainer) Explain(_ context.Context, tenant, id string) (decision any, 
 func (e explainer) DryRun(_ context.Context, q *admin.DryRun) (any, error) {
 	op, known, _ := llmapi.Route([]byte("POST"), []byte(q.Path))
 	if !known || op == llmapi.OpNone {
-		return nil, fmt.Errorf("%w: path %q; served are %s", admin.ErrRefused, q.Path, llmapi.Served)
+		return nil, fmt.Errorf("%w: path %q; served are %s", admin.ErrRefused, q.Path, llmapi.Served())
 	}
 	tenant := q.Tenant
 	if tenant == "" {

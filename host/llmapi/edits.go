@@ -55,9 +55,9 @@ func (r *Request) AppendEdits(dst []Edit, rw *Rewrite) ([]Edit, error) {
 }
 
 // AddsUsage reports whether the edits for rw ask for a report of usage that the
-// client did not ask for. Streams of the other APIs always have one.
+// client did not ask for. Streams of the other formats always have one.
 func (r *Request) AddsUsage(rw *Rewrite) bool {
-	return rw.ForceUsage && r.Stream && !r.IncludeUsage && r.Op.set()&opCT != 0
+	return rw.ForceUsage && r.Stream && !r.IncludeUsage && r.Op.StreamFormat() == StreamChunks
 }
 
 // editor walks the members in order, so that its edits come out in order.
@@ -271,7 +271,7 @@ func (e *editor) inserts() {
 		r.edit = append(r.edit, "{"+includeUsage+"}"...)
 		e.end(from)
 	}
-	if e.rw.MaxTokens > 0 && !e.done.max && r.Op.HasPrompt() {
+	if e.rw.MaxTokens > 0 && !e.done.max && e.maxField() != "" {
 		from := e.begin(e.maxField())
 		r.edit = strconv.AppendInt(r.edit, int64(e.rw.MaxTokens), 10)
 		e.end(from)
@@ -280,13 +280,11 @@ func (e *editor) inserts() {
 
 // maxField is the name of the output limit that every server of the dialect reads.
 func (e *editor) maxField() string {
-	switch {
-	case e.r.Op == OpResponses:
-		return "max_output_tokens"
-	case e.r.Op == OpChat && e.dialect == dOpenAI:
-		return "max_completion_tokens"
+	s := e.r.Op.spec()
+	if s.LimitOpenAI != "" && e.dialect == dOpenAI {
+		return s.LimitOpenAI
 	}
-	return "max_tokens"
+	return s.Limit
 }
 
 // begin writes the comma and the key of a further top-level member.

@@ -85,14 +85,22 @@ func (e *Error) anthropicKind() string {
 	return "invalid_request_error"
 }
 
+// AppendBody appends the error as the body of an answer of an API.
+func (e *Error) AppendBody(dst []byte, f Family, requestID string) []byte {
+	if f == FamilyAnthropic {
+		return e.AppendAnthropic(dst, requestID)
+	}
+	return e.AppendJSON(dst)
+}
+
 // AppendEvent appends the error as the event that ends a stream of op's API.
 // sequence numbers the event in a stream of responses.
 func (e *Error) AppendEvent(dst []byte, op Operation, sequence int, requestID string) []byte {
-	switch op {
-	case OpMessages:
+	switch op.StreamFormat() {
+	case StreamMessages:
 		dst = append(dst, "event: error\ndata: "...)
 		dst = e.AppendAnthropic(dst, requestID)
-	case OpResponses:
+	case StreamResponses:
 		dst = append(dst, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":"...)
 		dst = strconv.AppendInt(dst, int64(sequence), 10)
 		dst = append(dst, `,"code":`...)

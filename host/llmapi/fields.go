@@ -10,17 +10,31 @@ const (
 	ClassInternal              // steers routing, cache or code inside the engine: never passes
 )
 
-// ops and dialects are sets, one bit each.
-type ops uint8
+// Fields is a set of groups of fields, one bit each. An operation has the fields
+// of its groups (Spec.Fields).
+type Fields uint8
+
+// dialects is a set, one bit each.
 type dialects uint8
 
+// The groups.
 const (
-	opC    ops = 1 << iota // chat.completions
-	opT                    // completions (text)
-	opK                    // tokenize
-	opR                    // responses
-	opM                    // messages
-	opN                    // count of a message's tokens
+	FieldsChat        Fields = 1 << iota // chat.completions
+	FieldsCompletions                    // completions
+	FieldsTokenize                       // tokenize
+	FieldsResponses                      // responses
+	FieldsMessages                       // messages
+	FieldsCount                          // count of a message's tokens
+)
+
+// Short names of the groups and of sets of them, for the table.
+const (
+	opC    = FieldsChat
+	opT    = FieldsCompletions
+	opK    = FieldsTokenize
+	opR    = FieldsResponses
+	opM    = FieldsMessages
+	opN    = FieldsCount
 	opCT   = opC | opT
 	opCK   = opC | opK
 	opCTK  = opC | opT | opK
@@ -30,7 +44,7 @@ const (
 	opCTR  = opC | opT | opR
 	opCRM  = opC | opR | opM
 	opGen  = opC | opT | opR | opM // those that compute a prompt
-	noneOp = ops(0)
+	noneOp = Fields(0)
 )
 
 const (
@@ -46,23 +60,8 @@ const (
 	dNone = dialects(0)
 )
 
-func (o Operation) set() ops {
-	switch o {
-	case OpChat:
-		return opC
-	case OpCompletions:
-		return opT
-	case OpTokenize:
-		return opK
-	case OpResponses:
-		return opR
-	case OpMessages:
-		return opM
-	case OpCountTokens:
-		return opN
-	}
-	return noneOp
-}
+// set returns the groups of fields that the operation has.
+func (o Operation) set() Fields { return o.spec().Fields }
 
 // dialectSet maps a dialect's name to its bit. "" is vllm, the default of a
 // pool; an unknown name gets what every OpenAI server takes and no more.
@@ -102,7 +101,7 @@ func SaltField(op Operation, dialect string) string {
 type field struct {
 	name     string
 	class    Class
-	ops      ops      // operations that have it
+	ops      Fields   // groups that have it
 	dialects dialects // dialects that have it
 }
 
@@ -349,7 +348,7 @@ var fieldByName = func() map[string]int16 {
 	m := make(map[string]int16, len(fields))
 	for i, f := range fields {
 		if _, twice := m[f.name]; twice {
-			panic("BUG: llmapi: field " + f.name + " stands twice in the table")
+			panic("BUG: llmapi: field " + f.name + " is twice in the table")
 		}
 		m[f.name] = int16(i)
 	}

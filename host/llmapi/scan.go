@@ -73,7 +73,7 @@ type Request struct {
 // tokens (vLLM 0.32, to_sampling_params: echo takes logprobs of the prompt,
 // and in chat does so by default).
 func (r *Request) NoReuse() bool {
-	return r.PromptLogprobs || r.Echo && (r.Logprobs || r.Op == OpChat)
+	return r.PromptLogprobs || r.Echo && (r.Logprobs || r.Op.spec().EchoScores)
 }
 
 // Value returns the raw value of a top-level member, the last one of that name.
@@ -266,7 +266,7 @@ func (r *Request) decode() (err *Error) {
 	r.PromptLogprobs = r.raw(fPromptLogprobs) != nil
 	lp := r.raw(fLogprobs)
 	r.Logprobs = lp != nil && lp[0] != 'f'
-	if r.Op != OpResponses { // there it is the name of a stored one
+	if sh := r.Op.Shape(); sh == ShapeText || sh == ShapeTokenize { // in responses it names a stored one
 		r.Prompt = promptKind(r.raw(fPrompt))
 	}
 	if err := r.decodeState(); err != nil {
@@ -285,7 +285,7 @@ func (r *Request) decodeState() (err *Error) {
 	if r.PreviousResponse, err = r.str(fPreviousResponse); err != nil {
 		return err
 	}
-	if r.Op == OpResponses {
+	if r.Op.Stored() {
 		store, err := r.flag(fStore)
 		if err != nil {
 			return err

@@ -152,14 +152,14 @@ func TestRoute(t *testing.T) {
 	for op := range OpCountTokens + 1 {
 		if p := op.Path(); p != "" {
 			f("POST", p, op, true, "")
-			if !strings.Contains(Served, p) {
+			if !strings.Contains(Served(), p) {
 				t.Errorf("%s is not named", p)
 			}
 		}
 	}
 	for path, want := range map[string]bool{"/v1/messages": true, "/v1/messages?x": true, "/v1/messages/batches": true, "/v1/messagesx": false, "/v1/models": false} {
-		if IsAnthropic([]byte(path)) != want {
-			t.Errorf("IsAnthropic(%s): got %v", path, !want)
+		if (FamilyOf([]byte(path)) == FamilyAnthropic) != want {
+			t.Errorf("FamilyOf(%s): Anthropic's is %v", path, !want)
 		}
 	}
 	if got := string(ModelID([]byte("/v1/models/a/b?c"))); got != "a/b" {

@@ -12,7 +12,6 @@ import (
 	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/endpoint"
-	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
@@ -99,7 +98,7 @@ func (a *adapter) view(b *scheduler.Batch) *views {
 		r[abi.ReqCapacityState] = 1
 	}
 	r[abi.ReqModelID], r[abi.ReqProfile], r[abi.ReqObjective] = a.models[b.Model], a.profile, a.objective
-	r[abi.ReqOperation], r[abi.ReqTenantHash], r[abi.ReqSizeClass] = operation(b.Op), b.Tenant, sizeClass(b.BodyBytes)
+	r[abi.ReqOperation], r[abi.ReqTenantHash], r[abi.ReqSizeClass] = b.Op.ABI(), b.Tenant, sizeClass(b.BodyBytes)
 	c := &w.Columns
 	c[abi.ColMatchedTokens], c[abi.ColUncachedTokens], c[abi.ColOutstandingUncachedTokens] = b.Matched, b.Uncached, b.Outstanding
 	c[abi.ColMatchedTokensGPU], c[abi.ColMatchedTokensCPU], c[abi.ColMatchedTokensDisk] = b.Tiers[0], b.Tiers[1], b.Tiers[2]
@@ -147,20 +146,6 @@ func (v *views) Label(key, value string, dst []float32) {
 			dst[i] = 1
 		}
 	}
-}
-
-func operation(op llmapi.Operation) uint64 {
-	switch op {
-	case llmapi.OpChat:
-		return abi.OperationChat
-	case llmapi.OpCompletions:
-		return abi.OperationCompletions
-	case llmapi.OpResponses:
-		return abi.OperationResponses
-	case llmapi.OpMessages:
-		return abi.OperationMessages
-	}
-	return abi.OperationOther
 }
 
 // sizeClass is the base-2 logarithm of a body's bytes, rounded up.

@@ -13,7 +13,7 @@ func TestColumns_operation(t *testing.T) {
 		llmapi.OpChat: abi.OperationChat, llmapi.OpCompletions: abi.OperationCompletions, llmapi.OpResponses: abi.OperationResponses,
 		llmapi.OpMessages: abi.OperationMessages, llmapi.OpTokenize: abi.OperationOther,
 	} {
-		if got := operation(op); got != want {
+		if got := op.ABI(); got != want {
 			t.Errorf("operation %v is shown as %d, want %d", op, got, want)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // Answers of the router itself. They have the shape of the API's errors and say what is wrong and, where there is one, the mend.
 
 var (
-	errNotFound     = llmapi.Refuse(llmapi.CodeUnknownPath, "This path is not served. Served are: "+llmapi.Served+".")
+	errNotFound     = llmapi.Refuse(llmapi.CodeUnknownPath, "This path is not served. Served are: "+llmapi.Served()+".")
 	errEncoding     = llmapi.Refuse(llmapi.CodeContentEncoding, "Compressed request bodies are not accepted. Send the body as plain JSON, without Content-Encoding.")
 	errExpect       = llmapi.Refuse(llmapi.CodeExpectation, "Expect takes 100-continue only.")
 	errUnauthorized = llmapi.Refuse(llmapi.CodeInvalidAPIKey, "Missing or unknown API key. Send it as Authorization: Bearer KEY or x-api-key: KEY.")
@@ -108,13 +108,11 @@ func writeError(ctx *fasthttp.RequestCtx, e *llmapi.Error) {
 		}
 	}
 	b := make([]byte, 0, 256)
-	if !llmapi.IsAnthropic(path(ctx.Request.Header.RequestURI())) {
-		ctx.Response.SetBodyRaw(e.AppendJSON(b))
-		return
+	family, id := llmapi.FamilyOf(path(ctx.Request.Header.RequestURI())), h.PeekBytes(requestIDKey)
+	if family == llmapi.FamilyAnthropic {
+		h.SetCanonical(anthropicIDKey, id)
 	}
-	id := h.PeekBytes(requestIDKey)
-	h.SetCanonical(anthropicIDKey, id)
-	ctx.Response.SetBodyRaw(e.AppendAnthropic(b, string(id)))
+	ctx.Response.SetBodyRaw(e.AppendBody(b, family, string(id)))
 }
 
 // refuse answers with err, which came from the router or from reading the body.

@@ -16,10 +16,10 @@ import (
 // is none.
 func (s *stream) ends(payload []byte) bool {
 	done := s.tail.add(payload)
-	switch s.req.API.Op {
-	case llmapi.OpMessages:
+	switch s.req.API.Op.StreamFormat() {
+	case llmapi.StreamMessages:
 		return done || s.tail.endsWith(messageEnds)
-	case llmapi.OpResponses:
+	case llmapi.StreamResponses:
 		if n := lastSequence(payload, -1); n >= 0 {
 			s.events = n
 			s.usage.found = s.usage.found && n > lastWaiting
@@ -38,7 +38,7 @@ func (s *stream) computes(payload []byte) bool {
 		return true
 	case payload[0] == ':':
 		return false
-	case s.req.API.Op == llmapi.OpResponses:
+	case s.req.API.Op.StreamFormat() == llmapi.StreamResponses:
 		return lastSequence(payload, s.events) > lastWaiting || bytes.Contains(payload, deltaMark)
 	}
 	return true

@@ -64,9 +64,13 @@ func (s *stream) roundTrip(resp *fasthttp.Response) error {
 // very request, so that happens once: a poisonous prompt takes two engines at
 // most.
 func (s *stream) mayMove(reason retryReason, status int, died *bool) bool {
-	switch reason {
-	case retryConnect, retryConnectTimeout:
+	if reason == retryConnect || reason == retryConnectTimeout {
 		return s.pl.Next(status)
+	}
+	if s.req.API.Op.Once() && reason != retryRewrite && reason != retryOverload {
+		return false
+	}
+	switch reason {
 	case retryNoAnswer:
 		if *died {
 			return false
@@ -99,7 +103,7 @@ func (s *stream) retried(reason retryReason) {
 // engine closed a pooled one just as it was reused.
 func (s *stream) attempt(resp *fasthttp.Response) error {
 	err := s.try(resp, false)
-	if err == errStale {
+	if err == errStale && !s.req.API.Op.Once() {
 		s.retried(retryStale)
 		s.release()
 		if s.stopped() {
@@ -258,7 +262,7 @@ func (s *stream) readHead(resp *fasthttp.Response, c *upConn) error {
 		h.SetNoDefaultContentType(true)
 		s.sse = isEventStream(h.ContentType())
 		s.inject = s.inject && s.sse && h.StatusCode() == 200
-		s.naming = s.req.API.Op == llmapi.OpResponses && !s.req.API.NoStore && h.StatusCode() == 200
+		s.naming = s.req.API.Op.Stored() && !s.req.API.NoStore && h.StatusCode() == 200
 		return nil
 	}
 	return errInterim

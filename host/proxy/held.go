@@ -67,7 +67,7 @@ func (s *stream) endWait() (Placement, error) {
 // held waits for a place. A stream's client is let wait without a word for one
 // heartbeat; s.wait is then left, and the stream must begin without its engine.
 func (s *stream) held(h *Held) (Placement, error) {
-	if !s.req.API.Stream || !llmapi.Prompts.Has(s.req.API.Op) {
+	if !s.req.API.Stream || s.req.API.Op.StreamFormat() == llmapi.StreamNone {
 		return h.Wait(&s.req)
 	}
 	s.startWait(h)
@@ -127,7 +127,7 @@ var (
 // has left.
 func (s *stream) beat() {
 	b := commentBeat
-	if s.req.API.Op == llmapi.OpMessages {
+	if s.req.API.Op.StreamFormat() == llmapi.StreamMessages {
 		b = pingBeat
 	}
 	t := time.NewTicker(s.p.cfg.Heartbeat)

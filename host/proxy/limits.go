@@ -52,7 +52,7 @@ var anthropicLimits = limitStyle{
 
 // limitStyleOf returns the style of the API that an operation belongs to.
 func limitStyleOf(op llmapi.Operation) *limitStyle {
-	if op == llmapi.OpMessages || op == llmapi.OpCountTokens {
+	if op.Family() == llmapi.FamilyAnthropic {
 		return &anthropicLimits
 	}
 	return &openAILimits

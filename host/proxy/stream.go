@@ -138,7 +138,7 @@ func (s *stream) dress(ctx *fasthttp.RequestCtx) {
 	s.status = h.StatusCode()
 	h.SetCanonical(requestIDKey, s.idBuf)
 	s.tellLimits(h)
-	if llmapi.IsAnthropic(path(ctx.Request.Header.RequestURI())) {
+	if s.req.API.Op.Family() == llmapi.FamilyAnthropic {
 		h.SetCanonical(anthropicIDKey, s.idBuf)
 	}
 	if s.sse && len(h.Peek("X-Accel-Buffering")) == 0 {

@@ -348,7 +348,7 @@ func (d *decision) readPrompt() *DeniedError {
 		return d.textTooLong()
 	}
 	if limit := d.dec.MaxPromptTokens; limit > 0 && d.tokens > limit {
-		return errTooLong(d.tokens, limit, promptParam[api.Op])
+		return errTooLong(d.tokens, limit, api.Op.PromptParam())
 	}
 	d.filterContext()
 	return nil
@@ -363,13 +363,10 @@ func (d *decision) textTooLong() *DeniedError {
 		return nil
 	}
 	if n := c.AtLeast(d.r.API, limit); n > limit {
-		return tooLong("at least ", n, limit, promptParam[d.r.API.Op])
+		return tooLong("at least ", n, limit, d.r.API.Op.PromptParam())
 	}
 	return nil
 }
-
-// promptParam is the field that holds most of a prompt.
-var promptParam = [...]string{llmapi.OpChat: "messages", llmapi.OpCompletions: "prompt", llmapi.OpResponses: "input", llmapi.OpMessages: "messages"}
 
 // render asks for the prompt in every block size of the candidates.
 func (d *decision) render() {

@@ -10,13 +10,10 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
-// textFields are the members of a request that hold its prompt, and textKeys those
-// members below them that hold text that a model reads. Media, names and what
-// templates as a rule leave out are not among them.
-var (
-	textFields = []string{"messages", "prompt", "input", "system", "instructions"}
-	textKeys   = map[string]bool{"text": true, "content": true, "output": true, "arguments": true}
-)
+// textKeys are the members below the fields of a prompt that hold text that a
+// model reads. Media, names and what templates as a rule leave out are not among
+// them.
+var textKeys = map[string]bool{"text": true, "content": true, "output": true, "arguments": true}
 
 // countPiece is how much of a text is encoded at once: one that is far too long is
 // told from its beginning. A cut costs a token, which is taken off again.
@@ -30,7 +27,7 @@ func (m *Model) AtLeast(r *llmapi.Request, limit int) int { return atLeast(m.enc
 
 func atLeast(e tokenizer.Encoder, r *llmapi.Request, limit int) int {
 	c := textCounter{e: e, limit: limit}
-	for _, name := range textFields {
+	for _, name := range r.Op.PromptFields() {
 		if raw, ok := r.Value(name); ok {
 			c.d = json.NewDecoder(bytes.NewReader(raw))
 			c.value(true)

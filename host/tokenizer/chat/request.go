@@ -62,14 +62,12 @@ func (w *work) text(dst []byte) []byte { return w.out.Append(dst) }
 // prepare leaves the rendered prompt in w.out, or its ids in w.ids. o may be
 // nil. It returns why the prompt is not exact, "" if it is.
 func (m *Model) prepare(w *work, r *llmapi.Request, o *memo) string {
-	switch r.Op {
-	case llmapi.OpChat:
+	switch r.Op.Shape() {
+	case llmapi.ShapeChat, llmapi.ShapeTurns, llmapi.ShapeInput:
 		return m.prepareChat(w, r, o)
-	case llmapi.OpCompletions:
+	case llmapi.ShapeText:
 		return m.prepareText(w, r)
-	case llmapi.OpMessages, llmapi.OpCountTokens, llmapi.OpResponses:
-		return m.prepareChat(w, r, o)
-	case llmapi.OpTokenize:
+	case llmapi.ShapeTokenize:
 		if _, ok := member(r, "messages"); ok {
 			return m.prepareChat(w, r, o)
 		}
@@ -112,7 +110,7 @@ func (m *Model) prepareChat(w *work, r *llmapi.Request, o *memo) string {
 	if _, has := member(r, "truncate_prompt_tokens"); has {
 		return reasonTruncate
 	}
-	x := &chatReader{m: m, w: w, r: r, o: o, t: m.template, chat: r.Op == llmapi.OpChat}
+	x := &chatReader{m: m, w: w, r: r, o: o, t: m.template, chat: r.Op.Shape() == llmapi.ShapeChat}
 	if reason := x.affix(); reason != "" {
 		return reason
 	}
@@ -142,10 +140,10 @@ type chatReader struct {
 // around that of a response (ResponsesRequest.build_tok_params).
 func (x *chatReader) affix() string {
 	var ok bool
-	switch x.r.Op {
-	case llmapi.OpResponses:
+	switch x.r.Op.Shape() {
+	case llmapi.ShapeInput:
 		x.w.affix = true
-	case llmapi.OpChat, llmapi.OpTokenize:
+	case llmapi.ShapeChat, llmapi.ShapeTokenize:
 		if x.w.affix, ok = flag(x.r, "add_special_tokens", false); !ok {
 			return reasonField
 		}
@@ -155,10 +153,10 @@ func (x *chatReader) affix() string {
 
 // toolsKind is what the member tools is decoded as.
 func (x *chatReader) toolsKind() kind {
-	switch x.r.Op {
-	case llmapi.OpMessages, llmapi.OpCountTokens:
+	switch x.r.Op.Shape() {
+	case llmapi.ShapeTurns:
 		return kindToolsMessages
-	case llmapi.OpResponses:
+	case llmapi.ShapeInput:
 		return kindToolsResponses
 	}
 	return kindTools
@@ -171,7 +169,7 @@ func (x *chatReader) variables() string {
 	for _, s := range x.m.special {
 		vars[s.name] = s.value
 	}
-	if raw, has := member(x.r, "tools"); has && !(x.r.Op == llmapi.OpResponses && isEmptyList(raw)) {
+	if raw, has := member(x.r, "tools"); has && !(x.r.Op.Shape() == llmapi.ShapeInput && isEmptyList(raw)) {
 		v := x.m.lookup(x.w, x.o, raw, x.toolsKind())
 		if v.fault != "" {
 			return v.fault
@@ -202,7 +200,7 @@ func (x *chatReader) variables() string {
 		return reasonDocuments
 	}
 	vars["add_generation_prompt"] = jinja.Bool(true)
-	if x.chat || x.r.Op == llmapi.OpTokenize {
+	if x.chat || x.r.Op.Shape() == llmapi.ShapeTokenize {
 		return x.ending()
 	}
 	return ""
@@ -282,12 +280,12 @@ func (x *chatReader) effort(user *jinja.Dict) string {
 // wantedEffort is the reasoning effort that a request asks for, None if it asks
 // for none.
 func (x *chatReader) wantedEffort() (jinja.Value, string) {
-	switch x.r.Op {
-	case llmapi.OpChat:
+	switch x.r.Op.Shape() {
+	case llmapi.ShapeChat:
 		return x.json("reasoning_effort")
-	case llmapi.OpResponses:
+	case llmapi.ShapeInput:
 		return x.jsonMember("reasoning", "effort")
-	case llmapi.OpMessages, llmapi.OpCountTokens:
+	case llmapi.ShapeTurns:
 		typ, reason := x.jsonMember("thinking", "type")
 		if reason != "" {
 			return typ, reason
@@ -349,10 +347,10 @@ func areMappings(v jinja.Value) bool {
 // messages fills the variable messages.
 func (x *chatReader) messages() string {
 	reason := ""
-	switch x.r.Op {
-	case llmapi.OpMessages, llmapi.OpCountTokens:
+	switch x.r.Op.Shape() {
+	case llmapi.ShapeTurns:
 		reason = x.turns()
-	case llmapi.OpResponses:
+	case llmapi.ShapeInput:
 		reason = x.items()
 	default:
 		reason = x.each("messages", messageKind(x.chat, x.t.parts), func(v *decoded) { x.add(v.v, v.role) })
