@@ -130,7 +130,7 @@ func (s *stream) readBody(ctx *fasthttp.RequestCtx) error {
 		return nil
 	}
 	p := s.p
-	limit, announced := int(p.cfg.MaxBodyBytes), ctx.Request.Header.ContentLength()
+	limit, announced := int(s.req.Edge.maxBody), ctx.Request.Header.ContentLength()
 	first := firstChunked
 	if announced >= 0 {
 		first = min(firstMapped, announced)
@@ -138,7 +138,7 @@ func (s *stream) readBody(ctx *fasthttp.RequestCtx) error {
 	if announced > limit {
 		return tooLarge(limit)
 	}
-	if bodyBytes.Load()+int64(max(announced, first)) > p.cfg.MaxBytesInFlight {
+	if bodyBytes.Load()+int64(max(announced, first)) > s.req.Edge.maxBytes {
 		return errBytesInFlight
 	}
 	b, n, mark := getBody(first), 0, progressBytes
@@ -171,7 +171,7 @@ func (s *stream) readBody(ctx *fasthttp.RequestCtx) error {
 			want = min(want, announced)
 		}
 		want = max(min(want, limit+1), n+1)
-		if bodyBytes.Load()+int64(want) > p.cfg.MaxBytesInFlight {
+		if bodyBytes.Load()+int64(want) > s.req.Edge.maxBytes {
 			putBody(b)
 			return errBytesInFlight
 		}

@@ -112,7 +112,7 @@ func TestCancel(t *testing.T) {
 // the engine must be seen to run on.
 func TestCancel_control(t *testing.T) {
 	e := newEngine(t, prefill)
-	x := start(t, newRouter(e.addr), func(c *Config) { c.AllowHalfClose = true })
+	x := start(t, newRouter(e.addr), func(c *setup) { c.AllowHalfClose = true })
 	c, _ := dial(t, x.addr)
 	io.WriteString(c, post(streamBody))
 	<-e.arrived
@@ -156,7 +156,7 @@ func TestCancel_whileDialling(t *testing.T) {
 	// A listener whose queue is full drops further SYNs.
 	ln := listen(t)
 	defer ln.Close()
-	x := start(t, newRouter(ln.Addr().String()), func(c *Config) { c.Timeouts.FirstByte = 30 * time.Second })
+	x := start(t, newRouter(ln.Addr().String()), func(c *setup) { c.Timeouts.FirstByte = 30 * time.Second })
 	c, _ := dial(t, x.addr)
 	io.WriteString(c, post(streamBody))
 	waitFor(t, func() bool { return x.count.dials.Load() == 1 }, func() string { return "no dial" })

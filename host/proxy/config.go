@@ -4,25 +4,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/exchange"
-	"github.com/kvasir-router/kvasir/host/identity"
 )
 
 // Config sets up a Proxy. A zero field means its default.
 type Config struct {
-	// MaxBodyBytes bounds a request's body; above it the answer is 413. Default
-	// 64 MiB: smaller cuts prompts with images, larger lets few clients fill the
-	// memory.
-	MaxBodyBytes int64
-	// MaxConcurrent bounds requests in progress; above it the answer is 429.
-	// Default 4096. A stream takes about 40 KB.
-	MaxConcurrent int
-	// MaxBytesInFlight bounds the memory of request bodies that are held, each
-	// until its response head came. Default 2 GiB.
-	MaxBytesInFlight int64
 	// MaxConnections bounds client connections. Default 100000: idle ones are
 	// cheap, and descriptors run out first.
 	MaxConnections int
@@ -51,8 +39,6 @@ type Config struct {
 	// Default 5m.
 	DrainTimeout time.Duration
 
-	// Hints names the headers with which clients may steer.
-	Hints Hints
 	// CORSOrigins are the origins whose scripts may read answers, "*" for all.
 	// Default none.
 	CORSOrigins []string
@@ -66,9 +52,6 @@ type Config struct {
 	// TLS, if set, is spoken with clients. With ClientCAs their certificates are
 	// shown to the router.
 	TLS *tls.Config
-	// Proxies are the proxies whose headers count: X-Forwarded-For, and those that
-	// name who asks, which must be Dropped ones. Default none.
-	Proxies identity.Proxies
 }
 
 func (c Config) withDefaults() Config {
@@ -76,15 +59,6 @@ func (c Config) withDefaults() Config {
 		if *p == 0 {
 			*p = d
 		}
-	}
-	if c.MaxBodyBytes == 0 {
-		c.MaxBodyBytes = 64 << 20
-	}
-	if c.MaxConcurrent == 0 {
-		c.MaxConcurrent = 4096
-	}
-	if c.MaxBytesInFlight == 0 {
-		c.MaxBytesInFlight = 2 << 30
 	}
 	if c.MaxConnections == 0 {
 		c.MaxConnections = 100_000
@@ -94,12 +68,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxAttempts == 0 {
 		c.MaxAttempts = 3
-	}
-	if c.Hints.Session == "" {
-		c.Hints.Session = "x-kvasir-session"
-	}
-	if c.Hints.Priority == "" {
-		c.Hints.Priority = "x-kvasir-priority"
 	}
 	d := exchange.DefaultTimeouts()
 	c.Timeouts = c.Timeouts.Or(&d)
@@ -120,22 +88,9 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("proxy: %s %v", name, v))
 		}
 	}
-	check(c.MaxBodyBytes >= 0 && c.MaxBodyBytes <= maxBodyLimit, "max_body", c.MaxBodyBytes)
-	check(c.MaxConcurrent >= 0, "max_concurrent", c.MaxConcurrent)
-	check(c.MaxBytesInFlight >= 0, "max_bytes_in_flight", c.MaxBytesInFlight)
 	check(c.MaxConnections >= 0, "max_connections", c.MaxConnections)
 	check(c.MaxIdlePerEndpoint >= 0, "max_idle_per_endpoint", c.MaxIdlePerEndpoint)
 	check(c.MaxAttempts >= 0, "max_attempts", c.MaxAttempts)
-	for _, p := range c.Proxies {
-		for _, h := range []string{p.Tenant, p.User, p.Groups} {
-			if h != "" && (kindOf([]byte(h), &hintTable{}) != kindDrop || strings.ToLower(h) != h) {
-				errs = append(errs, fmt.Errorf("proxy: proxies: header %q would reach engines when a client sends it: want one that begins with x-forwarded- or x-tenant-", h))
-			}
-		}
-		if err := p.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("proxy: proxies: %w", err))
-		}
-	}
 	for _, d := range []struct {
 		name string
 		v    time.Duration
@@ -147,18 +102,6 @@ func (c Config) Validate() error {
 		{"stale_within", c.StaleWithin}, {"drain_timeout", c.DrainTimeout}, {"heartbeat", c.Heartbeat},
 	} {
 		check(d.v >= 0, d.name, d.v)
-	}
-	check(len(c.Hints.Labels) <= MaxHintLabels, "hints: number of labels", len(c.Hints.Labels))
-	headers, labels := map[string]bool{}, map[string]bool{}
-	for _, l := range append([]HintLabel{{"-", c.Hints.Session}, {"=", c.Hints.Priority}}, c.Hints.Labels...) {
-		low := strings.ToLower(l.Header)
-		if low == "" && (l.Label == "-" || l.Label == "=") {
-			continue // the default
-		}
-		free := isToken([]byte(low)) && len(low) < 64 && (kindOf([]byte(low), &hintTable{}) == kindPass || strings.HasPrefix(low, "x-kvasir-"))
-		check(free && !headers[low], "hints: header", l.Header)
-		check(!labels[l.Label] && l.Label != "", "hints: label", l.Label)
-		headers[low], labels[l.Label] = true, true
 	}
 	return errors.Join(errs...)
 }

@@ -60,8 +60,8 @@ func (p *Proxy) expect(ctx *fasthttp.RequestCtx) int {
 	s := newStream(p, ctx)
 	_, answered := p.head(ctx, s)
 	if !answered {
-		if announced := ctx.Request.Header.ContentLength(); int64(announced) > p.cfg.MaxBodyBytes {
-			p.refuse(ctx, tooLarge(int(p.cfg.MaxBodyBytes)), errCrash)
+		if announced := ctx.Request.Header.ContentLength(); int64(announced) > s.req.Edge.maxBody {
+			p.refuse(ctx, tooLarge(int(s.req.Edge.maxBody)), errCrash)
 			answered = true
 		}
 	}
@@ -104,7 +104,8 @@ var (
 // who asks. answered means that ctx holds the answer.
 func (p *Proxy) head(ctx *fasthttp.RequestCtx, s *stream) (op llmapi.Operation, answered bool) {
 	h := &ctx.Request.Header
-	bad := s.fields.read(h, &p.hints)
+	s.header, s.req.Edge = h, p.router.Edge()
+	bad := s.fields.read(h, &s.req.Edge.hints)
 	s.identify(ctx)
 	if bad == nil && !supported(h.Protocol()) {
 		bad = llmapi.Refuse(llmapi.CodeHTTPVersion, "HTTP/1.0 and HTTP/1.1 are spoken here.")
@@ -123,27 +124,20 @@ func (p *Proxy) head(ctx *fasthttp.RequestCtx, s *stream) (op llmapi.Operation, 
 	if answered {
 		return op, true
 	}
-	e := refusedFields(f)
-	if e == nil {
-		e = s.hints()
-	}
-	if e == nil {
-		e = s.peer()
-	}
-	if e != nil {
+	if e := refusedFields(f); e != nil {
 		ctx.Response.Header.SetConnectionClose()
 		p.refuse(ctx, e, errCrash)
 		return 0, true
 	}
-	s.cred.Authorization, s.cred.APIKey = f.one[kindAuthorization], f.one[kindAPIKey]
-	principal, err := p.router.Authenticate(&s.cred)
-	if err != nil {
+	if err := s.authenticate(&s.req); err != nil {
+		if bad, ok := errors.AsType[*llmapi.Error](err); ok && bad.Status == 400 {
+			ctx.Response.Header.SetConnectionClose()
+		}
 		p.refuse(ctx, err, errUnauthorized)
 		return 0, true
 	}
-	s.req.Principal = principal
 	if op == llmapi.OpModels {
-		p.models(ctx, principal, llmapi.ModelID(target))
+		p.models(ctx, s.req.Principal, llmapi.ModelID(target))
 		return op, true
 	}
 	return op, false
@@ -242,7 +236,7 @@ func (s *stream) identify(ctx *fasthttp.RequestCtx) {
 // admit takes the request in or refuses it for overload.
 func (p *Proxy) admit(ctx *fasthttp.RequestCtx, s *stream) error {
 	s.counted = true
-	if p.count.inFlight.Add(1) > int64(p.cfg.MaxConcurrent) {
+	if p.count.inFlight.Add(1) > int64(s.req.Edge.maxConcurrent) {
 		return errConcurrency
 	}
 	return nil

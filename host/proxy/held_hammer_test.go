@@ -77,7 +77,7 @@ func TestHeld_hammer(t *testing.T) {
 	})
 	r := &hammerRouter{fakeRouter: newRouter(e.addr)}
 	r.ended = make(chan exchange.Outcome, 1<<20)
-	x := startRouter(t, r, func(c *Config) { c.Heartbeat = time.Millisecond; c.DrainTimeout = time.Millisecond })
+	x := startRouter(t, r, func(c *setup) { c.Heartbeat = time.Millisecond; c.DrainTimeout = time.Millisecond })
 	x.r = r.fakeRouter
 	var wg sync.WaitGroup
 	var whole, told, stayed atomic.Int64

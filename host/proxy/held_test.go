@@ -53,9 +53,9 @@ func (r *heldRouter) Schedule(q *Request) (Placement, error) {
 	}})
 }
 
-func startHeld(t *testing.T, r *heldRouter, beat time.Duration, mod ...func(*Config)) *running {
+func startHeld(t *testing.T, r *heldRouter, beat time.Duration, mod ...func(*setup)) *running {
 	t.Helper()
-	x := startRouter(t, r, append(mod, func(c *Config) { c.Heartbeat = beat })...)
+	x := startRouter(t, r, append(mod, func(c *setup) { c.Heartbeat = beat })...)
 	x.r = r.fakeRouter
 	return x
 }
@@ -387,7 +387,7 @@ func TestHeld_http10(t *testing.T) {
 // TestHeld_bytes: the body of who is held counts, until the engine has it.
 func TestHeld_bytes(t *testing.T) {
 	r := newHeldRouter("127.0.0.1:1")
-	x := startHeld(t, r, soon, func(c *Config) { c.MaxBytesInFlight = 100 << 10 })
+	x := startHeld(t, r, soon, func(c *setup) { c.MaxBytesInFlight = 100 << 10 })
 	a := heldAPIs[0]
 	a.body = strings.Replace(a.body, "[]", `["`+strings.Repeat("x", 60<<10)+`"]`, 1)
 	_, _, resp := a.hold(t, x, r, 1)
@@ -409,7 +409,7 @@ func TestHeld_tls(t *testing.T) {
 	addr := rawEngine(t, says(sseHead+"Transfer-Encoding: chunked\r\n\r\n"+chunked(a.events)+chunked(a.end)+"0\r\n\r\n"))
 	r := newHeldRouter(addr)
 	ca := newAuthority(t)
-	x := startHeld(t, r, soon, func(c *Config) {
+	x := startHeld(t, r, soon, func(c *setup) {
 		c.TLS = &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "router.example")}}
 	})
 	for _, leaves := range []bool{false, true} {

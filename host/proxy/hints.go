@@ -70,9 +70,9 @@ func validHint(v []byte, limit int) bool {
 	return true
 }
 
-// hints sets what the client hints at, copied. An empty value is no hint.
-func (s *stream) hints() *llmapi.Error {
-	r, t := &s.req, &s.p.hints
+// hints sets what the client hints at, copied, in r. An empty value is no hint.
+func (s *stream) hints(r *Request) *llmapi.Error {
+	t := &r.Edge.hints
 	r.Session, r.Priority, r.Labels = "", "", nil
 	if v := s.fields.one[kindSession]; len(v) > 0 && len(v) <= 256 {
 		r.Session = string(v)

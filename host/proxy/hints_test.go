@@ -16,7 +16,7 @@ func TestHints(t *testing.T) {
 	var got Request
 	r := newRouter(e.addr)
 	r.schedule = func(q *Request) error { got = *q; return nil }
-	x := start(t, r, func(c *Config) {
+	x := start(t, r, func(c *setup) {
 		c.Hints.Labels = []HintLabel{{"team", "x-team"}, {"data_class", "X-Data-Class"}}
 	})
 	for _, c := range []struct {
@@ -72,11 +72,11 @@ func TestHints_config(t *testing.T) {
 		"too long":      {Labels: []HintLabel{{"a", "x-" + strings.Repeat("a", 62)}}},
 		"too many":      {Labels: make([]HintLabel, MaxHintLabels+1)},
 	} {
-		if err := (Config{Hints: h}).Validate(); err == nil {
+		if err := (EdgeConfig{Hints: h}).Validate(); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if err := (Config{Hints: Hints{Labels: []HintLabel{{"a", "x-a"}, {"b", "x-kvasir-b"}}}}).Validate(); err != nil {
+	if err := (EdgeConfig{Hints: Hints{Labels: []HintLabel{{"a", "x-a"}, {"b", "x-kvasir-b"}}}}).Validate(); err != nil {
 		t.Error(err)
 	}
 }

@@ -104,7 +104,7 @@ func TestMalformed(t *testing.T) {
 	forwarded := 0
 	for range 8 {
 		addr, captured := recorder(t)
-		x := start(t, newRouter(addr), func(c *Config) { c.BodyTimeout = 150 * time.Millisecond })
+		x := start(t, newRouter(addr), func(c *setup) { c.BodyTimeout = 150 * time.Millisecond })
 		wg.Go(func() {
 			for c := range work {
 				for _, raw := range []string{c.raw, c.served(), c.posted()} {

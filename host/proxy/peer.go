@@ -12,13 +12,13 @@ import (
 
 // peer fills in who is at the other end of the connection. Header fields count
 // if that is a trusted proxy only; those of others are not even read.
-func (s *stream) peer() *llmapi.Error {
+func (s *stream) peer(e *Edge) *llmapi.Error {
 	c := &s.cred
 	c.Remote, c.Certificate, c.Proxy, c.Asserted = remote(s.cc), nil, nil, identity.Asserted{}
 	if t := s.p.cfg.TLS; t != nil && t.ClientCAs != nil {
 		c.Certificate = certificate(s.cc)
 	}
-	proxies := s.p.cfg.Proxies
+	proxies := e.proxies
 	if len(proxies) == 0 {
 		return nil
 	}

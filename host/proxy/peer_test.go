@@ -92,7 +92,7 @@ func TestPeer_network(t *testing.T) {
 			got <- told(c)
 			return &identity.Principal{Tenant: "acme"}, nil
 		}
-		x := start(t, r, func(cfg *Config) {
+		x := start(t, r, func(cfg *setup) {
 			if c.network != "" {
 				cfg.Proxies = identity.Proxies{{Networks: []netip.Prefix{netip.MustParsePrefix(c.network)}}}
 			}
@@ -122,7 +122,7 @@ func TestPeer_certificate(t *testing.T) {
 		got <- told(c)
 		return &identity.Principal{Tenant: "acme"}, nil
 	}
-	x := start(t, r, func(c *Config) {
+	x := start(t, r, func(c *setup) {
 		c.TLS = &tls.Config{Certificates: []tls.Certificate{a.issue(t, "router.example")}, ClientCAs: a.pool, ClientAuth: tls.RequireAndVerifyClientCert}
 		c.Proxies = identity.Proxies{{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, SANs: []string{"uri:spiffe://x/proxy"}, Tenant: "x-tenant-id", User: "x-forwarded-user", Groups: "x-forwarded-groups"}}
 	})
@@ -165,7 +165,7 @@ func TestPeer_certificate(t *testing.T) {
 
 func TestConfig_proxies(t *testing.T) {
 	for header, want := range map[string]bool{"x-tenant-id": true, "x-forwarded-user": true, "x-kvasir-tenant": true, "x-user": false, "authorization": false, "accept": false, "X-Tenant-Id": false, "x-request-id": false} {
-		c := Config{Proxies: identity.Proxies{{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, SANs: []string{"dns:a"}, Tenant: header}}}
+		c := EdgeConfig{Proxies: identity.Proxies{{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, SANs: []string{"dns:a"}, Tenant: header}}}
 		if err := c.Validate(); (err == nil) != want || err != nil && !strings.Contains(err.Error(), "would reach engines") {
 			t.Errorf("%s: got %v", header, err)
 		}

@@ -17,7 +17,6 @@ import (
 // Proxy serves clients. Make it with New, run it with Run.
 type Proxy struct {
 	cfg    Config
-	hints  hintTable
 	router Router
 	log    *slog.Logger
 
@@ -39,7 +38,6 @@ func New(cfg Config, r Router, log *slog.Logger) (*Proxy, error) {
 		return nil, errors.New("proxy: no router or logger")
 	}
 	p := &Proxy{cfg: cfg.withDefaults(), router: r, log: log}
-	p.hints = newHintTable(&p.cfg.Hints)
 	p.upstreams = upstreams{cfg: &p.cfg, count: &p.count, m: map[upstreamKey]*upstream{}}
 	p.budget.fill()
 	return p, nil

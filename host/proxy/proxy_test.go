@@ -208,34 +208,62 @@ func (r *fakeRouter) outcome(t *testing.T) exchange.Outcome {
 
 type running struct {
 	*Proxy
-	addr string
-	r    *fakeRouter
-	stop context.CancelFunc
-	end  chan error
+	addr   string
+	r      *fakeRouter
+	router *edged
+	stop   context.CancelFunc
+	end    chan error
 }
 
 // start runs a proxy before the targets of r until the test ends.
-func start(t testing.TB, r *fakeRouter, mod ...func(*Config)) *running {
+func start(t testing.TB, r *fakeRouter, mod ...func(*setup)) *running {
 	t.Helper()
 	x := startRouter(t, r, mod...)
 	x.r = r
 	return x
 }
 
-func startRouter(t testing.TB, r Router, mod ...func(*Config)) *running {
+// setup is what a test may change before a proxy starts.
+type setup struct {
+	Config
+	EdgeConfig
+}
+
+// inside is a Router without its edge.
+type inside interface {
+	Authenticator
+	Schedule(r *Request) (Placement, error)
+	Models(p *identity.Principal) []llmapi.Model
+}
+
+// edged is a Router whose edge a test may replace.
+type edged struct {
+	inside
+	edge atomic.Pointer[Edge]
+}
+
+func (e *edged) Edge() *Edge { return e.edge.Load() }
+
+func startRouter(t testing.TB, r inside, mod ...func(*setup)) *running {
 	t.Helper()
-	cfg := Config{IdleTimeout: time.Minute, DrainTimeout: 50 * time.Millisecond,
-		Timeouts: exchange.Timeouts{FirstByte: 20 * time.Second, BetweenEvents: 10 * time.Second}}
+	cfg := setup{Config: Config{IdleTimeout: time.Minute, DrainTimeout: 50 * time.Millisecond,
+		Timeouts: exchange.Timeouts{FirstByte: 20 * time.Second, BetweenEvents: 10 * time.Second}}}
 	for _, m := range mod {
 		m(&cfg)
 	}
-	p, err := New(cfg, r, slog.New(slog.DiscardHandler))
+	edge, err := NewEdge(cfg.EdgeConfig, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	router := &edged{inside: r}
+	router.edge.Store(edge)
+	p, err := New(cfg.Config, router, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ln := listen(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	x := &running{Proxy: p, addr: ln.Addr().String(), stop: cancel, end: make(chan error, 1)}
+	x := &running{Proxy: p, router: router, addr: ln.Addr().String(), stop: cancel, end: make(chan error, 1)}
 	go func() { x.end <- p.Run(ctx, ln) }()
 	t.Cleanup(func() {
 		cancel()

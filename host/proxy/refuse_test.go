@@ -40,7 +40,7 @@ func errorOf(t *testing.T, body string) string {
 
 func TestRefused(t *testing.T) {
 	e := newEngine(t, answerOK)
-	x := start(t, newRouter(e.addr), func(c *Config) { c.MaxBodyBytes = 1 << 20 })
+	x := start(t, newRouter(e.addr), func(c *setup) { c.MaxBodyBytes = 1 << 20 })
 	const host = "Host: x\r\n"
 	get := func(method, target string) string { return method + " " + target + " HTTP/1.1\r\n" + host + "\r\n" }
 	gz := "Content-Encoding: gzip\r\n"
@@ -115,7 +115,7 @@ func TestRefused(t *testing.T) {
 
 func TestAnswered(t *testing.T) {
 	e := newEngine(t, answerOK)
-	x := start(t, newRouter(e.addr), func(c *Config) { c.CORSOrigins = []string{"https://app.example"} })
+	x := start(t, newRouter(e.addr), func(c *setup) { c.CORSOrigins = []string{"https://app.example"} })
 	for _, tc := range []struct {
 		name, raw string
 		status    int
@@ -244,7 +244,7 @@ func TestPanicsAreContained(t *testing.T) {
 
 func TestAdmission(t *testing.T) {
 	e := newEngine(t, prefill)
-	x := start(t, newRouter(e.addr), func(c *Config) { c.MaxConcurrent = 2; c.MaxBytesInFlight = 1 << 20 })
+	x := start(t, newRouter(e.addr), func(c *setup) { c.MaxConcurrent = 2; c.MaxBytesInFlight = 1 << 20 })
 	for range 2 {
 		c, _ := dial(t, x.addr)
 		io.WriteString(c, post(plainBody))
@@ -255,7 +255,7 @@ func TestAdmission(t *testing.T) {
 		t.Error(resp.StatusCode, body)
 	}
 	// Bodies are refused by their announcement, before memory is taken.
-	y := start(t, newRouter(e.addr), func(c *Config) { c.MaxBytesInFlight = 1 << 20 })
+	y := start(t, newRouter(e.addr), func(c *setup) { c.MaxBytesInFlight = 1 << 20 })
 	resp, body = do(t, y.addr, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n{")
 	if resp.StatusCode != 429 || errorOf(t, body) != "bytes_in_flight" {
 		t.Error(resp.StatusCode, body)
@@ -270,7 +270,7 @@ func TestAdmission(t *testing.T) {
 
 func TestSlowSender(t *testing.T) {
 	e := newEngine(t, answerOK)
-	x := start(t, newRouter(e.addr), func(c *Config) { c.BodyTimeout = 150 * time.Millisecond })
+	x := start(t, newRouter(e.addr), func(c *setup) { c.BodyTimeout = 150 * time.Millisecond })
 	for _, raw := range []string{"POST /v1/completions HTTP/1.1\r\nHos", "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{"} {
 		from := time.Now()
 		resp, body := do(t, x.addr, raw)
@@ -284,7 +284,7 @@ func TestSlowSender(t *testing.T) {
 // A long upload that makes progress outlives the limit.
 func TestSlowSender_progress(t *testing.T) {
 	e := newEngine(t, answerOK)
-	x := start(t, newRouter(e.addr), func(c *Config) { c.BodyTimeout = time.Second })
+	x := start(t, newRouter(e.addr), func(c *setup) { c.BodyTimeout = time.Second })
 	body := `{"model":"m","messages":[],"x":"` + strings.Repeat("y", 6<<20) + `"}`
 	c, br := dial(t, x.addr)
 	raw := post(body)
@@ -338,7 +338,7 @@ func TestDrain(t *testing.T) {
 	}
 	t.Run("waits", func(t *testing.T) {
 		e := newEngine(t, h)
-		x := start(t, newRouter(e.addr), func(c *Config) { c.DrainTimeout = 20 * time.Second })
+		x := start(t, newRouter(e.addr), func(c *setup) { c.DrainTimeout = 20 * time.Second })
 		idle, _ := dial(t, x.addr)
 		io.WriteString(idle, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
 		c, br := dial(t, x.addr)
@@ -421,7 +421,7 @@ func TestTLS(t *testing.T) {
 
 	r := newRouter(srv.Listener.Addr().String())
 	r.targets[0].TLS = &tls.Config{RootCAs: pool, ServerName: "example.com"}
-	x := start(t, r, func(c *Config) { c.TLS = &tls.Config{Certificates: []tls.Certificate{cert}} })
+	x := start(t, r, func(c *setup) { c.TLS = &tls.Config{Certificates: []tls.Certificate{cert}} })
 	connect := func() *tls.Conn {
 		c, err := tls.Dial("tcp", x.addr, &tls.Config{RootCAs: pool, ServerName: "example.com"})
 		if err != nil {
@@ -477,8 +477,8 @@ func TestConfig_Validate(t *testing.T) {
 	if err := (Config{}).Validate(); err != nil {
 		t.Error(err)
 	}
-	bad := Config{MaxBodyBytes: -1, MaxAttempts: -1, IdleTimeout: -1, Hints: Hints{Session: "a b"}, Timeouts: exchange.Timeouts{Total: -1}}
-	err := bad.Validate()
+	bad := setup{Config{MaxAttempts: -1, IdleTimeout: -1, Timeouts: exchange.Timeouts{Total: -1}}, EdgeConfig{MaxBodyBytes: -1, Hints: Hints{Session: "a b"}}}
+	err := errors.Join(bad.Config.Validate(), bad.EdgeConfig.Validate())
 	for _, want := range []string{"max_body", "max_attempts", "idle_timeout", "hints: header", "timeouts.total"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)

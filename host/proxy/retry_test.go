@@ -235,7 +235,7 @@ func TestRetry_lateDeathIsNoRace(t *testing.T) {
 			io.WriteString(c, okAnswer)
 		}
 	})
-	x := start(t, newRouter(addr), func(c *Config) { c.StaleWithin = 20 * time.Millisecond })
+	x := start(t, newRouter(addr), func(c *setup) { c.StaleWithin = 20 * time.Millisecond })
 	for i, want := range []int{200, 502} {
 		if resp, body := do(t, x.addr, post(plainBody)); resp.StatusCode != want || got.Load() != int64(i+1) {
 			t.Fatal(i, resp.StatusCode, body, got.Load())

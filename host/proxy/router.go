@@ -12,12 +12,11 @@ import (
 // goroutines at once.
 //
 // An error that is, or wraps, a *llmapi.Error is shown to the client as it is;
-// any other stays inside and the client gets a general text (401 from
-// Authenticate, 503 from Schedule).
+// any other stays inside and the client gets a general text with status 503.
 type Router interface {
-	// Authenticate turns what the client presented into a principal. It is called
-	// before the body is read. The credentials' slices are valid during the call.
-	Authenticate(c *identity.Credentials) (*identity.Principal, error)
+	// Edge returns the edge of the rules in force, by which the head of the next
+	// request is read and its sender authenticated.
+	Edge() *Edge
 
 	// Schedule places a request and charges its work. Its error may be a *Held: the
 	// request waits outside then. It may wait itself (a queue), for a short time; the
@@ -55,6 +54,7 @@ type Placement interface {
 type Request struct {
 	API       *llmapi.Request
 	Principal *identity.Principal
+	Edge      *Edge            // of the rules by which the head was read and Principal authenticated
 	ID        string           // as in the x-request-id of the answer
 	Session   string           // the client's session hint, "" = none
 	Priority  string           // the class the client hints at, "" = none

@@ -25,6 +25,7 @@ type stream struct {
 	cc net.Conn    // the client
 	wc *clientConn // the same, watched; nil if it is none of ours
 
+	header  *fasthttp.RequestHeader // of the request, until the answer's end
 	fields  fields
 	cred    identity.Credentials
 	req     Request

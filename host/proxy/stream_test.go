@@ -298,7 +298,7 @@ func TestStream_slowClientIsCut(t *testing.T) {
 			}
 		}
 	})
-	x := start(t, newRouter(e.addr), func(c *Config) { c.ClientWriteTimeout = 200 * time.Millisecond })
+	x := start(t, newRouter(e.addr), func(c *setup) { c.ClientWriteTimeout = 200 * time.Millisecond })
 	c, _ := dial(t, x.addr)
 	io.WriteString(c, post(streamBody)) // and reads nothing
 	select {
@@ -322,7 +322,7 @@ func TestStream_slowReader(t *testing.T) {
 			w.Write(blob)
 		}
 	})
-	x := start(t, newRouter(e.addr), func(c *Config) { c.ClientWriteTimeout = 500 * time.Millisecond })
+	x := start(t, newRouter(e.addr), func(c *setup) { c.ClientWriteTimeout = 500 * time.Millisecond })
 	c, br := dial(t, x.addr)
 	io.WriteString(c, post(streamBody))
 	resp, err := http.ReadResponse(br, nil)
