@@ -2,13 +2,15 @@
 // a tenant id.
 //
 // API keys are random, shown once when they are issued, and kept as keyed
-// hashes (HMAC-SHA256 under a pepper that is not in the file). A [Store] holds
-// one immutable set of records; replacing it is how keys are added and revoked
-// in a running process. Keys never enter an error, a log or a Principal.
+// hashes (HMAC-SHA256 under a pepper that is not in the file). Keys never enter
+// an error, a log or a Principal.
 //
-// Beside keys a Store believes the tokens of issuers ([Tokens]; package jwt has
-// them), client certificates ([Certificates]), and what a trusted proxy says of
-// its clients ([TrustedProxy]). A header of anybody else is no credential.
+// A [Set] is the credentials that one revision of the rules accepts: API keys,
+// tokens of issuers ([Tokens]; package jwt has them), client certificates
+// ([Certificates]), and what a trusted proxy asserts about its clients
+// ([TrustedProxy]). A header of anybody else is no credential. A [Store] is the
+// state that all sets share. What is withdrawn ([Withdrawal]) is taken from the
+// set in force without waiting for the next revision.
 package identity
 
 import (
@@ -31,6 +33,9 @@ var (
 	// ErrDisagree: the credential and the trusted proxy name two tenants; to be
 	// answered with 403.
 	ErrDisagree = errors.New("identity: credential and proxy name different tenants")
+	// ErrTenantDisabled: the credential is good and its tenant is disabled; to be
+	// answered with 403.
+	ErrTenantDisabled = errors.New("identity: tenant is disabled")
 )
 
 // Principal is who asks, from a verified credential only. It is immutable and

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -30,16 +31,38 @@ func issue(t testing.TB, k *KeyFile, tenant string) (key, id string) {
 	return key, r.ID
 }
 
-func newStore(t testing.TB, cfg Config, k *KeyFile) *Store {
+// live is a store with the set in force, which a test may replace.
+type live struct {
+	*Store
+	anonymous string
+	set       atomic.Pointer[Set]
+}
+
+func (l *live) Authenticate(c *Credentials) (*Principal, error) { return l.set.Load().Authenticate(c) }
+func (l *live) Verify(c *Credentials) (*Principal, error)       { return l.set.Load().Verify(c) }
+func (l *live) List() []Record                                  { return l.set.Load().List() }
+func (l *live) SaveUses(path string) error                      { return l.Store.SaveUses(path, l.set.Load()) }
+
+// Replace puts the keys of k, nil = there is no key file, in force.
+func (l *live) Replace(k *KeyFile) error {
+	set, err := l.NewSet(SetConfig{Keys: k, Anonymous: l.anonymous})
+	if err == nil {
+		l.set.Store(set)
+	}
+	return err
+}
+
+func newStore(t testing.TB, cfg Config, anonymous string, k *KeyFile) *live {
 	t.Helper()
 	s, err := NewStore(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Replace(k); err != nil {
+	l := &live{Store: s, anonymous: anonymous}
+	if err := l.Replace(k); err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return l
 }
 
 func TestAuthenticate(t *testing.T) {
@@ -49,7 +72,7 @@ func TestAuthenticate(t *testing.T) {
 	if _, err := k.Import(pepper, "sk-a-key-from-another-system", Grant{Tenant: "old"}, "", t0); err != nil {
 		t.Fatal(err)
 	}
-	s := newStore(t, Config{Pepper: pepper}, k)
+	s := newStore(t, Config{Pepper: pepper}, "", k)
 	f := func(auth, apiKey, tenant string, want error) {
 		t.Helper()
 		p, err := s.Authenticate(&Credentials{Authorization: []byte(auth), APIKey: []byte(apiKey)})
@@ -76,7 +99,7 @@ func TestAuthenticate(t *testing.T) {
 	if p.KeyID != id || p.Method != "api_key" || p.User != "u" || p.Groups[0] != "g" || !p.HasScope("explain:any") || p.HasScope("x") {
 		t.Errorf("got %+v", p)
 	}
-	if got := s.Stats(); got.Keys != 3 || got.Accepted != 7 || got.Missing != 1 || got.Unknown != 7 {
+	if got := s.Stats(); s.set.Load().Usable() != 3 || got.Accepted != 7 || got.Missing != 1 || got.Unknown != 7 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -87,7 +110,7 @@ func TestPrincipal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := newStore(t, Config{Pepper: pepper}, k).Authenticate(&Credentials{APIKey: []byte(key)})
+	p, err := newStore(t, Config{Pepper: pepper}, "", k).Authenticate(&Credentials{APIKey: []byte(key)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,28 +133,32 @@ func TestPrincipal(t *testing.T) {
 
 func TestAuthenticate_anonymous(t *testing.T) {
 	k := &KeyFile{Version: 1}
-	s := newStore(t, Config{Pepper: pepper, Anonymous: "local"}, k)
+	s := newStore(t, Config{Pepper: pepper}, "local", nil)
 	for _, c := range []Credentials{{}, {APIKey: []byte("EMPTY")}, {Authorization: []byte("Bearer EMPTY")}} {
 		if p, err := s.Authenticate(&c); err != nil || p.Tenant != "local" || p.Method != "anonymous" || p.KeyID != "" {
 			t.Errorf("got %+v %v", p, err)
 		}
 	}
-	issue(t, k, "acme")
-	if err := s.Replace(k); err != nil {
-		t.Fatal(err)
-	}
-	if p, err := s.Authenticate(&Credentials{}); err != nil || p.Tenant != "local" {
-		t.Errorf("got %+v %v", p, err)
-	}
-	if p, err := s.Authenticate(&Credentials{APIKey: []byte("EMPTY")}); !errors.Is(err, ErrUnknownKey) {
-		t.Errorf("got %+v %v: a wrong key must not become anonymous", p, err)
+	for _, keys := range []string{"none yet", "one"} {
+		if keys == "one" {
+			issue(t, k, "acme")
+		}
+		if err := s.Replace(k); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := s.Authenticate(&Credentials{}); err != nil || p.Tenant != "local" {
+			t.Errorf("%s: got %+v %v", keys, p, err)
+		}
+		if p, err := s.Authenticate(&Credentials{APIKey: []byte("EMPTY")}); !errors.Is(err, ErrUnknownKey) {
+			t.Errorf("%s: got %+v %v: a wrong key must not become anonymous", keys, p, err)
+		}
 	}
 }
 
 func TestStore_life(t *testing.T) {
 	k := &KeyFile{Version: 1}
 	key, id := issue(t, k, "acme")
-	s := newStore(t, Config{Pepper: pepper}, k)
+	s := newStore(t, Config{Pepper: pepper}, "", k)
 	now := t0
 	s.now = func() time.Time { return now }
 	ok := func(key string) bool {
@@ -208,7 +235,7 @@ func TestUses(t *testing.T) {
 	k := &KeyFile{Version: 1}
 	key, id := issue(t, k, "acme")
 	_, other := issue(t, k, "globex")
-	s := newStore(t, Config{Pepper: pepper}, k)
+	s := newStore(t, Config{Pepper: pepper}, "", k)
 	now := t0
 	s.now = func() time.Time { return now }
 	if err := s.SaveUses(path); err != nil {
@@ -223,7 +250,7 @@ func TestUses(t *testing.T) {
 	if err := s.SaveUses(path); err != nil {
 		t.Fatal(err)
 	}
-	s2 := newStore(t, Config{Pepper: pepper}, k)
+	s2 := newStore(t, Config{Pepper: pepper}, "", k)
 	if err := s2.RestoreUses(path); err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +290,7 @@ func TestUses(t *testing.T) {
 // TestVerify: on the admin listener nobody is anonymous.
 func TestVerify(t *testing.T) {
 	k := &KeyFile{Version: 1}
-	s := newStore(t, Config{Pepper: pepper, Anonymous: "local", FailuresPerMinute: 1}, k)
+	s := newStore(t, Config{Pepper: pepper, FailuresPerMinute: 1}, "local", k)
 	for want, c := range map[error]*Credentials{ErrNoCredentials: {}, ErrUnknownKey: {APIKey: []byte("EMPTY")}} {
 		if p, err := s.Verify(c); p != nil || !errors.Is(err, want) {
 			t.Errorf("got %+v %v, want %v", p, err, want)
@@ -299,7 +326,7 @@ func FuzzParseUses(f *testing.F) {
 func TestStore_failures(t *testing.T) {
 	k := &KeyFile{Version: 1}
 	key, _ := issue(t, k, "acme")
-	s := newStore(t, Config{Pepper: pepper, FailuresPerMinute: 3}, k)
+	s := newStore(t, Config{Pepper: pepper, FailuresPerMinute: 3}, "", k)
 	now := t0
 	s.now = func() time.Time { return now }
 	try := func(addr, key string) error {
@@ -419,14 +446,17 @@ func TestParseFile_errors(t *testing.T) {
 	if _, _, err := k.Issue(pepper[:8], Grant{Tenant: "t"}, "", t0); err == nil {
 		t.Error("short pepper taken")
 	}
-	if _, err := NewStore(Config{Pepper: pepper[:8], Anonymous: " ", FailuresPerMinute: -1}); err == nil || strings.Count(err.Error(), "\n") != 2 {
-		t.Errorf("got %v, want three faults", err)
+	if _, err := NewStore(Config{Pepper: pepper[:8], FailuresPerMinute: -1}); err == nil || strings.Count(err.Error(), "\n") != 1 {
+		t.Errorf("got %v, want two errors", err)
 	}
 	s, _ := NewStore(Config{})
 	k = &KeyFile{Version: 1}
 	issue(t, k, "t")
-	if err := s.Replace(k); err == nil {
-		t.Error("keys without a pepper taken")
+	if _, err := s.NewSet(SetConfig{Keys: k}); err == nil {
+		t.Error("keys accepted without a pepper")
+	}
+	if _, err := s.NewSet(SetConfig{Anonymous: " "}); err == nil {
+		t.Error("a bad anonymous tenant accepted")
 	}
 }
 
@@ -438,8 +468,8 @@ func FuzzParseFile(f *testing.F) {
 			return
 		}
 		s, _ := NewStore(Config{Pepper: pepper})
-		if err := s.Replace(k); err != nil {
-			t.Fatalf("accepted by ParseFile, refused by Replace: %v", err)
+		if _, err := s.NewSet(SetConfig{Keys: k}); err != nil {
+			t.Fatalf("accepted by ParseFile, refused by NewSet: %v", err)
 		}
 	})
 }
@@ -449,7 +479,7 @@ func FuzzParseFile(f *testing.F) {
 func TestStore_hammer(t *testing.T) {
 	k := &KeyFile{Version: 1}
 	key, _ := issue(t, k, "acme")
-	s := newStore(t, Config{Pepper: pepper, FailuresPerMinute: 1 << 20}, k)
+	s := newStore(t, Config{Pepper: pepper, FailuresPerMinute: 1 << 20}, "", k)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 4 {
@@ -487,7 +517,7 @@ func TestStore_hammer(t *testing.T) {
 func BenchmarkAuthenticate(b *testing.B) {
 	k := &KeyFile{Version: 1}
 	key, _ := issue(b, k, "acme")
-	s := newStore(b, Config{Pepper: pepper}, k)
+	s := newStore(b, Config{Pepper: pepper}, "", k)
 	c := Credentials{Authorization: []byte("Bearer " + key)}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -158,38 +158,6 @@ func ParseSAN(s string) (string, error) {
 // it.
 type Certificates map[string]Grant
 
-// SetCertificates puts the principals of client certificates in force at once.
-func (s *Store) SetCertificates(cs Certificates) error {
-	m := make(map[string]*Principal, len(cs))
-	for san, g := range cs {
-		p, err := g.Principal(MethodMTLS, san)
-		if err != nil {
-			return fmt.Errorf("%w (certificate %s)", err, san)
-		}
-		m[san] = p
-	}
-	s.certs.Store(&m)
-	return nil
-}
-
-// certificate returns the principal of a client certificate. A certificate with
-// the names of two is nobody's: which of them asks is not known.
-func (s *Store) certificate(cert *x509.Certificate) (found *Principal) {
-	m := s.certs.Load()
-	if cert == nil || m == nil {
-		return nil
-	}
-	for _, san := range SANs(cert) {
-		if p := (*m)[san]; p != nil {
-			if found != nil {
-				return nil
-			}
-			found = p
-		}
-	}
-	return found
-}
-
 // Asserted is who asks as a trusted proxy says, in its header's words. The
 // slices are valid during the call.
 type Asserted struct {

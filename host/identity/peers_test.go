@@ -123,10 +123,13 @@ func TestTrustedProxy_Validate(t *testing.T) {
 func TestAuthenticate_peers(t *testing.T) {
 	k := &KeyFile{Version: 1}
 	key, _ := issue(t, k, "acme")
-	s := newStore(t, Config{Pepper: pepper, Anonymous: "local"}, k)
-	if err := s.SetCertificates(Certificates{"uri:spiffe://x/batch": {Tenant: "batch", User: "b", Scopes: []string{"infer"}}, "dns:two": {Tenant: "two"}}); err != nil {
+	s := newStore(t, Config{Pepper: pepper}, "local", k)
+	set, err := s.NewSet(SetConfig{Keys: k, Anonymous: "local", Certificates: Certificates{
+		"uri:spiffe://x/batch": {Tenant: "batch", User: "b", Scopes: []string{"infer"}}, "dns:two": {Tenant: "two"}}})
+	if err != nil {
 		t.Fatal(err)
 	}
+	s.set.Store(set)
 	proxy := &TrustedProxy{Networks: prefixes("10.0.0.0/8"), SANs: []string{"dns:proxy"}, Tenant: "x-tenant-id"}
 	batch := cert(t, []string{"spiffe://x/batch"}, []string{"unknown"})
 	says := func(tenant, user, groups string) Asserted {
@@ -158,10 +161,9 @@ func TestAuthenticate_peers(t *testing.T) {
 	for _, bad := range []Asserted{says("a b", "", ""), says("acme", "u\n", ""), says("acme", "", `g"`), says(strings.Repeat("x", 200), "", "")} {
 		f("bad words", "", Credentials{Proxy: proxy, Asserted: bad}, ErrUnknownKey)
 	}
-	if err := s.SetCertificates(Certificates{"dns:x": {Tenant: "a b"}}); err == nil || !strings.Contains(err.Error(), "dns:x") {
+	if _, err := s.NewSet(SetConfig{Certificates: Certificates{"dns:x": {Tenant: "a b"}}}); err == nil || !strings.Contains(err.Error(), "dns:x") {
 		t.Errorf("got %v", err)
 	}
-	f("as before", "mtls batch b  uri:spiffe://x/batch", Credentials{Certificate: batch}, nil)
 	if p, err := s.Verify(&Credentials{Certificate: batch, Proxy: proxy, Asserted: says("acme", "", "")}); p != nil || !errors.Is(err, ErrNoCredentials) {
 		t.Errorf("admin listener: got %+v %v", p, err)
 	}

@@ -18,15 +18,14 @@ type usesFile struct {
 	LastUse map[string]int64 `json:"last_use"` // key id → Unix seconds
 }
 
-// SaveUses writes when each key was used last to path, if that changed since it
-// was saved before. The file has at most one entry for each key in force, and is
-// apart from the key file, which only deeds of an operator change.
-func (s *Store) SaveUses(path string) error {
+// SaveUses writes to path when each key of set, the one in force, was used last,
+// if that changed since it was saved before. The file is apart from the key file,
+// which only an operator's change rewrites.
+func (s *Store) SaveUses(path string, set *Set) error {
 	if !s.used.Swap(false) {
 		return nil
 	}
 	f := usesFile{Version: 1, LastUse: map[string]int64{}}
-	set := s.keys.Load()
 	for i, e := range set.entries {
 		if sec := e.lastUse.Load(); sec != 0 {
 			f.LastUse[set.records[i].ID] = sec
@@ -43,18 +42,15 @@ func (s *Store) SaveUses(path string) error {
 	return nil
 }
 
-// RestoreUses takes over the last uses in the file that SaveUses wrote, for
-// keys in force that were not used since. No file is no error.
+// RestoreUses takes over the last uses in the file that SaveUses wrote, for keys
+// that were not used since. No file is no error.
 func (s *Store) RestoreUses(path string) error {
 	uses, err := ReadUses(path)
 	if err != nil {
 		return err
 	}
-	set := s.keys.Load()
-	for i, e := range set.entries {
-		if at, ok := uses[set.records[i].ID]; ok {
-			e.lastUse.CompareAndSwap(0, at.Unix())
-		}
+	for id, at := range uses {
+		s.lastUse(id).CompareAndSwap(0, at.Unix())
 	}
 	return nil
 }

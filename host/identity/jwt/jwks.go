@@ -37,9 +37,14 @@ type keySet struct {
 	keys []jose.JSONWebKey
 }
 
+// errNoKeys says that an issuer's key set is well-formed and has no key: the
+// issuer withdrew all of them.
+var errNoKeys = errors.New("the key set is empty")
+
 // parseKeys reads a JWK set. Keys that cannot check one of the algorithms are
-// left out: secrets, encryption keys, kinds that are not known. A set without a
-// usable one is an error.
+// left out: secrets, encryption keys, kinds that are not known. A set with keys
+// and without a usable one is an error, and an empty one is errNoKeys; both come
+// with the set, which withdraws the keys before.
 func parseKeys(b []byte, algs []jose.SignatureAlgorithm) (*keySet, error) {
 	if len(b) > maxJWKS {
 		return nil, fmt.Errorf("key set is larger than %d bytes", maxJWKS)
@@ -47,7 +52,7 @@ func parseKeys(b []byte, algs []jose.SignatureAlgorithm) (*keySet, error) {
 	var raw struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := json.Unmarshal(b, &raw); err != nil {
+	if err := json.Unmarshal(b, &raw); err != nil || raw.Keys == nil {
 		return nil, errors.New("not a JSON Web Key Set")
 	}
 	if len(raw.Keys) > maxKeys {
@@ -60,8 +65,11 @@ func parseKeys(b []byte, algs []jose.SignatureAlgorithm) (*keySet, error) {
 			s.keys = append(s.keys, k)
 		}
 	}
+	if len(raw.Keys) == 0 {
+		return s, errNoKeys
+	}
 	if len(s.keys) == 0 {
-		return nil, fmt.Errorf("none of %d keys can check a signature with %v", len(raw.Keys), algs)
+		return s, fmt.Errorf("none of %d keys can check a signature with %v", len(raw.Keys), algs)
 	}
 	return s, nil
 }
@@ -119,6 +127,7 @@ type issuer struct {
 	keys    atomic.Pointer[keySet] // nil = none were fetched yet
 	fetched atomic.Int64           // when keys were last known to be the issuer's, Unix nanoseconds
 	fails   atomic.Uint64
+	ended   atomic.Bool // withdrawn: no token of it is accepted
 
 	mu     sync.Mutex    // guards the fields below
 	tried  time.Time     // the last fetch
@@ -134,7 +143,7 @@ func newIssuer(c Config, now func() time.Time) (*issuer, error) {
 			return nil, err
 		}
 		set, err := parseKeys(b, i.algs)
-		if err != nil {
+		if err != nil && !errors.Is(err, errNoKeys) {
 			return nil, fmt.Errorf("%s: %v", c.JWKSFile, err)
 		}
 		i.keys.Store(set)
@@ -151,6 +160,9 @@ func newIssuer(c Config, now func() time.Time) (*issuer, error) {
 // set returns the keys to use, nil if there are none or they are too old.
 func (i *issuer) set(now time.Time) *keySet {
 	s := i.keys.Load()
+	if i.ended.Load() {
+		return nil
+	}
 	if s != nil && i.client != nil && now.UnixNano()-i.fetched.Load() > int64(i.cfg.MaxStale) {
 		return nil
 	}
@@ -174,7 +186,7 @@ func (i *issuer) due(now time.Time) bool {
 	if i.failed > 0 || i.keys.Load() == nil {
 		wait = min(wait, time.Second<<min(i.failed, 8))
 	}
-	return i.client != nil && i.flight == nil && now.Sub(i.tried) >= wait
+	return i.client != nil && !i.ended.Load() && i.flight == nil && now.Sub(i.tried) >= wait
 }
 
 // fetch gets the keys, unless somebody is doing so: then it waits for them. wait
@@ -205,13 +217,13 @@ func (i *issuer) fetch(ctx context.Context, wait time.Duration) error {
 	defer i.mu.Unlock()
 	defer close(ch)
 	i.flight = nil
+	if old := i.keys.Load(); set != nil && (old == nil || old.sum != set.sum) {
+		i.keys.Store(set) // else the old pointer stays, which cached tokens refer to
+	}
 	if err != nil {
 		i.failed++
 		i.fails.Add(1)
 		return err
-	}
-	if old := i.keys.Load(); old == nil || old.sum != set.sum {
-		i.keys.Store(set) // else the old pointer stays, on which cached tokens stand
 	}
 	i.failed = 0
 	i.fetched.Store(i.now().UnixNano())
@@ -243,7 +255,7 @@ func (i *issuer) get(ctx context.Context) (*keySet, error) {
 // lately. It reports whether they were looked at again.
 func (i *issuer) ask(now time.Time) bool {
 	i.mu.Lock()
-	may := i.client != nil && (i.flight != nil || now.Sub(i.tried) >= askEvery)
+	may := i.client != nil && !i.ended.Load() && (i.flight != nil || now.Sub(i.tried) >= askEvery)
 	i.mu.Unlock()
 	return may && i.fetch(context.Background(), askWait) == nil
 }

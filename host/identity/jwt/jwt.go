@@ -128,7 +128,7 @@ func (v *Verifier) same(i *issuer) *issuer {
 		return nil
 	}
 	old := v.issuers[i.cfg.Issuer]
-	if old == nil || !old.cfg.equal(&i.cfg) || i.client == nil && old.keys.Load().sum != i.keys.Load().sum {
+	if old == nil || old.ended.Load() || !old.cfg.equal(&i.cfg) || i.client == nil && old.keys.Load().sum != i.keys.Load().sum {
 		return nil
 	}
 	return old

@@ -243,7 +243,7 @@ func TestFetch_bounds(t *testing.T) {
 	c.JWKSURL = s.URL + "/keys"
 	many := `{"keys":[` + strings.Repeat(`{"kty":"x"},`, maxKeys) + `{"kty":"x"}]}`
 	for what, b := range map[string]string{
-		"not a JSON": "<html>", "none of 0": "{}", "larger than": `{"keys":[],"x":"` + strings.Repeat("x", maxJWKS) + `"}`, "101 keys": many,
+		"not a JSON": "<html>", "key set is empty": `{"keys":[]}`, "larger than": `{"keys":[],"x":"` + strings.Repeat("x", maxJWKS) + `"}`, "101 keys": many,
 		"none of 1": `{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`,
 	} {
 		body := []byte(b)
@@ -457,10 +457,18 @@ func FuzzParseKeys(f *testing.F) {
 func TestStore(t *testing.T) {
 	x := load(t)
 	c := config(keyFile(t, x.JWKS))
-	s, err := identity.NewStore(identity.Config{Anonymous: "local", FailuresPerMinute: 3})
+	st, err := identity.NewStore(identity.Config{FailuresPerMinute: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
+	with := func(v identity.Tokens) *identity.Set {
+		set, err := st.NewSet(identity.SetConfig{Anonymous: "local", Tokens: v})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	s := with(nil)
 	ask := func(f func(*identity.Credentials) (*identity.Principal, error), token string) (string, error) {
 		p, err := f(&identity.Credentials{Authorization: []byte("Bearer " + token)})
 		if err != nil {
@@ -472,7 +480,7 @@ func TestStore(t *testing.T) {
 	if tenant, err := ask(s.Authenticate, good); tenant != "local" {
 		t.Errorf("no issuer is believed: got %q %v", tenant, err)
 	}
-	s.SetTokens(&at{verifier(t, c), x.now()})
+	s = with(&at{verifier(t, c), x.now()})
 	if tenant, err := ask(s.Authenticate, good); tenant != "acme" {
 		t.Errorf("got %q %v", tenant, err)
 	}
@@ -489,11 +497,11 @@ func TestStore(t *testing.T) {
 		t.Errorf("a good token of that address: got %q %v", tenant, err)
 	}
 	c.Admin = true
-	s.SetTokens(&at{verifier(t, c), x.now()})
+	s = with(&at{verifier(t, c), x.now()})
 	if tenant, err := ask(s.Verify, good); tenant != "acme" {
 		t.Errorf("an issuer of operators: got %q %v", tenant, err)
 	}
-	s.SetTokens(nil)
+	s = with(nil)
 	if tenant, err := ask(s.Authenticate, good); tenant != "local" {
 		t.Errorf("no issuer any more: got %q %v", tenant, err)
 	}
@@ -511,11 +519,14 @@ func (a *at) Verify(token []byte, _ time.Time) (*identity.Principal, bool, error
 
 func BenchmarkStore(b *testing.B) {
 	x := load(b)
-	s, err := identity.NewStore(identity.Config{})
+	st, err := identity.NewStore(identity.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	s.SetTokens(&at{verifier(b, config(keyFile(b, x.JWKS))), x.now()})
+	s, err := st.NewSet(identity.SetConfig{Tokens: &at{verifier(b, config(keyFile(b, x.JWKS))), x.now()}})
+	if err != nil {
+		b.Fatal(err)
+	}
 	c := identity.Credentials{Authorization: []byte("Bearer " + x.Good["pyjwt rs256"])}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,0 +1,304 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// SetConfig is what one revision of the rules says about credentials.
+type SetConfig struct {
+	Keys         *KeyFile     // nil = the configuration names no key file; not kept
+	Certificates Certificates // of clients
+	Tokens       Tokens       // nil = no issuer is configured
+	Anonymous    string       // tenant of requests without credentials, "" = they are refused
+	Disabled     []string     // tenants that are refused whatever their requests present
+}
+
+// Set is the credentials of one revision. It is immutable (but for the keys that
+// issuers of tokens publish) and safe for concurrent use. What a set accepts and
+// what it counts goes to its Store.
+type Set struct {
+	store     *Store
+	byMAC     map[mac]*entry
+	records   []Record
+	entries   []*entry // of records
+	certs     map[string]*Principal
+	grants    Certificates // what certs was made from
+	tokens    Tokens
+	anonymous *Principal
+	open      bool // neither keys nor tokens are configured
+	disabled  map[string]bool
+}
+
+// Tokens verifies tokens that issuers made, such as JWTs.
+type Tokens interface {
+	// Verify returns who a token stands for and whether it counts on the admin
+	// listener. The error wraps ErrUnknownKey. It may be called concurrently; token
+	// is valid during the call.
+	Verify(token []byte, now time.Time) (p *Principal, admin bool, err error)
+}
+
+// isToken reports whether a credential has the form of a JWT: three parts, of
+// which the first begins as the base64 of { does.
+func isToken(b []byte) bool { return len(b) > 4 && b[0] == 'e' && bytes.Count(b, dot) == 2 }
+
+var dot = []byte(".")
+
+type entry struct {
+	mac       mac
+	principal *Principal
+	expires   time.Time
+	revoked   bool
+	lastUse   *atomic.Int64 // Unix seconds; shared by the sets of one store
+}
+
+// NewSet checks c and returns the set that accepts what c names. It accepts
+// nothing before it is asked: building one changes nothing.
+func (s *Store) NewSet(c SetConfig) (*Set, error) {
+	set := &Set{store: s, tokens: c.Tokens, open: c.Keys == nil && c.Tokens == nil, disabled: map[string]bool{}}
+	if c.Anonymous != "" {
+		if !validName(c.Anonymous) {
+			return nil, fmt.Errorf("identity: bad anonymous tenant %q", c.Anonymous)
+		}
+		set.anonymous = &Principal{Tenant: c.Anonymous, Method: MethodAnonymous}
+	}
+	if c.Keys != nil {
+		if s.hasher == nil && len(c.Keys.Keys) > 0 {
+			return nil, errors.New("identity: keys without a pepper")
+		}
+		if err := c.Keys.validate(); err != nil {
+			return nil, err
+		}
+		set.records = slices.Clone(c.Keys.Keys)
+	}
+	set.index()
+	if err := set.certify(c.Certificates); err != nil {
+		return nil, err
+	}
+	for _, t := range c.Disabled {
+		set.disabled[t] = true
+	}
+	return set, nil
+}
+
+// index makes the entries of the records.
+func (s *Set) index() {
+	s.byMAC, s.entries = make(map[mac]*entry, len(s.records)), make([]*entry, 0, len(s.records))
+	for i := range s.records {
+		e := s.newEntry(&s.records[i])
+		s.entries = append(s.entries, e)
+		if !e.revoked {
+			s.byMAC[e.mac] = e
+		}
+	}
+}
+
+func (s *Set) newEntry(r *Record) *entry {
+	e := &entry{expires: r.Expires, revoked: !r.Revoked.IsZero(), lastUse: s.store.lastUse(r.ID), principal: &Principal{
+		Tenant: r.Tenant, User: r.User, Groups: append([]string(nil), r.Groups...), Scopes: append([]string(nil), r.Scopes...),
+		Labels: r.labels(), Method: MethodAPIKey, Issuer: r.Issuer, KeyID: r.ID,
+	}}
+	hex.Decode(e.mac[:], []byte(r.MAC)) // validated
+	return e
+}
+
+// certify makes the principals of client certificates.
+func (s *Set) certify(cs Certificates) error {
+	s.grants, s.certs = cs, make(map[string]*Principal, len(cs))
+	for san, g := range cs {
+		p, err := g.Principal(MethodMTLS, san)
+		if err != nil {
+			return fmt.Errorf("%w (certificate %s)", err, san)
+		}
+		s.certs[san] = p
+	}
+	return nil
+}
+
+// Same reports whether two sets accept the same credentials.
+func (s *Set) Same(o *Set) bool {
+	return s == o || s.store == o.store && s.tokens == o.tokens && s.open == o.open && reflect.DeepEqual(s.anonymous, o.anonymous) &&
+		maps.Equal(s.disabled, o.disabled) && s.SameKeys(o) && (len(s.grants) == 0 && len(o.grants) == 0 || reflect.DeepEqual(s.grants, o.grants))
+}
+
+// SameKeys reports whether two sets have the same API keys.
+func (s *Set) SameKeys(o *Set) bool {
+	return s == o || len(s.records) == len(o.records) && (len(s.records) == 0 || reflect.DeepEqual(s.records, o.records))
+}
+
+// Tokens returns what verifies tokens, nil if no issuer is configured.
+func (s *Set) Tokens() Tokens { return s.tokens }
+
+// Authenticate returns who c stands for on the clients' listener: the holder of
+// a key or token, else who a trusted proxy asserts, else whose certificate it
+// is, else the anonymous tenant if it is allowed. The error is ErrNoCredentials,
+// ErrTooManyFailures, ErrDisagree or ErrTenantDisabled, or wraps ErrUnknownKey.
+//
+// A valid credential is accepted whatever its address did before, so that no one
+// can lock out a neighbour; keys are too long to be guessed. Where the
+// configuration names neither a key file nor issuers of tokens, anonymous covers
+// requests with any credential, because the clients' SDKs insist on sending one.
+// It allocates nothing for keys and for tokens that were seen before.
+func (s *Set) Authenticate(c *Credentials) (*Principal, error) {
+	p, err := s.authenticate(c)
+	if err == nil && len(s.disabled) > 0 && s.disabled[p.Tenant] {
+		return nil, ErrTenantDisabled
+	}
+	return p, err
+}
+
+func (s *Set) authenticate(c *Credentials) (*Principal, error) {
+	key, given := c.key()
+	counts := &s.store.counts
+	asserted := c.Proxy != nil && len(c.Asserted.Tenant) > 0
+	if s.anonymous != nil && s.open {
+		given = false
+	}
+	switch {
+	case given:
+		p, err := s.verify(c.Remote, key, given, false)
+		if err == nil && asserted && p.Tenant != string(c.Asserted.Tenant) {
+			counts.unknown.Add(1)
+			return nil, ErrDisagree
+		}
+		return p, err
+	case asserted:
+		p, err := c.Asserted.principal(c.Proxy.Name())
+		if err != nil {
+			counts.unknown.Add(1)
+			return nil, ErrUnknownKey
+		}
+		counts.ok.Add(1)
+		return p, nil
+	case c.Proxy == nil:
+		if p := s.certificate(c.Certificate); p != nil {
+			counts.ok.Add(1)
+			return p, nil
+		}
+	}
+	if s.anonymous != nil {
+		counts.anonymous.Add(1)
+		return s.anonymous, nil
+	}
+	counts.missing.Add(1)
+	return nil, ErrNoCredentials
+}
+
+// Verify is Authenticate for the admin listener: there is no anonymous tenant,
+// tokens count only of issuers that are configured so, and a disabled tenant's
+// operators are not locked out.
+func (s *Set) Verify(c *Credentials) (*Principal, error) {
+	key, given := c.key()
+	return s.verify(c.Remote, key, given, true)
+}
+
+func (s *Set) verify(remote netip.Addr, key []byte, given, onlyAdmin bool) (*Principal, error) {
+	st := s.store
+	if !given {
+		st.counts.missing.Add(1)
+		return nil, ErrNoCredentials
+	}
+	err := ErrUnknownKey
+	if s.tokens != nil && isToken(key) {
+		p, admin, e := s.tokens.Verify(key, st.now())
+		if e == nil && (admin || !onlyAdmin) {
+			st.counts.ok.Add(1)
+			return p, nil
+		}
+		if e != nil {
+			err = e
+		}
+	}
+	if e := s.lookup(key); e != nil {
+		st.counts.ok.Add(1)
+		return e.principal, nil
+	}
+	if st.failures.exceeded(remote, st.now()) {
+		st.counts.limited.Add(1)
+		return nil, ErrTooManyFailures
+	}
+	st.counts.unknown.Add(1)
+	return nil, err
+}
+
+// lookup finds the entry of a key that is valid. The map is searched by the keyed
+// hash, which its caller cannot steer, and the hit is compared in constant time.
+func (s *Set) lookup(key []byte) *entry {
+	st := s.store
+	if st.hasher == nil || len(key) == 0 || len(key) > maxKeyLen {
+		return nil
+	}
+	m := st.hasher.of(key)
+	e := s.byMAC[m]
+	if e == nil || !hmac.Equal(e.mac[:], m[:]) {
+		return nil
+	}
+	now := st.now()
+	if !e.expires.IsZero() && !now.Before(e.expires) {
+		return nil
+	}
+	if sec := now.Unix(); e.lastUse.Load() != sec {
+		e.lastUse.Store(sec)
+		st.used.Store(true)
+	}
+	return e
+}
+
+// certificate returns the principal of a client certificate. A certificate with
+// the names of two is nobody's: whose it is cannot be told.
+func (s *Set) certificate(cert *x509.Certificate) (found *Principal) {
+	if cert == nil {
+		return nil
+	}
+	for _, san := range SANs(cert) {
+		if p := s.certs[san]; p != nil {
+			if found != nil {
+				return nil
+			}
+			found = p
+		}
+	}
+	return found
+}
+
+// List returns the records of the keys, with the time of their last use in this
+// process.
+func (s *Set) List() []Record {
+	list := slices.Clone(s.records)
+	for i := range list {
+		if sec := s.entries[i].lastUse.Load(); sec != 0 {
+			list[i].LastUse = time.Unix(sec, 0).UTC()
+		}
+	}
+	return list
+}
+
+// Usable returns how many keys are not revoked.
+func (s *Set) Usable() int { return len(s.byMAC) }
+
+// WithKeys returns s with these records, in place of those of the same ids. They
+// must be valid, as those of a KeyFile are.
+func (s *Set) WithKeys(records ...Record) *Set {
+	next := *s
+	next.records, next.open = slices.Clone(s.records), false
+	for _, r := range records {
+		i := slices.IndexFunc(next.records, func(o Record) bool { return o.ID == r.ID })
+		if i < 0 {
+			next.records = append(next.records, r)
+			continue
+		}
+		next.records[i] = r
+	}
+	next.index()
+	return &next
+}

@@ -1,0 +1,177 @@
+package identity
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"time"
+)
+
+// Withdrawal is what is no longer to be accepted, whatever else is wrong with
+// the files that say so.
+type Withdrawal struct {
+	Keys         []Record // as they are accepted from now on: revoked, or narrower than before
+	Certificates []string // subject alternative names, as SANs has them
+	Tenants      []string // disabled
+	Anonymous    bool     // requests without credentials
+}
+
+// Empty reports whether w withdraws nothing.
+func (w *Withdrawal) Empty() bool {
+	return len(w.Keys)+len(w.Certificates)+len(w.Tenants) == 0 && !w.Anonymous
+}
+
+// Without returns s without what w withdraws. Everything else stays: a set that
+// lost all its keys still refuses unknown ones.
+func (s *Set) Without(w *Withdrawal) *Set {
+	next := *s
+	if len(w.Keys) > 0 {
+		next = *s.WithKeys(w.Keys...)
+	}
+	if len(w.Certificates) > 0 {
+		next.grants, next.certs = maps.Clone(s.grants), maps.Clone(s.certs)
+		for _, san := range w.Certificates {
+			delete(next.grants, san)
+			delete(next.certs, san)
+		}
+	}
+	if w.Anonymous {
+		next.anonymous, next.open = nil, false
+	}
+	if len(w.Tenants) > 0 {
+		next.disabled = maps.Clone(s.disabled)
+		for _, t := range w.Tenants {
+			next.disabled[t] = true
+		}
+	}
+	return &next
+}
+
+// Withdrawn returns the keys of s that k takes something from, as they are to be
+// accepted: those that it revokes, does not have, or gives to another tenant or
+// another secret, as revoked at now; those that end sooner or have fewer scopes,
+// so. Keys that k adds and what it gives to others do not count. If complete is
+// false k is the readable part of a faulty file: keys that are not in it stay.
+func (s *Set) Withdrawn(k *KeyFile, complete bool, now time.Time) (out []Record) {
+	byID := make(map[string]*Record, len(k.Keys))
+	for i := range k.Keys {
+		byID[k.Keys[i].ID] = &k.Keys[i]
+	}
+	for i := range s.records {
+		r := s.records[i]
+		if !r.Revoked.IsZero() {
+			continue
+		}
+		next := byID[r.ID]
+		if next == nil && !complete {
+			continue
+		}
+		if narrow(&r, next, now) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// narrow takes from r what next, nil = nothing, does not give, and reports
+// whether that changed r.
+func narrow(r, next *Record, now time.Time) bool {
+	if next == nil || !next.Revoked.IsZero() || next.MAC != r.MAC || next.Tenant != r.Tenant {
+		r.Revoked = now.UTC().Truncate(time.Second)
+		if next != nil && !next.Revoked.IsZero() {
+			r.Revoked = next.Revoked
+		}
+		return true
+	}
+	changed := false
+	if e := next.Expires; !e.IsZero() && (r.Expires.IsZero() || e.Before(r.Expires)) {
+		r.Expires, changed = e, true
+	}
+	if kept := slices.DeleteFunc(slices.Clone(r.Scopes), func(s string) bool { return !slices.Contains(next.Scopes, s) }); len(kept) < len(r.Scopes) {
+		r.Scopes, changed = kept, true
+	}
+	return changed
+}
+
+// ScanFile reads as much of a key file as can be understood. complete says that
+// every record could be found, so that a key that is not among them is not in the
+// file; the records may be invalid in themselves. An empty file is a complete one
+// without keys. An error means that nothing can be said.
+func ScanFile(path string) (k *KeyFile, complete bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, false, fmt.Errorf("identity: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, false, fmt.Errorf("identity: %w", err)
+	}
+	if len(b) > maxFile {
+		return nil, false, fmt.Errorf("identity: %s is larger than %d bytes", path, maxFile)
+	}
+	k, complete = scanKeys(b)
+	return k, complete, nil
+}
+
+// scanKeys finds the records of a key file's text, up to where it is no JSON.
+func scanKeys(b []byte) (k *KeyFile, complete bool) {
+	k = &KeyFile{Version: 1}
+	if len(bytes.TrimSpace(b)) == 0 {
+		return k, true
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return k, false
+	}
+	found := false
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return k, false
+		}
+		if name == "keys" {
+			if !scanList(d, k) {
+				return k, false
+			}
+			found = true
+			continue
+		}
+		var skip json.RawMessage
+		if d.Decode(&skip) != nil {
+			return k, false
+		}
+	}
+	if t, err := d.Token(); err != nil || t != json.Delim('}') {
+		return k, false
+	}
+	return k, found
+}
+
+// scanList adds the records of the list that d is at; false where it ends early.
+// A record that cannot be decoded makes the list incomplete, but what is behind
+// it counts.
+func scanList(d *json.Decoder, k *KeyFile) bool {
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return false
+	}
+	whole := true
+	for d.More() {
+		var text json.RawMessage
+		if d.Decode(&text) != nil {
+			return false
+		}
+		var r Record
+		if json.Unmarshal(text, &r) != nil || r.ID == "" {
+			whole = false
+			continue
+		}
+		k.Keys = append(k.Keys, r)
+	}
+	_, err := d.Token()
+	return err == nil && whole
+}
