@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/config"
@@ -11,6 +12,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity/jwt"
 	"github.com/kvasir-router/kvasir/host/plugins"
 	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/proxy"
 	"github.com/kvasir-router/kvasir/host/scaling"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
@@ -24,13 +26,15 @@ type generation struct {
 	prompts   []*prompts
 	auth      map[string]string // Authorization towards the engines, by pool; never logged
 	plugins   *plugins.Set      // owned
-	keys      *identity.KeyFile // nil without a key file
+	identity  *identity.Set     // whom it accepts; replaced by a revision of the same rules when keys change
 	tokens    *jwt.Verifier     // nil without issuers
+	edge      *proxy.Edge       // by which heads are read
 	logPolicy decisions.Policy  // nil without a policy
 	policy    *policy.Snapshot  // nil without a policy, and while none could be loaded
 	endpoints *fleet.Plan
 	scaling   *scaling.Plan
 	built     time.Time
+	holders   *atomic.Int64 // generations that hold plugins: this one, and those that differ in credentials only
 }
 
 // build makes a generation over the state of h. On error nothing has changed.
@@ -38,7 +42,8 @@ type generation struct {
 // the table. change (may be nil) is of the plugins' modules. The caller must adopt or
 // drop the generation.
 func (h *Host) build(cfg *config.Config, prev *generation, number uint64, change *plugins.Change) (_ *generation, err error) {
-	g := &generation{number: number, cfg: cfg, built: h.now(), auth: map[string]string{}}
+	g := &generation{number: number, cfg: cfg, built: h.now(), auth: map[string]string{}, holders: new(atomic.Int64)}
+	g.holders.Store(1)
 	defer func() {
 		if err != nil {
 			h.drop(g)
@@ -83,11 +88,6 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64, change
 	if g.scheduler, err = scheduler.New(sc); err != nil {
 		return nil, err
 	}
-	if f := cfg.Identity.APIKeysFile; f != "" {
-		if g.keys, err = identity.ReadFile(f); err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Base(f), err)
-		}
-	}
 	if g.tokens, err = tokenVerifier(cfg, prev); err != nil {
 		return nil, err
 	}
@@ -97,11 +97,65 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64, change
 	if g.scaling, err = scaling.NewPlan(cfg); err != nil {
 		return nil, err
 	}
-	return g, nil
+	return g, h.access(g, prev)
+}
+
+// access reads who may ask by the configuration of g: its keys, certificates and
+// tokens, and the edge of its rules.
+func (h *Host) access(g, prev *generation) (err error) {
+	c := identity.SetConfig{Anonymous: g.cfg.Identity.Anonymous.Tenant}
+	if f := g.cfg.Identity.APIKeysFile; f != "" {
+		if c.Keys, err = identity.ReadFile(f); err != nil {
+			return fmt.Errorf("%s: %w", filepath.Base(f), err)
+		}
+	}
+	if g.tokens != nil {
+		c.Tokens = g.tokens
+	}
+	if c.Certificates, err = g.cfg.Identity.Certificates(); err != nil {
+		return fmt.Errorf("identity: %w", err)
+	}
+	if g.identity, err = h.identity.NewSet(c); err != nil {
+		return err
+	}
+	if prev != nil && prev.identity.Same(g.identity) {
+		g.identity = prev.identity
+	}
+	g.edge, err = edgeOf(g.cfg, g.identity)
+	return err
+}
+
+// edgeOf returns what cfg says about requests before they are placed.
+func edgeOf(cfg *config.Config, set *identity.Set) (*proxy.Edge, error) {
+	proxies, err := cfg.Identity.Proxies()
+	if err != nil {
+		return nil, fmt.Errorf("identity: %w", err)
+	}
+	return proxy.NewEdge(proxy.EdgeConfig{
+		Hints: clientHints(&cfg.ClientHints), Proxies: proxies,
+		MaxBodyBytes: int64(cfg.Listen.MaxBody), MaxConcurrent: cfg.Limits.Concurrent, MaxBytesInFlight: int64(cfg.Limits.BytesInFlight),
+	}, authenticator{set})
 }
 
 // drop gives up what a generation owns, once nothing uses it.
-func (h *Host) drop(g *generation) { g.plugins.Release() }
+func (h *Host) drop(g *generation) {
+	if g.holders.Add(-1) == 0 {
+		g.plugins.Release()
+	}
+}
+
+// withCredentials returns g with other credentials. The caller must publish or drop
+// it, and holds a lease on g.
+func (g *generation) withCredentials(set *identity.Set) (*generation, error) {
+	edge, err := edgeOf(g.cfg, set)
+	if err != nil {
+		return nil, err
+	}
+	next := *g
+	next.identity, next.edge = set, edge
+	next.holders.Add(1)
+	return &next, nil
+}
 
 // salted are the dialects whose engines know cache salts, in some operations at
 // least; what a release lacks its watcher tells.

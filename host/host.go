@@ -173,7 +173,7 @@ func (h *Host) openState() (err error) {
 	if h.pepper, err = KeyPepper(dir); err != nil {
 		return err
 	}
-	h.identity, err = identity.NewStore(identity.Config{Pepper: h.pepper, Anonymous: h.cfg.Identity.Anonymous.Tenant})
+	h.identity, err = identity.NewStore(identity.Config{Pepper: h.pepper})
 	return err
 }
 
@@ -232,13 +232,7 @@ const (
 // openServers binds the listeners.
 func (h *Host) openServers() (err error) {
 	c := h.cfg
-	pc := proxy.Config{
-		MaxBodyBytes: int64(c.Listen.MaxBody), MaxConcurrent: c.Limits.Concurrent, MaxBytesInFlight: int64(c.Limits.BytesInFlight),
-		Hints: clientHints(&c.ClientHints),
-	}
-	if pc.Proxies, err = c.Identity.Proxies(); err != nil {
-		return fmt.Errorf("host: identity: %w", err)
-	}
+	pc := proxy.Config{}
 	if pc.TLS, err = serverTLS(&c.Listen.TLS); err != nil {
 		return err
 	}
@@ -248,7 +242,7 @@ func (h *Host) openServers() (err error) {
 	h.admin, err = admin.New(admin.Config{
 		Token: h.adminToken, Hosts: c.Admin.Hosts, MaxBody: int64(c.Listen.MaxBody),
 		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Plugins: h.plugins, Keys: keyAdmin{h}, Policies: policyAdmin{h}, Scaler: scaleAdmin{h}, Holder: holder{h}, Authorizer: policyAuthorizer{h},
-		Metrics: h.registry.Handler(), Log: h.log, Identity: h.identity, Audit: h.audit,
+		Metrics: h.registry.Handler(), Log: h.log, Identity: identifier{h}, Audit: h.audit,
 	})
 	if err != nil {
 		return err
@@ -266,6 +260,21 @@ func (h *Host) openServers() (err error) {
 	}
 	h.listener, h.adminListener, h.metricsListener = listen(c.Listen.HTTP), listen(c.Admin.HTTP), listen(c.Admin.Metrics)
 	return err
+}
+
+// identifier verifies credentials of operators by the rules in force.
+type identifier struct{ h *Host }
+
+// Verify implements admin.Identifier.
+func (i identifier) Verify(c *identity.Credentials) (*identity.Principal, error) {
+	return i.h.credentials().Verify(c)
+}
+
+// credentials returns the set in force.
+func (h *Host) credentials() *identity.Set {
+	l := h.rules.Acquire()
+	defer l.Release()
+	return l.Value().identity
 }
 
 func clientHints(c *config.ClientHints) proxy.Hints {

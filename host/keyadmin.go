@@ -17,7 +17,7 @@ type keyAdmin struct{ h *Host }
 
 // Keys implements admin.Keys.
 func (a keyAdmin) Keys(context.Context) ([]identity.Record, error) {
-	list := a.h.identity.List()
+	list := a.h.credentials().List()
 	for i := range list {
 		list[i].MAC = "" // whoever has it can test guesses
 	}
@@ -26,7 +26,7 @@ func (a keyAdmin) Keys(context.Context) ([]identity.Record, error) {
 
 // Match implements admin.Keys.
 func (a keyAdmin) Match(_ context.Context, ref string) ([]identity.Record, error) {
-	return identity.Match(a.h.identity.List(), ref, a.h.pepper, a.h.now()), nil
+	return identity.Match(a.h.credentials().List(), ref, a.h.pepper, a.h.now()), nil
 }
 
 // Issue implements admin.Keys.
@@ -73,8 +73,8 @@ func (a keyAdmin) change(edit func(f *identity.KeyFile, now time.Time) error) er
 	h.reloadMu.Lock()
 	defer h.reloadMu.Unlock()
 	l := h.rules.Acquire()
+	defer l.Release()
 	path := l.Value().cfg.Identity.APIKeysFile
-	l.Release()
 	if path == "" {
 		return fmt.Errorf("%w: the configuration names no identity.api_keys_file", admin.ErrRefused)
 	}
@@ -89,7 +89,12 @@ func (a keyAdmin) change(edit func(f *identity.KeyFile, now time.Time) error) er
 	if err != nil {
 		return err
 	}
-	return h.identity.Replace(&after)
+	next, err := l.Value().withCredentials(l.Value().identity.WithKeys(after.Keys...))
+	if err != nil {
+		return err
+	}
+	h.rules.Swap(next, h.drop)
+	return nil
 }
 
 // keyError says what to answer.
@@ -121,12 +126,12 @@ func (h *Host) keepUses(ctx context.Context) error {
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			if err := h.identity.SaveUses(KeyUsePath(h.cfg.StateDir)); err != nil {
+			if err := h.identity.SaveUses(KeyUsePath(h.cfg.StateDir), h.credentials()); err != nil {
 				h.log.Warn("last uses of keys", "err", err)
 			}
 			return ctx.Err()
 		}
-		if err := h.identity.SaveUses(KeyUsePath(h.cfg.StateDir)); err != nil {
+		if err := h.identity.SaveUses(KeyUsePath(h.cfg.StateDir), h.credentials()); err != nil {
 			h.log.Warn("last uses of keys", "err", err)
 		}
 	}

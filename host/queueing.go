@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/proxy"
 	"github.com/kvasir-router/kvasir/host/queue"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
@@ -19,26 +20,26 @@ var errLeft = errors.New("host: the client left the queue")
 // place decides on a request and, while every endpoint is full, lets it wait as its
 // profile says. Each decision is made anew under the rules in force then; a request
 // that waits holds neither rules nor budget.
-func (h *Host) place(req *scheduler.Request, gone func() <-chan struct{}) (*scheduler.Placement, error) {
+func (h *Host) place(r caller, req *scheduler.Request) (*scheduler.Placement, error) {
 	req.MayWait, req.Behind = true, h.queue.Busy
-	p, err := h.decide(req)
+	p, err := h.decide(r, req)
 	want := wanted(err)
 	if want == nil {
 		return p, err
 	}
 	w := h.queue.Enter(queue.Want{Lane: want.Lane, Pools: want.Pools, Tenant: tenantOf(req), Priority: want.Priority, Tokens: want.Tokens}, want.Limit, h.now())
 	if w == nil {
-		return h.last(req)
+		return h.last(r, req)
 	}
 	req.Behind = nil
 	begun := h.now()
 	late := time.NewTimer(want.Deadline)
 	defer late.Stop()
-	for left := gone(); ; {
+	for left := r.Gone(); ; {
 		select {
 		case <-w.Turn():
 			req.Queued = h.now().Sub(begun)
-			if p, err = h.decide(req); wanted(err) == nil {
+			if p, err = h.decide(r, req); wanted(err) == nil {
 				w.Leave(queue.Placed, h.now())
 				return p, err
 			}
@@ -49,22 +50,52 @@ func (h *Host) place(req *scheduler.Request, gone func() <-chan struct{}) (*sche
 		case <-late.C:
 			w.Leave(queue.Expired, h.now())
 			req.Queued = h.now().Sub(begun)
-			return h.last(req)
+			return h.last(r, req)
 		}
 	}
 }
 
 // last decides on a request that may not wait any more.
-func (h *Host) last(req *scheduler.Request) (*scheduler.Placement, error) {
+func (h *Host) last(r caller, req *scheduler.Request) (*scheduler.Placement, error) {
 	req.MayWait, req.Behind = false, nil
-	return h.decide(req)
+	return h.decide(r, req)
 }
 
-// decide has the rules in force decide. A refusal that the request waits on is no
-// decision yet and not logged.
-func (h *Host) decide(req *scheduler.Request) (*scheduler.Placement, error) {
+// caller is the request as the client sent it.
+type caller interface {
+	// Gone returns a channel that is closed when the client has left.
+	Gone() <-chan struct{}
+	// head sets in req what the head says and who sent it, if the head was read by e;
+	// if not it is read by the rules in force first, and again is true.
+	head(e *proxy.Edge, req *scheduler.Request) (again bool, err error)
+}
+
+// proxied is a request of the proxy.
+type proxied struct{ *proxy.Request }
+
+func (r proxied) head(e *proxy.Edge, req *scheduler.Request) (again bool, err error) {
+	if again = r.Edge != e; again {
+		err = r.Renew()
+	}
+	req.Principal, req.Session, req.Priority, req.Labels = r.Principal, r.Session, r.Priority, r.Labels
+	return again, err
+}
+
+// decide has the rules in force decide, by which the request is authenticated
+// again if it was so by others. A refusal that the request waits on is no decision
+// yet and not logged.
+func (h *Host) decide(r caller, req *scheduler.Request) (*scheduler.Placement, error) {
 	l := h.rules.Acquire()
+	again, err := r.head(l.Value().edge, req)
+	for again && err == nil {
+		l.Release()
+		l = h.rules.Acquire()
+		again, err = r.head(l.Value().edge, req)
+	}
 	defer l.Release()
+	if err != nil {
+		return nil, err
+	}
 	reserved, ok := h.reserveLog()
 	if !ok {
 		return nil, errNoAudit

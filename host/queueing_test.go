@@ -14,6 +14,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/proxy"
 	"github.com/kvasir-router/kvasir/host/queue"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
@@ -51,6 +52,19 @@ type placing struct {
 	err error
 }
 
+// client is a caller of one tenant.
+type client struct {
+	tenant string
+	gone   <-chan struct{}
+}
+
+func (c *client) Gone() <-chan struct{} { return c.gone }
+
+func (c *client) head(_ *proxy.Edge, req *scheduler.Request) (again bool, err error) {
+	req.Principal = &identity.Principal{Tenant: c.tenant}
+	return false, nil
+}
+
 // begin places a request of a tenant in the background.
 func begin(t *testing.T, h *Host, tenant, id string, gone <-chan struct{}) <-chan placing {
 	t.Helper()
@@ -60,8 +74,8 @@ func begin(t *testing.T, h *Host, tenant, id string, gone <-chan struct{}) <-cha
 	}
 	out := make(chan placing, 1)
 	go func() {
-		req := scheduler.Request{API: api, Principal: &identity.Principal{Tenant: tenant}, ID: id}
-		p, err := h.place(&req, func() <-chan struct{} { return gone })
+		req := scheduler.Request{API: api, ID: id}
+		p, err := h.place(&client{tenant, gone}, &req)
 		if err != nil {
 			err = tellWait(err, req.Queued)
 		}

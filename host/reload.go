@@ -123,16 +123,16 @@ func (h *Host) fixed(c *config.Config) error {
 	same("admin.metrics", c.Admin.Metrics == h.cfg.Admin.Metrics)
 	same("state_dir", c.StateDir == h.cfg.StateDir)
 	same("plugin_dir", c.PluginDir == h.cfg.PluginDir)
-	same("limits", c.Limits == h.cfg.Limits)
+	same("limits.index", c.Limits.Index == h.cfg.Limits.Index)
+	same("limits.prompts", c.Limits.Prompts == h.cfg.Limits.Prompts)
+	same("limits.decisions", c.Limits.Decisions == h.cfg.Limits.Decisions)
 	same("telemetry.decision_log", reflect.DeepEqual(c.Telemetry.DecisionLog, h.cfg.Telemetry.DecisionLog))
 	same("telemetry.audit_log", c.Telemetry.AuditLog == h.cfg.Telemetry.AuditLog)
-	same("identity.trusted_proxies", reflect.DeepEqual(c.Identity.TrustedProxies, h.cfg.Identity.TrustedProxies))
-	same("identity.anonymous", c.Identity.Anonymous == h.cfg.Identity.Anonymous)
 	return errors.Join(errs...)
 }
 
-// adopt puts a generation in force: keys, then endpoints, then rules, so that a
-// request never meets rules whose endpoints are not there. On error it drops it.
+// adopt puts a generation in force: endpoints, then rules, so that a request never
+// meets rules whose endpoints are not there. On error it drops it.
 func (h *Host) adopt(g *generation) (err error) {
 	defer func() {
 		if err != nil {
@@ -145,19 +145,6 @@ func (h *Host) adopt(g *generation) (err error) {
 		prev = l.Value()
 		l.Release()
 	}
-	if g.keys != nil {
-		if err := h.identity.Replace(g.keys); err != nil {
-			return err
-		}
-	}
-	certs, err := g.cfg.Identity.Certificates()
-	if err != nil {
-		return fmt.Errorf("identity: %w", err)
-	}
-	if err := h.identity.SetCertificates(certs); err != nil {
-		return err
-	}
-	h.setTokens(g.tokens)
 	h.fleet.Apply(g.endpoints)
 	h.scaling.Apply(g.scaling)
 	h.rules.Swap(g, h.drop)
@@ -260,7 +247,7 @@ func (r reloader) Reload(context.Context) (any, error) {
 // changes says what of g is not as in prev, a line each.
 func changes(prev, g *generation) []string {
 	out := append([]string{}, config.Diff(prev.cfg, g.cfg)...)
-	if !reflect.DeepEqual(prev.keys, g.keys) {
+	if !prev.identity.SameKeys(g.identity) {
 		out = append(out, "API keys: changed")
 	}
 	if was, now := prev.revision(), g.revision(); was != now {

@@ -13,9 +13,19 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
-// Authenticate implements proxy.Router.
-func (h *Host) Authenticate(c *identity.Credentials) (*identity.Principal, error) {
-	p, err := h.identity.Authenticate(c)
+// Edge implements proxy.Router.
+func (h *Host) Edge() *proxy.Edge {
+	l := h.rules.Acquire()
+	defer l.Release()
+	return l.Value().edge
+}
+
+// authenticator tells clients why they are refused.
+type authenticator struct{ set *identity.Set }
+
+// Authenticate implements proxy.Authenticator.
+func (a authenticator) Authenticate(c *identity.Credentials) (*identity.Principal, error) {
+	p, err := a.set.Authenticate(c)
 	switch {
 	case err == nil:
 		return p, nil
@@ -23,6 +33,9 @@ func (h *Host) Authenticate(c *identity.Credentials) (*identity.Principal, error
 		return nil, &llmapi.Error{Status: http.StatusTooManyRequests, Code: llmapi.CodeTooManyFailures, Message: "too many requests with unknown API keys from this address", RetryAfter: time.Minute}
 	case errors.Is(err, identity.ErrNoCredentials):
 		return nil, &llmapi.Error{Status: http.StatusUnauthorized, Code: llmapi.CodeMissingAPIKey, Message: "no API key: send Authorization: Bearer KEY, or x-api-key: KEY"}
+	}
+	if errors.Is(err, identity.ErrTenantDisabled) {
+		return nil, &llmapi.Error{Status: http.StatusForbidden, Code: llmapi.CodePolicyDenied, Message: "the tenant is disabled"}
 	}
 	if errors.Is(err, identity.ErrDisagree) {
 		return nil, &llmapi.Error{Status: http.StatusForbidden, Code: llmapi.CodeTenantMismatch, Message: "the credential and the proxy name different tenants"}
@@ -88,8 +101,8 @@ func (h *Host) hold(r *proxy.Request, why error) error {
 
 // schedule is one try of Schedule. Its error is the scheduler's.
 func (h *Host) schedule(r *proxy.Request) (proxy.Placement, error) {
-	req := scheduler.Request{API: r.API, Principal: r.Principal, ID: r.ID, Session: r.Session, Priority: r.Priority, Labels: r.Labels, Received: r.Received}
-	p, err := h.place(&req, r.Gone)
+	req := scheduler.Request{API: r.API, ID: r.ID, Received: r.Received}
+	p, err := h.place(proxied{r}, &req)
 	r.Limits = proxy.Limits{Requests: proxy.Remaining(req.Quota.Requests), Tokens: proxy.Remaining(req.Quota.Tokens)}
 	if err != nil {
 		return nil, tellWait(err, req.Queued)

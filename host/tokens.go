@@ -32,15 +32,6 @@ func tokenVerifier(cfg *config.Config, prev *generation) (*jwt.Verifier, error) 
 	return v, nil
 }
 
-// setTokens puts a verifier, which may be nil, in force.
-func (h *Host) setTokens(v *jwt.Verifier) {
-	if v == nil {
-		h.identity.SetTokens(nil)
-		return
-	}
-	h.identity.SetTokens(v)
-}
-
 // tokensInForce returns the verifier in force, nil if there is none.
 func (h *Host) tokensInForce() *jwt.Verifier {
 	l := h.rules.Acquire()
