@@ -62,10 +62,11 @@ func (s *keySite) accepts(t *testing.T, key string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Replace(k); err != nil {
+	set, err := store.NewSet(identity.SetConfig{Keys: k})
+	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = store.Verify(&identity.Credentials{Authorization: []byte("Bearer " + key)})
+	_, err = set.Verify(&identity.Credentials{Authorization: []byte("Bearer " + key)})
 	return err == nil
 }
 
