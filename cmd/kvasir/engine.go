@@ -42,6 +42,8 @@ func (f *engineFlags) add(c *cobra.Command, preset string) {
 	c.Flags().IntVar(&f.cfg.MaxModelLen, "max-model-len", 0, "prompt and answer tokens; default 32768")
 	c.Flags().IntVar(&f.cfg.MaxSeqs, "max-seqs", 256, "sequences in one step")
 	c.Flags().BoolVar(&f.cfg.IgnoreSalt, "ignore-salt", false, "share the cache between cache salts, as an engine does that does not know them")
+	c.Flags().IntVar(&f.cfg.HostChunk, "host-chunk", 0, "keep a second cache in host memory, in chunks of this many tokens (LMCache: 256); 0: none")
+	c.Flags().BoolVar(&f.cfg.HostIgnoreSalt, "host-ignore-salt", false, "share the cache in host memory between cache salts, whatever the GPU's does")
 	c.Flags().Float64Var(&f.stepMS, "step-ms", 0, "every step takes this long, whatever it computes, instead of the preset's timing")
 	c.Flags().StringVar(&f.faults, "faults", "", `misbehave on demand, as POST /sim/faults takes it: '{"die":-1,"die_after_events":5}'`)
 }

@@ -95,6 +95,13 @@ func (e *Engine) jobs(p *params, prompts [][]uint32, spaced bool) ([]*job, error
 		j.tokens, j.stop = e.lex.answer(append([]uint32(nil), prompt...), prompt, spaced, lim)
 		j.Prompt, j.Output, j.NoReuse = len(prompt), len(j.tokens)-len(prompt), p.noReuse
 		j.Hashes = h.chain(nil, j.tokens, e.cfg.BlockTokens, p.adapter, p.salt)
+		if e.cfg.HostChunk > 0 {
+			salt := p.salt
+			if e.cfg.HostIgnoreSalt {
+				salt = ""
+			}
+			j.Chunks = h.chain(nil, j.tokens, e.cfg.HostChunk, p.adapter, salt)
+		}
 		jobs = append(jobs, j)
 	}
 	return jobs, nil

@@ -49,6 +49,13 @@ type Config struct {
 
 	IgnoreSalt bool // cache_salt is taken and does nothing, as in engines that do not know it
 
+	// HostChunk is the number of tokens in a chunk of a second cache in host memory,
+	// a multiple of BlockTokens; 0: there is none. LMCache's is 256. HostIgnoreSalt:
+	// chunks are shared between cache salts, whatever the GPU's blocks do.
+	HostChunk      int
+	HostTokens     int // that the host tier holds; default 16 times the GPU's cache
+	HostIgnoreSalt bool
+
 	Topic       string // of events
 	BufferSteps int    // batches kept for replay; default 10000, vLLM's
 	HWM         int    // batches queued per subscriber, then dropped; default 100000, vLLM's
@@ -92,6 +99,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.BlockTokens > 0 {
 		def(&c.CacheBlocks, cacheTokens/c.BlockTokens)
 	}
+	if c.HostChunk > 0 {
+		def(&c.HostTokens, 16*c.CacheBlocks*c.BlockTokens)
+	}
 	def(&c.MaxSeqs, 256)
 	def(&c.MaxModelLen, min(32768, c.CacheBlocks*c.BlockTokens))
 	def(&c.AnswerTokens, 64)
@@ -128,6 +138,8 @@ func (c *Config) Validate() error {
 	// 13,000 tokens are the largest tuple that pickle writes in one frame.
 	fault(c.BlockTokens < 1 || c.BlockTokens > 4096, "block size %d tokens", c.BlockTokens)
 	fault(c.CacheBlocks < 1, "cache of %d blocks", c.CacheBlocks)
+	fault(c.HostChunk < 0 || c.HostChunk > 0 && (c.BlockTokens < 1 || c.HostChunk%c.BlockTokens != 0 || c.HostTokens < c.HostChunk),
+		"host tier of %d tokens in chunks of %d with blocks of %d", c.HostTokens, c.HostChunk, c.BlockTokens)
 	fault(c.MaxSeqs < 1, "%d sequences per step", c.MaxSeqs)
 	fault(c.MaxModelLen < 2 || c.MaxModelLen > c.CacheBlocks*c.BlockTokens,
 		"model length %d with a cache of %d tokens", c.MaxModelLen, c.CacheBlocks*c.BlockTokens)

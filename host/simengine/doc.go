@@ -8,6 +8,7 @@
 // The parts, from the inside out:
 //
 //   - cache: which blocks are held, leaf-first LRU, reference counts.
+//   - hostTier: a second cache in host memory, in chunks, if there is one.
 //   - [Model]: continuous batching and the time of each step. It knows neither
 //     clock nor network nor goroutine: the caller says when a step is over, so
 //     the same model runs in real time and in virtual time.

@@ -91,6 +91,7 @@ func (e *Engine) resetLocked() {
 	e.model = NewModel(ModelConfig{
 		Timing: *e.cfg.Timing, BlockTokens: e.cfg.BlockTokens,
 		CacheBlocks: e.cfg.CacheBlocks, MaxSeqs: e.cfg.MaxSeqs,
+		ChunkBlocks: e.cfg.HostChunk / e.cfg.BlockTokens, HostChunks: e.cfg.HostTokens / max(1, e.cfg.HostChunk),
 	})
 	e.started = e.cfg.Clock.Now()
 	e.count = counters{finished: map[string]uint64{}}

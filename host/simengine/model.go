@@ -5,12 +5,14 @@ import (
 	"time"
 )
 
-// ModelConfig sizes a [Model]. All fields are required.
+// ModelConfig sizes a [Model]. All fields but those of the host tier are required.
 type ModelConfig struct {
 	Timing      Timing
 	BlockTokens int // tokens per block
 	CacheBlocks int // blocks of KV memory
 	MaxSeqs     int // sequences in one step at most (max_num_seqs)
+	ChunkBlocks int // blocks in a chunk of the host tier; 0: there is none
+	HostChunks  int // chunks the host tier holds
 }
 
 // Model is the engine without clock, network and goroutines: it admits
@@ -31,6 +33,7 @@ type ModelConfig struct {
 type Model struct {
 	cfg      ModelConfig
 	cache    *cache
+	host     *hostTier // nil: none
 	waiting  []*Sequence
 	running  []*Sequence
 	reserved int  // blocks promised to running sequences and not held yet
@@ -63,6 +66,7 @@ type Sequence struct {
 	Prompt  int      // tokens of the prompt, at least 1
 	Output  int      // tokens of the answer, at least 1
 	Hashes  []uint64 // hashes of the whole blocks of prompt + answer
+	Chunks  []uint64 // keys of the whole chunks of prompt + answer in the host tier
 	NoReuse bool     // do not read the cache (prompt_logprobs)
 	Data    any      // the caller's own
 
@@ -100,7 +104,7 @@ type Event struct {
 
 // NewModel returns an empty model.
 func NewModel(cfg ModelConfig) *Model {
-	return &Model{cfg: cfg, cache: newCache(cfg.CacheBlocks)}
+	return &Model{cfg: cfg, cache: newCache(cfg.CacheBlocks), host: newHostTier(cfg.ChunkBlocks, cfg.HostChunks)}
 }
 
 // Add puts a sequence at the end of the waiting queue. Its prompt and answer
@@ -177,12 +181,13 @@ func (m *Model) Plan() (d time.Duration, ok bool) {
 // admit reserves memory for s and takes what the cache holds of its prompt. It
 // reports false and changes nothing if the memory is not there.
 func (m *Model) admit(s *Sequence) bool {
-	hit := 0
+	hit, loaded := 0, 0
 	if !s.NoReuse {
 		// At least one token is computed, or there would be nothing to sample
 		// from: reuse is whole blocks of prompt-1 tokens.
 		n := min((s.Prompt-1)/m.cfg.BlockTokens, len(s.Hashes))
 		hit = m.cache.match(s.Hashes[:n])
+		loaded = m.host.match(s.Chunks, n)
 	}
 	need := s.blocks - hit + m.cache.idle(s.Hashes[:hit])
 	if m.cache.pinned+m.cache.private+m.reserved+need > m.cfg.CacheBlocks {
@@ -191,7 +196,7 @@ func (m *Model) admit(s *Sequence) bool {
 	m.cache.pin(s.Hashes[:hit])
 	m.reserved += s.blocks - hit
 	s.held, s.allocd = hit, hit
-	s.Cached = hit * m.cfg.BlockTokens
+	s.Cached = max(hit, loaded) * m.cfg.BlockTokens // what is loaded takes no time, and memory with the first step
 	s.Computed = s.Cached
 	s.state, s.Admitted = seqRunning, true
 	m.stats.PromptTokens += uint64(s.Prompt)
@@ -293,6 +298,7 @@ func (m *Model) store(s *Sequence) {
 		s.held++
 	}
 	flush()
+	m.host.store(s.Chunks, s.held)
 }
 
 // Events returns what changed in the cache since the last call. It is valid
@@ -305,7 +311,13 @@ func (m *Model) Events() []Event {
 
 // Reset forgets all cached blocks and reports true, or false and does nothing
 // while any sequence is running.
-func (m *Model) Reset() bool { return m.cache.clear() }
+func (m *Model) Reset() bool {
+	if !m.cache.clear() {
+		return false
+	}
+	m.host.clear()
+	return true
+}
 
 // Hashes appends the hashes of all matchable blocks to dst, in no order.
 func (m *Model) Hashes(dst []uint64) []uint64 {
