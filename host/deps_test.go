@@ -34,6 +34,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/exchange":            {ours: "host/llmapi"},
 	"host/blockhash":           {theirs: "github.com/cespare/xxhash/v2"},
 	"host/endpoint":            {},
+	"host/isolation":           {ours: "host/internal/atomicfile"},
 	"host/identity":            {ours: "host/internal/atomicfile host/internal/filelock host/internal/secret"},
 	"host/identity/jwt":        {ours: "host/identity", theirs: "github.com/go-jose/go-jose/v4"},
 	"host/policy":              {ours: "host/identity host/internal/atomicfile host/internal/spelling policies", theirs: "github.com/open-policy-agent/opa/v1"},
@@ -61,7 +62,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/queue":               {ours: "host/internal/timing"},
 	"host/kvindex":             {},
 	"host/backend":             {ours: "host/blockhash host/endpoint host/kvevents host/kvindex host/llmapi", theirs: "github.com/cespare/xxhash/v2"},
-	"host/scheduler":           {ours: "host/blockhash host/endpoint host/exchange host/identity host/internal/timing host/llmapi host/policy host/quota host/tokenizer"},
+	"host/scheduler":           {ours: "host/blockhash host/endpoint host/exchange host/identity host/internal/timing host/isolation host/llmapi host/policy host/quota host/tokenizer"},
 	"host/proxy":               {ours: "host/exchange host/identity host/internal/secret host/internal/timing host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
 	"host/telemetry/metric":    {},
 	"host/telemetry":           {ours: "host/internal/timing host/telemetry/metric", theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
@@ -83,7 +84,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 
 	"host/collectors": {ours: "host/backend host/endpoint host/identity host/kvindex host/proxy host/queue host/scheduler host/telemetry host/telemetry/audit host/telemetry/metric"},
 
-	"host": {ours: "host/collectors host/autoscale host/plugins host/admin host/backend host/config host/endpoint host/exchange host/fleet host/identity host/identity/jwt host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi host/internal/secret" +
+	"host": {ours: "host/collectors host/autoscale host/plugins host/admin host/backend host/config host/endpoint host/exchange host/fleet host/identity host/isolation host/identity/jwt host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi host/internal/secret" +
 		" host/policy host/proxy host/queue host/scaling host/scheduler host/telemetry host/telemetry/metric host/telemetry/audit host/telemetry/decisions host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
 	"cmd/kvasir": {ours: "abi host/autoscale conformance/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/plugsign host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},

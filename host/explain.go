@@ -126,6 +126,8 @@ type endpointStatus struct {
 	Unverified   bool      `json:"unverified"`
 	Isolation    string    `json:"isolation"`
 	ProbedAt     time.Time `json:"isolation_probed_at,omitzero"`
+	IsolationWhy string    `json:"isolation_reason,omitempty"` // why it is none
+	ProbeTokens  int       `json:"isolation_probe_tokens,omitempty"`
 	ProbeFault   string    `json:"isolation_fault,omitempty"`
 	BlockTokens  uint32    `json:"block_tokens"`
 	CacheBlocks  uint32    `json:"cache_blocks"`
@@ -164,6 +166,7 @@ func (s status) Endpoints(context.Context) (any, error) {
 			e.FiguresWhy = ws.FiguresReason
 			e.Unverified = ws.Trust.Unverified
 			e.Isolation, e.ProbedAt, e.ProbeFault = ws.Probe.Isolation, ws.Probe.At, ws.Probe.Fault
+			e.IsolationWhy, e.ProbeTokens = ws.Probe.Reason, ws.Probe.Tokens
 		}
 		out = append(out, e)
 	}

@@ -12,7 +12,8 @@ import (
 
 // openFleet makes what keeps endpoints and pools in step with the rules.
 func (h *Host) openFleet() {
-	h.fleet = fleet.New(fleet.Config{Store: h.store, Index: h.index, Assumed: h.assumed, Tiers: len(tierWeights), Parser: h.plugins.Parser, Log: h.log})
+	h.fleet = fleet.New(fleet.Config{Store: h.store, Index: h.index, Assumed: h.assumed, Tiers: len(tierWeights), Parser: h.plugins.Parser, History: h.history.History,
+		Revoked: func(url, pool, reason string) { h.note("isolation:revoke", url, nil, "pool", pool, "reason", reason) }, Log: h.log})
 	h.admission = &fleet.Admission{Policy: h.admissionPolicy}
 	h.detector = fleet.NewDetector(h.log)
 	h.discovery = fleet.NewDiscovery(fleet.DiscoveryConfig{Fleet: h.fleet, Admission: h.admission, Reader: h.plugins.EndpointReader, Failed: h.discoveryFailed, Now: h.now})

@@ -30,6 +30,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/internal/secret"
 	"github.com/kvasir-router/kvasir/host/internal/snapshot"
+	"github.com/kvasir-router/kvasir/host/isolation"
 	"github.com/kvasir-router/kvasir/host/kvindex"
 	"github.com/kvasir-router/kvasir/host/plugins"
 	"github.com/kvasir-router/kvasir/host/policy"
@@ -76,6 +77,7 @@ type Host struct {
 	store     *endpoint.Store
 	index     *kvindex.Index
 	predictor *kvindex.Predictor
+	history   *isolation.File
 	assumed   *kvindex.Assumed
 	state     *scheduler.State
 	identity  *identity.Store
@@ -198,13 +200,14 @@ func (h *Host) openStores() error {
 	h.index = kvindex.New(kvindex.Config{Holders: holders, BudgetBytes: int64(l.Index) * indexShare / 16})
 	h.predictor = kvindex.NewPredictor(kvindex.Config{Holders: holders, BudgetBytes: int64(l.Index) * predictorShare / 16})
 	h.assumed = kvindex.NewAssumed(kvindex.AssumedConfig{Holders: holders, BudgetBytes: int64(l.Index) * assumedShare / 16})
+	h.history = isolation.Open(filepath.Join(h.cfg.StateDir, historyFile), min(maxHistory, int64(l.Index)/8), h.log)
 	h.registry = telemetry.New()
 	h.metrics = telemetry.NewMetrics(h.registry)
 	h.openFleet()
 	h.state = scheduler.NewState(scheduler.StateConfig{
 		Store: h.store, Observer: h, TraceBytes: int(l.Decisions),
 		Locality: scheduler.Locality{
-			Index: tieredIndex{h.index}, Predictor: h.predictor, Assumed: h.assumed, Holders: holders, Tiers: tierWeights,
+			Index: tieredIndex{h.index}, Predictor: h.predictor, Assumed: h.assumed, History: h.history.History, Holders: holders, Tiers: tierWeights,
 			HolderOf: func(id endpoint.ID, tier int) int { return kvindex.HolderOf(int(id), tier) },
 		},
 	})
@@ -228,6 +231,13 @@ const (
 	predictorShare = 1
 	assumedShare   = 2
 )
+
+// historyFile is the history of sent prompts in the state directory.
+const historyFile = "prompts.history"
+
+// maxHistory is its memory at most, beside the index: 16 Mi blocks, those of 256 Mi
+// tokens.
+const maxHistory = 32 << 20
 
 // openServers binds the listeners.
 func (h *Host) openServers() (err error) {
@@ -361,6 +371,7 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	}
 	actor(&background, func() error { return h.fleet.Run(back) })
 	actor(&background, func() error { return h.housekeep(back) })
+	actor(&background, func() error { return h.history.Run(back) })
 	actor(&background, func() error { return h.scaling.Run(back) })
 	actor(&background, func() error { return h.discovery.Run(back) })
 	actor(&background, func() error { return h.plugins.Run(back) })
@@ -476,8 +487,7 @@ func (h *Host) Observe(o *scheduler.Observation) {
 	h.metrics.Placed(kind, o.PromptTokens, o.PredictedCached)
 	h.queue.Wake(o.Pool)
 	h.fleet.Observe(o)
-	snap := h.store.Load()
-	h.detector.Observe(o, snap.Current(o.Endpoint, o.Generation) && snap.Events[o.Endpoint] == endpoint.EventsLive)
+	h.detector.Observe(o)
 	h.scaling.Work().Observe(o)
 	h.plugins.Observe(o)
 }

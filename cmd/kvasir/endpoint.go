@@ -32,6 +32,7 @@ func endpointCommand() *cobra.Command {
 			Inflight, Running                           int
 			Waiting, HeldBlocks                         int
 			Figures                                     string `json:"figures_reason"`
+			IsolationReason                             string `json:"isolation_reason"`
 		}
 		if err := json.Unmarshal(b, &es); err != nil {
 			return fmt.Errorf("the router's answer: %w", err)
@@ -42,12 +43,15 @@ func endpointCommand() *cobra.Command {
 			if e.Reason == "" && e.Figures != "" {
 				e.Reason = "figures unknown: " + e.Figures
 			}
+			if e.Reason == "" && e.IsolationReason != "" {
+				e.Reason = "no isolation: " + e.IsolationReason
+			}
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t%s\t%d\t%d\t%d\t%.0f%%\t%s\n", e.URL, e.Pool, e.State, e.Events, e.Trust, e.Isolation, e.Inflight, e.Running, e.Waiting, 100*e.KVUsage, e.Reason)
 		}
 		return t.Flush()
 	}
 	c.AddCommand(list, holdCommand("cordon", "send it no conversations that are new to it"), holdCommand("drain", "send it no further requests; those it has go on"),
-		holdCommand("uncordon", "let it serve again"))
+		holdCommand("uncordon", "let it serve again; also ends a revocation of its isolation"))
 	return c
 }
 

@@ -60,6 +60,12 @@ type Assumed interface {
 	Held(holder int) int // blocks
 }
 
+// History takes the blocks that engines store; [isolation.History] is one. own is
+// [blocks] hashes of the router's and not kept. Safe for concurrent use.
+type History interface {
+	Stored(own []uint64)
+}
+
 // Endpoints takes what watchers find; [endpoint.Store] is one.
 type Endpoints interface {
 	Update(id endpoint.ID, f func(*endpoint.State)) bool
@@ -99,6 +105,11 @@ type Config struct {
 	BlockTokens int
 	Events      Events
 	Probe       Probe // of its cache's isolation
+	// Revoked is called when a request's answer took the endpoint's isolation away,
+	// once for each life of the engine, on the request's goroutine; nil = nobody is
+	// told. It must return soon.
+	Revoked func(reason string)
+	History History // nil = none
 
 	// Interval is between two looks at health and metrics, jittered by a tenth.
 	// Default 1 s: the age of the load figures that placement sees. Smaller costs

@@ -59,6 +59,7 @@ type Feed struct {
 	index    Index
 	holds    Holding // nil if the index cannot tell
 	identity string
+	history  History // may be nil
 	trust    *Trust
 	expect   func() int // block size the engine's configuration tells, 0 unknown
 	joined   func()     // told of the first batch and of Joined
@@ -96,7 +97,7 @@ const maxSeeds = 1 << 12
 const maxDomains = 64
 
 func newFeed(cfg *Config, index Index, trust *Trust, expect func() int, joined func()) *Feed {
-	f := &Feed{id: cfg.ID, index: index, identity: cfg.CacheIdentity, trust: trust, expect: expect, joined: joined, now: time.Now,
+	f := &Feed{id: cfg.ID, index: index, identity: cfg.CacheIdentity, history: cfg.History, trust: trust, expect: expect, joined: joined, now: time.Now,
 		seeds: map[string]uint64{}, copies: map[copyKey]uint8{}}
 	f.holds, _ = index.(Holding)
 	f.park.init(cfg.ParkBytes)
@@ -258,6 +259,9 @@ func (f *Feed) put(r *blockRun, prev uint64) bool {
 	if err := f.index.Store(h, r.parent, r.hasParent, r.engine, f.own); err != nil {
 		f.parkRun(r)
 		return false
+	}
+	if f.history != nil {
+		f.history.Stored(f.own)
 	}
 	f.note(func(s *FeedStats) {
 		s.StoredBlocks += uint64(len(r.engine))

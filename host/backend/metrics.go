@@ -24,6 +24,7 @@ type Metrics struct {
 	OutputTokens float64
 	CacheQueries float64 // prompt tokens looked up in the prefix cache
 	CacheHits    float64 // of them, found
+	ExternalHits float64 // of those not found, found in a tier that a connector adds
 
 	Adapters []string // LoRA adapters that requests run with at this moment
 
@@ -63,6 +64,7 @@ const (
 	mLoRA
 	mAborted
 	mCapacity
+	mExternalHits
 )
 
 // vllmMetric names a figure. The names with gpu_ are those of releases before
@@ -99,6 +101,8 @@ func vllmMetric(name []byte) metricID {
 		return mQueries
 	case "prefix_cache_hits":
 		return mHits
+	case "external_prefix_cache_hits":
+		return mExternalHits
 	case "gpu_prefix_cache_queries":
 		return mQueriesOld
 	case "gpu_prefix_cache_hits":
@@ -152,6 +156,8 @@ func parseVLLM(text []byte) Metrics {
 			m.CacheQueries, hasNew = m.CacheQueries+v, true
 		case mHits:
 			m.CacheHits += v
+		case mExternalHits:
+			m.ExternalHits += v
 		case mQueriesOld:
 			queriesOld, hasOld = queriesOld+v, true
 		case mHitsOld:

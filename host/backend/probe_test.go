@@ -18,6 +18,7 @@ import (
 // cache, block by block.
 type cache struct {
 	held       map[string]bool // by salt and tokens
+	back       map[string]bool // by tokens: a tier without salts, which has what the GPU evicted
 	ignoreSalt bool
 	off        bool
 	silent     bool // the answer does not tell cached tokens
@@ -56,7 +57,7 @@ func (e *fakeEngine) completions(w http.ResponseWriter, r *http.Request) {
 	found := 0
 	for n := e.block; n < len(q.Prompt); n += e.block {
 		key := q.Salt + fmt.Sprint(q.Prompt[:n])
-		if c.held[key] && found == n-e.block && !c.off {
+		if (c.held[key] || c.back[fmt.Sprint(q.Prompt[:n])]) && found == n-e.block && !c.off {
 			found = n
 		}
 		c.held[key] = true
@@ -190,6 +191,85 @@ func TestProbe_restart(t *testing.T) {
 		e.cache = cache{ignoreSalt: true}
 	})
 	o.until("none", func(s endpoint.State) bool { return s.Isolation == endpoint.IsolationNone })
+}
+
+// evict has the engine move all its blocks to the tier without salts.
+func (c *cache) evict() {
+	if c.back == nil {
+		c.back = map[string]bool{}
+	}
+	for key := range c.held {
+		_, tokens, _ := strings.Cut(key, "[")
+		c.back["["+tokens] = true
+	}
+	c.held = nil
+}
+
+// TestProbe_evicted: a tier that is written when the GPU evicts a block is reached
+// by the prompt of the probe before.
+func TestProbe_evicted(t *testing.T) {
+	e := newFakeEngine(t)
+	e.metrics["vllm:num_requests_waiting"] = 0
+	o := watchQuiet(t, e, func(cfg *Config) { cfg.Probe.Every = 20 * time.Millisecond })
+	o.until("verified", func(s endpoint.State) bool { return s.Isolation == endpoint.IsolationVerified })
+	e.set(func() { e.cache.evict() })
+	o.until("none", func(s endpoint.State) bool { return s.Isolation == endpoint.IsolationNone })
+	if st := o.w.Status().Probe; !strings.Contains(st.Reason, "of an earlier probe") {
+		t.Errorf("reason %q", st.Reason)
+	}
+}
+
+// TestProbe_length: the prompt is longer than the chunks of cache tiers, unless the
+// engine's context or cache is smaller.
+func TestProbe_length(t *testing.T) {
+	for _, c := range []struct{ block, maxLen, cache, want int }{
+		{16, 0, 0, 2049}, {16, 32768, 1 << 20, 2049}, {528, 0, 0, 1585}, {1056, 0, 0, 3169},
+		{16, 1024, 0, 1023}, {16, 0, 8192, 1025}, {16, 0, 64, 49}, {16, 40, 64, 39},
+	} {
+		if got := probeLength(c.block, c.maxLen, c.cache); got != c.want {
+			t.Errorf("%+v: %d tokens", c, got)
+		}
+	}
+}
+
+// TestRevoke: an answer outweighs probes until the engine restarts or an operator
+// readmits it; LogOnly counts and no more.
+func TestRevoke(t *testing.T) {
+	e := newFakeEngine(t)
+	e.metrics["vllm:num_requests_waiting"] = 0
+	var reasons []string
+	o := watchQuiet(t, e, func(cfg *Config) {
+		cfg.Probe.Every = 20 * time.Millisecond
+		cfg.Revoked = func(reason string) { reasons = append(reasons, reason) }
+	})
+	verified := func(s endpoint.State) bool { return s.Isolation == endpoint.IsolationVerified && s.NoSalt == 0 }
+	o.until("verified", verified)
+	for _, restore := range []func(){
+		func() { e.set(func() { e.metrics["process_start_time_seconds"] = 2000 }) },
+		o.w.Readmit,
+	} {
+		o.w.Revoke(512)
+		if s := o.get(0); s.Isolation != endpoint.IsolationNone || llmapi.Operations(s.NoSalt) != llmapi.Prompts {
+			t.Errorf("when Revoke returned: %+v", s)
+		}
+		o.w.Revoke(512)
+		probes := o.w.Status().Probe.Probes
+		o.until("further probes", func(endpoint.State) bool { return o.w.Status().Probe.Probes > probes+2 })
+		if st := o.w.Status().Probe; o.get(0).Isolation != endpoint.IsolationNone || !strings.Contains(st.Reason, "512") {
+			t.Errorf("after further probes: %+v", st)
+		}
+		restore()
+		o.until("verified again", verified)
+	}
+	if st := o.w.Status().Probe; len(reasons) != 2 || st.Revocations != 2 || st.Unexplained != 4 || st.Reason != "" {
+		t.Errorf("reported %q, status %+v", reasons, st)
+	}
+	quiet := watchQuiet(t, newFakeEngine(t), func(cfg *Config) { cfg.Probe.LogOnly = true })
+	quiet.until("ready", ready)
+	quiet.w.Revoke(512)
+	if st := quiet.w.Status().Probe; st.Unexplained != 1 || st.Revocations != 0 || quiet.get(0).NoSalt != 0 {
+		t.Errorf("log only: %+v", st)
+	}
 }
 
 // TestProbe_off: nobody is asked who is not to be.

@@ -76,7 +76,7 @@ func (w *Watcher) renameBlocks() {
 // known of the engine stays until then, so that it stays in service.
 func (w *Watcher) forgetDialect() {
 	w.nextFind, w.scraped, w.prev, w.quiet = time.Time{}, time.Time{}, Metrics{}, quiet{}
-	w.unprove()
+	w.resetIsolation()
 }
 
 // takeProbe makes a change of the probe's period count from now. Without probes
@@ -85,7 +85,7 @@ func (w *Watcher) takeProbe(had *Probe) {
 	switch every := w.cfg.Probe.Every; {
 	case every == had.Every:
 	case every <= 0:
-		w.unprove()
+		w.dropProbes()
 	default:
 		if due := time.Now().Add(jitter(every)); due.Before(w.probes.next) {
 			w.probes.next = due

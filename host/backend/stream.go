@@ -216,6 +216,9 @@ func (w *Watcher) publish(now time.Time) {
 		e.BlockTokens, e.CacheBlocks = uint32(block), cacheBlocks(m, block)
 		e.MaxModelLen = uint32(st.Capabilities.MaxModelLen)
 		e.NoSalt, e.Isolation = uint16(st.Capabilities.NoSalt), st.Probe.Isolation
+		if w.revoked.Load() { // since st was read
+			e.Isolation = endpoint.IsolationNone
+		}
 		if e.Isolation == endpoint.IsolationNone {
 			e.NoSalt |= uint16(llmapi.Prompts)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,8 +39,10 @@ type Watcher struct {
 
 	mu      sync.Mutex // guards status, stream and pending, and writes of cfg
 	status  Status
-	pending *Config // of Reconfigure; Run takes it up
-	stream  *stream // nil: no event stream
+	pending *Config     // of Reconfigure; Run takes it up
+	stream  *stream     // nil: no event stream
+	revoked atomic.Bool // isolation was taken away by an answer
+	readmit atomic.Bool // and an operator gives it back
 
 	// The rest belongs to the goroutine in Run.
 	health   health
@@ -165,6 +168,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-w.wake:
 			w.takeConfig(ctx)
+			w.readmitted()
 			w.probe(ctx, time.Now())
 			w.publish(time.Now())
 		case <-timer.C:
@@ -356,7 +360,7 @@ func (w *Watcher) restart(why string) {
 	w.note(func(s *Status) { s.Restarts++ })
 	w.nextFind = time.Time{}
 	w.quiet = quiet{}
-	w.unprove()
+	w.resetIsolation()
 	w.clearAssumed()
 	if st := w.streamStats(); st.ResetsRestart > w.seen.ResetsRestart {
 		return

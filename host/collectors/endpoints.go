@@ -58,6 +58,8 @@ func emitWatcher(e *telemetry.Emitter, w *backend.Watcher, labels []string) {
 	}
 	e.Emit(metric.EndpointIsolationProbes, float64(st.Probe.Probes), labels...)
 	e.Emit(metric.EndpointIsolationProbeFailures, float64(st.Probe.Faults), labels...)
+	e.Emit(metric.EndpointUnexplainedAnswers, float64(st.Probe.Unexplained), labels...)
+	e.Emit(metric.EndpointIsolationRevocations, float64(st.Probe.Revocations), labels...)
 	e.Emit(metric.EndpointParseFailures, float64(st.ParseFails), labels...)
 	e.Emit(metric.EndpointCheckFailures, float64(st.CheckFails), labels...)
 }

@@ -90,8 +90,9 @@ type Pool struct {
 
 // IsolationProbe is when an endpoint's isolation is looked at.
 type IsolationProbe struct {
-	Mode  string   `yaml:"mode" doc:"auto, on or off; default auto: on where there can be several tenants; a probe is three requests of a few blocks and one token, sent while the endpoint is idle"`
-	Every Duration `yaml:"every" doc:"default 1h: an engine's way with salts changes with a restart, which is seen and probed at once"`
+	Mode        string   `yaml:"mode" doc:"auto, on or off; default auto: on where there can be several tenants; a probe is three or four requests of about 2,000 prompt tokens and one of output, sent while the endpoint is idle"`
+	Every       Duration `yaml:"every" doc:"default 1h: what an engine does with salts changes with a restart, which is seen and probed at once"`
+	Unexplained string   `yaml:"unexplained" doc:"revoke or log: what to do when an answer reports cached tokens that its namespace cannot hold; default revoke: the endpoint gets no salted request until its engine restarts or it is uncordoned; log is for engines without cache events that other routers use too"`
 }
 
 // Parser is how an engine is scraped that no dialect knows.

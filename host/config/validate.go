@@ -82,6 +82,7 @@ func (p *Pool) defaults() {
 		or(&p.Discover.Every, every)
 	}
 	or(&p.Isolation.Mode, "auto")
+	or(&p.Isolation.Unexplained, "revoke")
 	or(&p.Isolation.Every, Duration(time.Hour))
 	or(&p.Events.Mode, "auto")
 	or(&p.Events.Port, 5557)
@@ -288,6 +289,7 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 			}
 		}
 		k.oneOf(path+".isolation_probe.mode", p.Isolation.Mode, "auto", "on", "off")
+		k.oneOf(path+".isolation_probe.unexplained", p.Isolation.Unexplained, "revoke", "log")
 		if every := time.Duration(p.Isolation.Every); every < time.Second {
 			k.add(path+".isolation_probe.every", "want at least 1s, got %v", every)
 		}

@@ -177,8 +177,10 @@ func (f *Fleet) watcherConfig(id endpoint.ID, t target) backend.Config {
 	}
 	return backend.Config{
 		ID: id, URL: t.key.url, Dialect: d, Bearer: w.bearer, CacheIdentity: w.cacheIdentity, BlockTokens: w.blockTokens, Events: w.events,
-		Probe: backend.Probe{Every: w.probe, Idle: func() bool { return f.idle(id) }},
-		Log:   f.cfg.Log.With("endpoint", t.key.url),
+		Probe:   backend.Probe{Every: w.probe, Idle: func() bool { return f.idle(id) }, LogOnly: w.unexplainedLogOnly},
+		History: f.cfg.History,
+		Revoked: func(reason string) { f.cfg.Revoked(t.key.url, t.key.pool, reason) },
+		Log:     f.cfg.Log.With("endpoint", t.key.url),
 	}
 }
 

@@ -37,6 +37,7 @@ type watch struct {
 	blockTokens                    int
 	events                         backend.Events
 	probe                          time.Duration // between isolation probes, 0 = none
+	unexplainedLogOnly             bool          // answers do not revoke isolation
 }
 
 // assumedTokens is the cache of an endpoint that does not report its size: 1 Mi
@@ -61,6 +62,7 @@ func poolAttributes(p *config.Pool, s Secrets, tenants bool) attributes {
 	if m := p.Isolation.Mode; m == "on" || m == "auto" && tenants && p.Tenant == "" {
 		a.watch.probe = time.Duration(p.Isolation.Every)
 	}
+	a.watch.unexplainedLogOnly = p.Isolation.Unexplained == "log"
 	block, tokens := int(p.BlockTokens), p.Capacity.CacheTokens
 	if block == 0 {
 		block = assumedBlockTokens

@@ -16,11 +16,11 @@ import (
 type Detector struct {
 	log *slog.Logger
 
-	mu      sync.Mutex // guards the fields below
-	tenants map[string]*tenantSeen
-	other   tenantSeen // of tenants beyond maxDetected
-	spikes  uint64
-	foreign uint64 // tokens reported as cached where none were predicted
+	mu          sync.Mutex // guards the fields below
+	tenants     map[string]*tenantSeen
+	other       tenantSeen // of tenants beyond maxDetected
+	spikes      uint64
+	unexplained uint64 // tokens reported as cached that their namespace cannot hold
 }
 
 // maxDetected bounds the tenants that are told apart.
@@ -37,10 +37,6 @@ const (
 	spikeAfter = 100 // requests before which nothing is usual
 )
 
-// unexplainedTokens is from where on cached tokens that were not predicted are
-// counted: a block of the largest usual size.
-const unexplainedTokens = 128
-
 // tenantSeen is what was seen of one tenant.
 type tenantSeen struct {
 	requests, single          uint64 // single: of them, answers of at most one token
@@ -55,9 +51,8 @@ func NewDetector(log *slog.Logger) *Detector {
 	return &Detector{log: log, tenants: map[string]*tenantSeen{}}
 }
 
-// Observe takes one outcome. live says that the endpoint's cache is known from
-// its events, so that nothing in it should come as a surprise.
-func (d *Detector) Observe(o *scheduler.Observation, live bool) {
+// Observe takes one outcome.
+func (d *Detector) Observe(o *scheduler.Observation) {
 	if o.Outcome.Status != 200 || !o.Outcome.HasUsage {
 		return
 	}
@@ -78,9 +73,7 @@ func (d *Detector) Observe(o *scheduler.Observation, live bool) {
 		t.prompt += uint64(o.Outcome.PromptTokens)
 		t.cached += uint64(max(0, o.Outcome.CachedTokens))
 		t.predicted += uint64(max(0, o.PredictedCached))
-		if live && o.PromptTokens > 0 && o.PredictedCached == 0 && o.Outcome.CachedTokens >= unexplainedTokens {
-			d.foreign += uint64(o.Outcome.CachedTokens)
-		}
+		d.unexplained += uint64(o.Unexplained)
 		if spike = t != &d.other && t.missed(1-float64(o.Outcome.CachedTokens)/float64(o.Outcome.PromptTokens)); spike {
 			d.spikes++
 		}
@@ -121,7 +114,7 @@ func (d *Detector) Collect(e *telemetry.Emitter, tenants bool) {
 	}
 	e.Emit(metric.SingleTokenAnswers, float64(all.single))
 	e.Emit(metric.TenantMissSpikes, float64(d.spikes))
-	e.Emit(metric.UnexplainedCachedTokens, float64(d.foreign))
+	e.Emit(metric.UnexplainedCachedTokens, float64(d.unexplained))
 	if !tenants {
 		return
 	}

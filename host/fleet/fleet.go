@@ -23,7 +23,12 @@ type Config struct {
 	// called while an endpoint is added or changed and must not block; a plugin
 	// that is missing is an error of each Parse.
 	Parser func(plugin string) backend.Parser
-	Log    *slog.Logger
+	// History takes the blocks that engines store.
+	History backend.History
+	// Revoked is called when an answer revoked the isolation of an endpoint. It must
+	// return soon.
+	Revoked func(url, pool, reason string)
+	Log     *slog.Logger
 }
 
 // Fleet owns the endpoints of a store. All methods may be called concurrently.
@@ -77,10 +82,13 @@ func (f *Fleet) idle(id endpoint.ID) bool {
 
 // Observe passes what came of a request to the trust of its endpoint.
 func (f *Fleet) Observe(o *scheduler.Observation) {
-	if o.PromptTokens == 0 || o.Outcome.End != exchange.EndComplete || o.Outcome.Status != 200 {
+	if info := f.cfg.Store.Load().Info(o.Endpoint); info == nil || info.Generation != o.Generation {
 		return
 	}
-	if info := f.cfg.Store.Load().Info(o.Endpoint); info == nil || info.Generation != o.Generation {
+	if o.Unexplained > 0 {
+		f.watchers.Revoke(o.Endpoint, o.Unexplained)
+	}
+	if o.PromptTokens == 0 || o.Outcome.End != exchange.EndComplete || o.Outcome.Status != 200 {
 		return
 	}
 	if o.Outcome.HasCached {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/exchange"
+	"github.com/kvasir-router/kvasir/host/isolation"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/quota"
@@ -81,6 +82,12 @@ type Placement struct {
 	branch   branchPoint
 	trace    traceRef
 
+	alone      bool // the salt is this request's alone
+	several    bool // more than one answer is asked for
+	claimed    bool // claim is of the block size claimClass
+	claimClass int8
+	claim      isolation.Claim // what of the prompt can be cached in its namespace
+
 	seq        uint64 // number among the placements; set by waitingLists.push
 	prev, next *Placement
 
@@ -101,6 +108,7 @@ func (p *Placement) rewrite(d *decision) {
 	p.target.Rewrite = llmapi.Rewrite{Salt: d.salt, MaxTokens: d.dec.MaxOutputTokens, UnknownFields: d.s.cfg.UnknownFields}
 	p.demands = d.dec.Constraints
 	p.streamed, p.priority, p.public = d.r.API.Stream, d.dec.Priority, d.dec.Scope == policy.ScopePublic
+	p.alone, p.several = d.alone, d.r.API.N > 1
 }
 
 // aim makes choice i, which is charged, the target.
@@ -145,6 +153,7 @@ func (p *Placement) whyUnsalted(pool *poolUse) int {
 func (p *Placement) start() {
 	p.st.waiting.push(p)
 	p.mu.Lock()
+	p.claimCached()
 	p.live = p.seq
 	p.predict()
 	p.mu.Unlock()
@@ -206,6 +215,7 @@ func (p *Placement) NextAfter(status int) bool {
 	p.known.conversations.move(&p.branch, a.id, a.gen, b.id, b.gen)
 	p.mu.Lock()
 	p.aim(to, charge, now)
+	p.claimCached()
 	p.predict()
 	p.mu.Unlock()
 	st.stats.retries.Add(1)
@@ -288,9 +298,10 @@ func (p *Placement) Done(o exchange.Outcome) {
 	st.store.Report(c.load, health(&o), st.now())
 	st.stats.finished(p, &o)
 	p.trace.finished(p, &o)
+	excess := p.unexplained(&o)
 	if st.cfg.Observer != nil {
 		st.cfg.Observer.Observe(&Observation{Endpoint: c.id, Generation: c.gen, Pool: c.pool.Name, Model: p.model, Tenant: p.tenant,
-			Kind: p.kind, PromptTokens: p.promptTokens(), PredictedCached: int(c.matched), Streamed: p.streamed, Outcome: o})
+			Kind: p.kind, PromptTokens: p.promptTokens(), PredictedCached: int(c.matched), Streamed: p.streamed, Unexplained: excess, Outcome: o})
 	}
 	p.recycle()
 }
@@ -308,6 +319,7 @@ func (p *Placement) recycle() {
 	clear(p.order[:p.n])
 	p.target, p.demands = Target{}, nil
 	p.n, p.at, p.first, p.exact = 0, 0, false, false
+	p.claimed, p.claim = false, isolation.Claim{}
 	p.model, p.known, p.lane, p.tenant, p.user, p.branch, p.trace = "", nil, nil, "", "", branchPoint{}, traceRef{}
 	p.st.places.Put(p)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/exchange"
+	"github.com/kvasir-router/kvasir/host/isolation"
 	"github.com/kvasir-router/kvasir/host/quota"
 )
 
@@ -45,6 +46,9 @@ type Locality struct {
 	Index     Matcher
 	Predictor Predictor
 	Assumed   Assumed
+	// History judges whether cached tokens are the request's own namespace's. nil =
+	// nothing is judged.
+	History *isolation.History
 
 	Holders int       // number of holders
 	Tiers   []float32 // [1..MaxTiers] weight of a token found in each tier; nil = {1}
@@ -65,7 +69,10 @@ type Observation struct {
 	PromptTokens    int // as worked out here, 0 = unknown
 	PredictedCached int // tokens
 	Streamed        bool
-	Outcome         exchange.Outcome
+	// Unexplained tokens are reported as cached although the request's namespace
+	// cannot hold them: another's blocks were found.
+	Unexplained int
+	Outcome     exchange.Outcome
 }
 
 // Observer is told of every finished placement. It is called without locks on

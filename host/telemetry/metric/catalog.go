@@ -193,14 +193,17 @@ var (
 		"Isolation probes sent.", byEndpoint...)
 	EndpointIsolationProbeFailures = isolation.counter("kvasir_endpoint_isolation_probe_failures_total", "probes",
 		"Isolation probes without a result.", byEndpoint...)
+	EndpointUnexplainedAnswers = isolation.counter("kvasir_endpoint_unexplained_answers_total", "requests",
+		"Answers that reported cached tokens which the request's namespace cannot hold there.", byEndpoint...)
+	EndpointIsolationRevocations = isolation.counter("kvasir_endpoint_isolation_revocations_total", "events",
+		"Times that such an answer revoked the endpoint's isolation.", byEndpoint...)
 	UnsaltedRequests = isolation.counter("kvasir_unsalted_requests_total", "requests",
 		"Requests sent without a cache salt, by reason: public (policy says so), dedicated (the engine serves "+
 			"one tenant). Any other reason is a fault.", "reason")
 	ClientSalts = isolation.counter("kvasir_client_salts_total", "requests",
 		"Requests in which the client named a cache salt; it was not forwarded.")
 	UnexplainedCachedTokens = isolation.counter("kvasir_unexplained_cached_tokens_total", "tokens",
-		"Tokens that engines with events reported as cached where none were predicted: those of another "+
-			"namespace, if salts do not hold.")
+		"Tokens that engines reported as cached and that the request's namespace cannot hold: those of another.")
 	SingleTokenAnswers = isolation.counter("kvasir_single_token_answers_total", "requests",
 		"Answers of at most one token, which probing a cache produces.")
 	TenantMissSpikes = isolation.counter("kvasir_tenant_miss_spikes_total", "events",

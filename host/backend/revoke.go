@@ -1,0 +1,61 @@
+package backend
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+)
+
+// Revoke takes the endpoint's isolation away, because a request was answered with
+// excess cached tokens that its own namespace cannot hold there: the engine has
+// served another namespace's blocks. Requests in a salted namespace stop going
+// there before Revoke returns. What an answer has shown outweighs any probe, which
+// cannot reach every cache tier: the endpoint stays without isolation until its
+// engine restarts or [Watcher.Readmit] is called.
+//
+// Where the probe's configuration says LogOnly, it is logged and counted, no more.
+func (w *Watcher) Revoke(excess int) {
+	reason := fmt.Sprintf("an answer reported %d cached tokens that its namespace cannot hold", excess)
+	w.mu.Lock()
+	w.status.Probe.Unexplained++
+	cfg := w.cfg
+	w.mu.Unlock()
+	if cfg.Probe.LogOnly {
+		cfg.Log.Warn("cached tokens are not explained by their namespace", "tokens", excess)
+		return
+	}
+	if w.revoked.Swap(true) {
+		return
+	}
+	w.endpoints.Update(cfg.ID, func(e *endpoint.State) {
+		e.Isolation = endpoint.IsolationNone
+		e.NoSalt |= uint16(llmapi.Prompts)
+	})
+	w.note(func(s *Status) {
+		s.Probe.Isolation, s.Probe.Reason, s.Probe.At = endpoint.IsolationNone, reason, time.Now()
+		s.Probe.Revocations++
+	})
+	cfg.Log.Error("engine served another namespace's cache: it receives no more salted requests", "tokens", excess)
+	if cfg.Revoked != nil {
+		cfg.Revoked(reason)
+	}
+}
+
+// Readmit forgets that isolation was revoked, because an operator says so, and has
+// the engine probed again soon.
+func (w *Watcher) Readmit() {
+	if !w.revoked.Load() {
+		return
+	}
+	w.readmit.Store(true)
+	w.poke()
+}
+
+// readmitted takes a call of Readmit, in the goroutine of Run.
+func (w *Watcher) readmitted() {
+	if w.readmit.Swap(false) {
+		w.resetIsolation()
+	}
+}

@@ -1,0 +1,50 @@
+package scheduler
+
+import (
+	"github.com/kvasir-router/kvasir/host/blockhash"
+	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/exchange"
+	"github.com/kvasir-router/kvasir/host/isolation"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+)
+
+// claimCached records the prompt as sent to the chosen endpoint and keeps what its
+// namespace can hold of it there. Requests that need not be kept apart from others
+// make no claim. It runs before the request is sent and before its chain is
+// predicted; a retry in another block size claims anew.
+func (p *Placement) claimCached() {
+	h, c := p.st.loc.History, &p.order[p.at]
+	if h == nil || !c.apart || !p.target.Rewrite.SetSalt || p.claimed && p.claimClass == c.class {
+		return
+	}
+	chain := p.chain()
+	q := isolation.Prompt{
+		Namespace: blockhash.Seed(p.model, "", p.target.Rewrite.Salt), Chain: chain,
+		Exact: p.exact && c.class >= 0 && p.prompt != nil, Alone: p.alone,
+		// The prompts of a list may share blocks with each other, as answers to one do.
+		Many: p.several || !p.exact && p.op == llmapi.OpCompletions,
+	}
+	if q.Exact {
+		q.Block = p.prompt.q.Sizes[c.class]
+	}
+	p.claim, p.claimed, p.claimClass = h.Sent(&q), true, c.class
+}
+
+// unexplained returns the tokens of the outcome that the endpoint reports as cached
+// and that are not the request's own namespace's, and records the answer.
+func (p *Placement) unexplained(o *exchange.Outcome) int {
+	if !p.claimed || o.Status == 0 {
+		return 0
+	}
+	h, c, now := p.st.loc.History, &p.order[p.at], p.st.now()
+	excess := 0
+	if o.HasCached {
+		excess = h.Excess(&p.claim, o.CachedTokens, int(c.matched), c.live == endpoint.EventsLive, now)
+	}
+	tokens := -1
+	if o.HasUsage {
+		tokens = o.OutputTokens
+	}
+	h.Answered(&p.claim, tokens, now)
+	return excess
+}
