@@ -48,7 +48,7 @@ func limitsOf(d *policy.Decision) quota.Limits {
 // admit claims the request of its tenant's budget. It goes before the prompt is
 // worked out: a refused caller costs no tokenization.
 func (d *decision) admit() *DeniedError {
-	if !d.charge {
+	if d.mode == modeDryRun {
 		return nil
 	}
 	k := quota.Key{Class: d.dec.RateClass}
@@ -65,7 +65,7 @@ func (d *decision) admit() *DeniedError {
 
 // reserve claims the tokens of the request.
 func (d *decision) reserve() *DeniedError {
-	if !d.charge || d.dec.TokensPerMinute <= 0 || !d.r.API.Op.HasPrompt() {
+	if d.mode == modeDryRun || d.dec.TokensPerMinute <= 0 || !d.r.API.Op.HasPrompt() {
 		return nil
 	}
 	prompt, output := d.tokens, d.expectedOutput()

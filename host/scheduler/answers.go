@@ -3,7 +3,6 @@ package scheduler
 import (
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/llmapi"
-	"github.com/kvasir-router/kvasir/host/policy"
 )
 
 // An answer of the responses API may be continued (previous_response_id): the
@@ -22,7 +21,7 @@ func (d *decision) answersOf() (tenant, user string) {
 	if p == nil {
 		return "", ""
 	}
-	if d.alone || d.dec.Scope == policy.ScopeUser {
+	if d.ownUser() {
 		user = p.User
 	}
 	return p.Tenant, user

@@ -47,8 +47,8 @@ type Picker interface {
 	Pick(b *Batch, mask, order []uint32) (int, error)
 }
 
-// useFault says why somebody of a profile's cast was not heard.
-type useFault struct {
+// extensionFault says why somebody of a profile's cast was not heard.
+type extensionFault struct {
 	use int // index in profile.cast
 	err error
 }
@@ -87,7 +87,7 @@ func castOf(p *Profile) []PluginUse {
 }
 
 func (d *decision) failed(use int, err error) {
-	d.faults = append(d.faults, useFault{use, err})
+	d.faults = append(d.faults, extensionFault{use, err})
 }
 
 // ask calls the profile's extensions: the filters narrow the batch, the scorers
@@ -102,7 +102,7 @@ func (d *decision) ask() {
 		d.deepest()
 	}
 	d.score()
-	if d.prof.Picker != nil && !d.holdout {
+	if d.prof.Picker != nil && d.arm == armLocality {
 		d.envelope()
 		d.askPicker()
 	}
@@ -167,15 +167,15 @@ func (d *decision) moveColumn(n, i int) {
 // the built-in do it where none is heard.
 func (d *decision) score() {
 	p := d.prof
-	d.unit, d.builtin = p.unit, false
-	if d.holdout {
+	d.unit, d.source = p.unit, sourceProfile
+	if d.arm == armHoldout {
 		// The control arm is placed as if nothing were known of any cache.
 		for i := range d.b.N {
 			d.b.Uncached[i] = float32(d.tokens)
 		}
 	}
-	if d.holdout || !d.scored() {
-		d.unit, d.builtin = CostTokens, true
+	if d.arm == armHoldout || !d.scored() {
+		d.unit, d.source = CostTokens, sourceBuiltin
 		p.native.Score(&d.b)
 	}
 }
@@ -238,16 +238,16 @@ func (d *decision) addUp(sum []float32) {
 
 // faulty reports whether a member of the cast was not heard.
 func (d *decision) faulty(use int) bool {
-	return slices.ContainsFunc(d.faults, func(f useFault) bool { return f.use == use })
+	return slices.ContainsFunc(d.faults, func(f extensionFault) bool { return f.use == use })
 }
 
 // tell tells the profile's Decided of the decision.
 func (d *decision) tell() {
 	p := d.prof
-	if p.Decided == nil || d.builtin {
+	if p.Decided == nil || d.source == sourceBuiltin {
 		return
 	}
-	heard := d.heard[:len(p.Scorers)]
+	heard := d.accepted[:len(p.Scorers)]
 	copy(heard, d.parts[:])
 	if p.direct {
 		heard[0] = d.b.Scores

@@ -130,17 +130,14 @@ func (s *Scheduler) explainDecision(d *decision, err *DeniedError) *Explanation 
 func explain(id string, h *traceHead, cands []candTrace, more *[NumColumns][]float32) *Explanation {
 	e := &Explanation{
 		RequestID: id, Tenant: h.tenant, Allow: true, Status: 200, Rules: h.rules, Model: h.model, NamespaceHash: h.namespace,
-		Tokens: h.tokens, TokensExact: h.exact, PromptReason: h.why, BlockTokens: h.blockTokens,
-		Kind: h.kind.String(), Arm: "locality", Objective: h.objective, Retries: int(h.retries),
+		Tokens: h.tokens, TokensExact: h.exact, PromptReason: h.inexact, BlockTokens: h.blockTokens,
+		Kind: h.kind.String(), Arm: h.arm.String(), Objective: h.objective, Retries: int(h.retries),
 		PredictedCached: int(h.predicted), PolicyRevision: h.revision, Generation: h.generation,
 		Policy: policyFields(h.dec), StagesMicros: map[string]float64{}, Order: []string{}, Candidates: []Candidate{}, Plugins: []PluginUse{},
 	}
 	e.QueuedMillis = micros(h.queued) / 1e3
 	if e.Rules == nil {
 		e.Rules = []string{}
-	}
-	if h.holdout {
-		e.Arm = "holdout"
 	}
 	if h.reported >= 0 {
 		n := int(h.reported)
@@ -166,12 +163,12 @@ func explain(id string, h *traceHead, cands []candTrace, more *[NumColumns][]flo
 func (e *Explanation) plugins(h *traceHead) {
 	for i, u := range h.cast {
 		filter := i >= h.scorers && i < h.scorers+h.filters
-		if !h.holdout || filter {
+		if h.arm == armLocality || filter {
 			u.Fault = h.faultOf(i)
 			e.Plugins = append(e.Plugins, u)
 		}
 	}
-	if h.builtin {
+	if h.source == sourceBuiltin {
 		e.Plugins = append(e.Plugins, PluginUse{Name: h.native.Name(), Digest: "builtin"})
 	}
 }
@@ -228,7 +225,7 @@ func (e *Explanation) columns(cands []candTrace, more *[NumColumns][]float32) {
 // counted tells what of each scorer's scores was added up, where that is not the
 // score itself. at are the candidates that were scored.
 func (e *Explanation) counted(h *traceHead, cands []candTrace, at []int) {
-	if h.builtin || h.weights == nil {
+	if h.source == sourceBuiltin || h.weights == nil {
 		return
 	}
 	part := make([]float32, len(at))
@@ -278,7 +275,7 @@ func (c *candTrace) render(h *traceHead) Candidate {
 	if c.scraped != 0 {
 		out.Columns["age_ms"] = float32(max(0, float64(h.at.UnixNano()-c.scraped)/1e6))
 	}
-	if h.builtin {
+	if h.source == sourceBuiltin {
 		out.Scores[h.native.Name()] = Score{Score: c.parts[0], Terms: h.native.terms(c)}
 		return out
 	}

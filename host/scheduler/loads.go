@@ -1,13 +1,13 @@
 package scheduler
 
-// loads are what the candidates of a decision have to do, [N] each, as in Batch.
-type loads struct{ outstanding, inflight, kv []float32 }
+// loadColumns are what the candidates of a decision have to do, [N] each, as in Batch.
+type loadColumns struct{ outstanding, inflight, kv []float32 }
 
 // loads returns the columns of the batch.
-func (b *Batch) loads() loads { return loads{b.Outstanding, b.Inflight, b.KVActive} }
+func (b *Batch) loads() loadColumns { return loadColumns{b.Outstanding, b.Inflight, b.KVActive} }
 
 // resize gives the columns room for n candidates, reusing memory.
-func (l *loads) resize(n int) {
+func (l *loadColumns) resize(n int) {
 	if cap(l.kv) < n {
 		m := (n + 15) &^ 15
 		mem := make([]float32, 3*m)
@@ -17,7 +17,7 @@ func (l *loads) resize(n int) {
 }
 
 // read sets dst to the loads of this moment.
-func (d *decision) read(dst loads) {
+func (d *decision) read(dst loadColumns) {
 	for i, l := range d.loads {
 		dst.outstanding[i], dst.inflight[i], dst.kv[i] = float32(l.Outstanding()), float32(l.Inflight()), float32(l.KVActive())
 	}
@@ -28,7 +28,7 @@ func (d *decision) read(dst loads) {
 // were called with; what their cost has grown by since is added in costs. The
 // lane is locked.
 func (d *decision) rate() {
-	if d.prof.builtin || d.builtin {
+	if d.prof.builtin || d.source == sourceBuiltin {
 		d.read(d.live)
 		if d.prof.builtin {
 			d.score()

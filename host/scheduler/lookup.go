@@ -57,18 +57,18 @@ func (d *decision) match(class int) {
 		loc.Predictor.Raise(chain, d.holders, d.depth, d.spare)
 	}
 	if loc.Assumed != nil && assumed > 0 {
-		loc.Assumed.Match(chain, d.holders, d.lift)
+		loc.Assumed.Match(chain, d.holders, d.assumed)
 	}
 	d.take(class, size)
 }
 
 func (d *decision) clearDepths(holders int) {
 	if cap(d.depth) < holders {
-		d.depth, d.lift, d.spare = make([]uint32, holders), make([]uint32, holders), make([]uint32, holders)
+		d.depth, d.assumed, d.spare = make([]uint32, holders), make([]uint32, holders), make([]uint32, holders)
 		d.holders = make([]uint64, (holders+63)/64)
 	}
 	clear(d.depth)
-	clear(d.lift)
+	clear(d.assumed)
 	clear(d.spare)
 	clear(d.holders)
 }
@@ -88,7 +88,7 @@ func (d *decision) take(class, size int) {
 			h := loc.HolderOf(c.id, t)
 			depth := d.depth[h]
 			if t == 0 && d.snap.Events[c.id] != endpoint.EventsLive {
-				depth = max(depth, d.lift[h])
+				depth = max(depth, d.assumed[h])
 			}
 			tokens := depth * uint32(size)
 			if tokens <= have {

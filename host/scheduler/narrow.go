@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
-	"github.com/kvasir-router/kvasir/host/policy"
 )
 
 // narrow lists the endpoints of the model's pools and filters by what is known
@@ -57,7 +56,7 @@ func (d *decision) narrow() *DeniedError {
 		}
 	}
 	if kept == 0 {
-		return errNoEndpoint(clientReason[nearest])
+		return errNoEndpoint(reasons[nearest].refusal)
 	}
 	return nil
 }
@@ -65,7 +64,7 @@ func (d *decision) narrow() *DeniedError {
 // apart reports whether the request's cache must be kept apart from others' in a
 // pool. On engines that are one tenant's, users and single requests need salts.
 func (d *decision) apart(use *poolUse) bool {
-	within := d.alone || d.dec.Scope == policy.ScopeUser
+	within := d.ownUser()
 	return d.salt != "" && d.r.API.Op.HasPrompt() && (within || !use.Dedicated)
 }
 
@@ -78,10 +77,6 @@ func (d *decision) nextCand() *cand {
 	}
 	return &d.cands[len(d.cands)-1]
 }
-
-// clientReason is what a client is told. The reasons are in the order of how
-// near an endpoint came to being eligible; the nearest is told.
-var clientReason = [...]string{"the model has none", "none is for this tenant", "none satisfies the policy's constraints", "none has the cache isolation this tenant needs for this operation", "the one that keeps the response to continue may not", "none serves this model", "none is ready"}
 
 // filterContext drops the endpoints whose context the request does not fit, as
 // long as it fits somewhere. What fits nowhere goes on: an engine knows better
@@ -162,7 +157,7 @@ func (d *decision) gather() *DeniedError {
 		return d.full()
 	}
 	if n == 0 {
-		return errNoEndpoint("none answers")
+		return errNoEndpoint(unavailable)
 	}
 	d.resize(n)
 	fillSpeeds(b.Speed, b.Rates)
@@ -218,11 +213,11 @@ func (d *decision) resize(n int) {
 		for k := range d.parts {
 			d.parts[k] = nil
 		}
-		d.total, d.lines, d.allLine = make([]float32, m), make([]float32, m), make([]float32, m)
+		d.total, d.groupCounts, d.modelCounts = make([]float32, m), make([]float32, m), make([]float32, m)
 		d.over, d.joins = make([]reason, m), make([]bool, m)
 	}
 	d.order, d.loads = d.order[:n], d.loads[:n]
 	d.drop, d.mask = d.drop[:n], d.mask[:n]
-	d.total, d.lines, d.allLine = d.total[:n], d.lines[:n], d.allLine[:n]
+	d.total, d.groupCounts, d.modelCounts = d.total[:n], d.groupCounts[:n], d.modelCounts[:n]
 	d.over, d.joins = d.over[:n], d.joins[:n]
 }

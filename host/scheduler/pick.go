@@ -133,10 +133,10 @@ func (d *decision) argmin() int {
 // noise on the scale of a line: those go to the line (hold, spread).
 func (d *decision) pick() int {
 	clear(d.joins)
-	clear(d.lines)
+	clear(d.groupCounts)
 	d.costs()
 	d.branch = branchPoint{}
-	if d.holdout || d.unit != CostTokens || !d.r.API.Op.HasPrompt() {
+	if d.arm == armHoldout || d.unit != CostTokens || !d.r.API.Op.HasPrompt() {
 		return d.argmin()
 	}
 	t := &d.model.state.conversations
@@ -175,7 +175,7 @@ func (d *decision) costs() {
 	for i, s := range d.b.Scores {
 		d.total[i] = -s
 	}
-	if !d.prof.builtin && !d.builtin {
+	if !d.prof.builtin && d.source == sourceProfile {
 		for i := range d.total {
 			d.total[i] += d.growth(i)
 		}
@@ -212,7 +212,7 @@ func (d *decision) leaves(t *conversations, c *cand) uint32 {
 
 // deepest finds the column with the longest match that is given any credit.
 func (d *decision) deepest() {
-	if d.deep = -1; !d.exact || d.holdout {
+	if d.deep = -1; !d.exact || d.arm == armHoldout {
 		return
 	}
 	best := -1
@@ -267,19 +267,19 @@ func (d *decision) tolerance() float32 {
 func (d *decision) join(matched uint32) {
 	n := d.b.N
 	l := &d.branch
-	l.group.counts(d, d.lines)
-	l.root.counts(d, d.allLine)
+	l.group.counts(d, d.groupCounts)
+	l.root.counts(d, d.modelCounts)
 	have, busy := 0, true
 	held := float32(d.tokens)
 	var sum float32
 	fewest := float32(math.MaxFloat32) // lines of the holder that has the fewest
 	for i := range n {
-		sum += d.allLine[i]
+		sum += d.modelCounts[i]
 		if d.b.Matched[i] >= float32(matched) && d.b.Uncached[i] < float32(d.tokens) {
 			d.joins[i] = true
 			have++
 			held = min(held, d.b.Uncached[i])
-			fewest = min(fewest, d.allLine[i])
+			fewest = min(fewest, d.modelCounts[i])
 			busy = busy && d.live.inflight[i] > 0
 		}
 	}
@@ -294,7 +294,7 @@ func (d *decision) join(matched uint32) {
 				next = i
 			}
 		}
-		if next < 0 || have >= l.byShare(n) && d.allLine[next] > skew {
+		if next < 0 || have >= l.byShare(n) && d.modelCounts[next] > skew {
 			return
 		}
 		d.joins[next] = true
@@ -316,8 +316,8 @@ func (d *decision) spread(best int) int {
 	}
 	l := &d.branch
 	if l.group == l.root {
-		l.root.counts(d, d.lines)
-		copy(d.allLine, d.lines)
+		l.root.counts(d, d.groupCounts)
+		copy(d.modelCounts, d.groupCounts)
 	}
 	limit := d.total[best] + d.b.Speed[best]*d.prof.Envelope.NearTokens/4
 	pick := best
@@ -335,10 +335,10 @@ func (d *decision) spread(best int) int {
 // fewer orders by lines of the group, then lines of the model, both scaled by
 // how slow the endpoint is, then by cost.
 func (d *decision) fewer(i, j int) bool {
-	if a, b := d.lines[i]*d.b.Speed[i], d.lines[j]*d.b.Speed[j]; a != b {
+	if a, b := d.groupCounts[i]*d.b.Speed[i], d.groupCounts[j]*d.b.Speed[j]; a != b {
 		return a < b
 	}
-	if a, b := d.allLine[i]*d.b.Speed[i], d.allLine[j]*d.b.Speed[j]; a != b {
+	if a, b := d.modelCounts[i]*d.b.Speed[i], d.modelCounts[j]*d.b.Speed[j]; a != b {
 		return a < b
 	}
 	return d.less(i, j)

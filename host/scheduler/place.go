@@ -30,7 +30,7 @@ func (d *decision) place() *DeniedError {
 	if err != nil {
 		return err
 	}
-	d.chosen, d.charged = d.order[at], charge
+	d.chosen, d.charge = d.order[at], charge
 	d.column = at
 	d.classify(at)
 	d.markPassed()
@@ -48,9 +48,9 @@ func (d *decision) choose() (charge endpoint.Charge, at int, err *DeniedError) {
 		if slices.Contains(d.over, reasonCap) {
 			return charge, at, d.full()
 		}
-		return charge, at, errNoEndpoint("none answers")
+		return charge, at, errNoEndpoint(unavailable)
 	}
-	if !d.charge {
+	if d.mode == modeDryRun {
 		return charge, at, nil
 	}
 	c := &d.cands[d.order[at]]
@@ -68,7 +68,7 @@ func (d *decision) pickAdmitted() int {
 		if at < 0 {
 			at = d.firstPicked()
 		}
-		if at < 0 && !d.exact && !d.holdout {
+		if at < 0 && !d.exact && d.arm == armLocality {
 			if key := d.sessionKey(); key != 0 {
 				at = d.sticky(key)
 			}
@@ -78,7 +78,7 @@ func (d *decision) pickAdmitted() int {
 		} else {
 			d.costs()
 		}
-		if at < 0 || !d.charge || d.loads[at].Admit(d.now) {
+		if at < 0 || d.mode == modeDryRun || d.loads[at].Admit(d.now) {
 			return at
 		}
 		d.over[at] = reasonProbe
@@ -89,7 +89,7 @@ func (d *decision) pickAdmitted() int {
 // classify names what kind of placement this is.
 func (d *decision) classify(at int) {
 	switch {
-	case d.holdout:
+	case d.arm == armHoldout:
 		d.kind = KindHoldout
 	case !d.exact:
 		d.kind = KindFallback
@@ -136,8 +136,8 @@ func (d *decision) newPlacement() *Placement {
 	p.grant, d.grant = d.grant, quota.Grant{}
 	p.rewrite(d)
 	d.ranking(p, d.column)
-	p.aim(0, d.charged, d.now)
-	d.charged = endpoint.Charge{}
+	p.aim(0, d.charge, d.now)
+	d.charge = endpoint.Charge{}
 	return p
 }
 

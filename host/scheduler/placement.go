@@ -108,7 +108,7 @@ func (p *Placement) rewrite(d *decision) {
 	p.target.Rewrite = llmapi.Rewrite{Salt: d.salt, MaxTokens: d.dec.MaxOutputTokens, UnknownFields: d.s.cfg.UnknownFields}
 	p.demands = d.dec.Constraints
 	p.streamed, p.priority, p.public = d.r.API.Stream, d.dec.Priority, d.dec.Scope == policy.ScopePublic
-	p.alone, p.several = d.alone, d.r.API.N > 1
+	p.alone, p.several = d.private(), d.r.API.N > 1
 }
 
 // aim makes choice i, which is charged, the target.

@@ -199,7 +199,8 @@ func TestSticky_withoutPromptKnowledge(t *testing.T) {
 	// Another tenant's session of the same name is another session.
 	r.tenant = &identity.Principal{Tenant: "globex"}
 	key := func(s string) uint64 {
-		d := &decision{r: &Request{Session: s, Principal: r.tenant, API: r.request("").API}, model: r.sched.models["m"], s: r.sched}
+		d := &decision{r: &Request{Session: s, Principal: r.tenant, API: r.request("").API}, s: r.sched}
+		d.model = r.sched.models["m"]
 		return d.sessionKey()
 	}
 	if _, ok := r.state.sessions.get(key("a")); ok {
@@ -244,7 +245,7 @@ func TestEnvelope(t *testing.T) {
 	t.Run("load", func(t *testing.T) {
 		r, l := setup(t)
 		l[0].Charge("acme", 27_000, 0)
-		if c := run(r); c.State != "enveloped" || c.Reason != reasonWords[reasonLoad] {
+		if c := run(r); c.State != "enveloped" || c.Reason != reasons[reasonLoad].words {
 			t.Errorf("got %s (%s), want enveloped by load", c.State, c.Reason)
 		}
 	})
@@ -263,7 +264,7 @@ func TestEnvelope(t *testing.T) {
 		l[0].Charge("acme", 11_000, 0)
 		l[0].Charge("globex", 9_000, 0)
 		l[1].Charge("globex", 9_000, 0)
-		if c := run(r); c.State != "enveloped" || c.Reason != reasonWords[reasonShare] {
+		if c := run(r); c.State != "enveloped" || c.Reason != reasons[reasonShare].words {
 			t.Errorf("got %s (%s), want enveloped by share", c.State, c.Reason)
 		}
 	})
@@ -281,7 +282,7 @@ func TestEnvelope(t *testing.T) {
 		for i := range l {
 			l[i].Charge("acme", 10, 0)
 		}
-		if c := run(r); c.State != "enveloped" || c.Reason != reasonWords[reasonRamp] {
+		if c := run(r); c.State != "enveloped" || c.Reason != reasons[reasonRamp].words {
 			t.Errorf("got %s (%s), want enveloped by slow start", c.State, c.Reason)
 		}
 	})

@@ -13,13 +13,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kvasir-router/kvasir/host/blockhash"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/quota"
-	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
 // Request is one request to place. The scheduler keeps nothing of API beyond
@@ -180,7 +178,7 @@ func (p *profile) reads() ColumnSet {
 func (s *Scheduler) Schedule(r *Request) (*Placement, error) {
 	d := s.st.getDecision()
 	defer s.st.putDecision(d)
-	d.begin(s, r, true)
+	d.begin(s, r, modePlace)
 	if _, named := r.API.Value("cache_salt"); named {
 		s.st.stats.clientSalts.Add(1)
 	}
@@ -195,7 +193,7 @@ func (s *Scheduler) Schedule(r *Request) (*Placement, error) {
 	}
 	p := d.newPlacement()
 	p.start()
-	d.lap(stagePlace)
+	d.endStage(stagePlace)
 	s.st.stats.decided(d)
 	p.trace = s.st.trace.of(d.seed).add(d)
 	d.tell()
@@ -207,9 +205,9 @@ func (s *Scheduler) Schedule(r *Request) (*Placement, error) {
 func (s *Scheduler) DryRun(r *Request) *Explanation {
 	d := s.st.getDecision()
 	defer s.st.putDecision(d)
-	d.begin(s, r, false)
+	d.begin(s, r, modeDryRun)
 	err := d.run()
-	d.lap(stagePlace)
+	d.endStage(stagePlace)
 	return s.explainDecision(d, err)
 }
 
@@ -282,24 +280,4 @@ func sizeClass(bytes int) string {
 		return "l"
 	}
 	return "xl"
-}
-
-// bytesPerToken estimates tokens where the prompt is not known, for load only:
-// English text and code are at 3.5–4.5 bytes a token in current vocabularies.
-const bytesPerToken = 4
-
-// blockTokens is the block size to use for an endpoint that says n.
-func blockTokens(n uint32) int {
-	if n == 0 || n > blockhash.MaxBlockTokens {
-		return blockhash.DefaultBlockTokens
-	}
-	return int(n)
-}
-
-// promptMem is the memory of one prompt's chains; it lives until the first
-// token, because predictions are renewed from it.
-type promptMem struct {
-	p     tokenizer.Prompt
-	q     tokenizer.Query
-	sizes [tokenizer.MaxSizes]int
 }

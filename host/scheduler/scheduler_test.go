@@ -151,7 +151,7 @@ func TestSchedule_contextCountsTheAnswer(t *testing.T) {
 		end(p)
 	}
 	e := r.sched.DryRun(&Request{ID: "d", Principal: r.tenant, API: &llmapi.Request{Op: llmapi.OpChat, Model: "m", Body: []byte(words(1, 1000)), MaxTokens: 51}})
-	if e.Candidates[0].State != "filtered" || e.Candidates[0].Reason != reasonWords[reasonContext] {
+	if e.Candidates[0].State != "filtered" || e.Candidates[0].Reason != reasons[reasonContext].words {
 		t.Errorf("got %+v, want filtered for its context", e.Candidates[0])
 	}
 }

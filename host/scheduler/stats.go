@@ -37,20 +37,20 @@ type Stats struct {
 
 // Why a request went without a salt.
 const (
-	unsaltedPublic    = iota // policy's scope is public
+	unsaltedFault     = iota // none of the others: a fault of the router
+	unsaltedPublic           // policy's scope is public
 	unsaltedDedicated        // the engines know no salts and are one tenant's
-	unsaltedFault            // neither: a fault of ours
 	unsaltedReasons
 )
 
-var unsaltedNames = [unsaltedReasons]string{"public", "dedicated", "fault"}
+var unsaltedNames = [unsaltedReasons]string{unsaltedFault: "fault", unsaltedPublic: "public", unsaltedDedicated: "dedicated"}
 
 // PredictionExact returns the share of predictions that were equal to the
 // report, NaN before the first report.
 func (s *Stats) PredictionExact() float64 { return float64(s.Exact) / float64(s.Reported) }
 
 type counters struct {
-	decisions [kinds]atomic.Uint64
+	decisions [numKinds]atomic.Uint64
 	refusals  [llmapi.NumCodes]atomic.Uint64
 	stage     [stages]timing.Histogram
 	unsalted  [unsaltedReasons]atomic.Uint64
@@ -71,7 +71,7 @@ func (s *State) Stats() Stats {
 		PromptTokens: c.prompt.Load(), PredictedTokens: c.predicted.Load(), BestTokens: c.best.Load(),
 		Finished: c.done.Load(), Reported: c.reported.Load(), ReportedTokens: c.reportedTokens.Load(), ExpectedTokens: c.expected.Load(),
 		Exact: c.exact.Load(), PromptAgreed: c.promptAgreed.Load(), PromptDiffered: c.promptDiffered.Load()}
-	for k := range kinds {
+	for k := KindUnset + 1; k < numKinds; k++ {
 		st.Decisions[k.String()] = c.decisions[k].Load()
 	}
 	for code := range llmapi.NumCodes {
@@ -100,7 +100,7 @@ func (c *counters) decided(d *decision) {
 			c.stage[i].Add(t)
 		}
 	}
-	if d.builtin && !d.holdout {
+	if d.source == sourceBuiltin && d.arm == armLocality {
 		c.faults.Add(1)
 	}
 	var best uint32

@@ -31,7 +31,7 @@ func (s *Scheduler) Explain(tenant, requestID string) (*Explanation, bool) {
 // fillTerms adds the terms of scorers that are plugins to e.
 func (s *Scheduler) fillTerms(e *Explanation, h *traceHead, cands []candTrace, more *[NumColumns][]float32) {
 	p := s.profiles[h.profile]
-	if p == nil || h.builtin || h.chosen < 0 || len(p.Scorers) != h.scorers {
+	if p == nil || h.source == sourceBuiltin || h.chosen < 0 || len(p.Scorers) != h.scorers {
 		return
 	}
 	for k := range p.Scorers {

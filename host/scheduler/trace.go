@@ -61,25 +61,25 @@ const maxTraceID = 64
 
 // traceHead is one decision without its candidates.
 type traceHead struct {
-	n       uint64 // number of the decision, 0 = empty
-	hash    uint64
-	id      [maxTraceID]byte
-	idLen   uint8
-	kind    Kind
-	holdout bool
-	exact   bool
-	done    bool
-	builtin bool // the built-in scored instead of the profile's scorers
-	op      llmapi.Operation
+	n      uint64 // number of the decision, 0 = empty
+	hash   uint64
+	id     [maxTraceID]byte
+	idLen  uint8
+	kind   Kind
+	arm    arm
+	exact  bool
+	done   bool
+	source source
+	op     llmapi.Operation
 
 	tenant, model, objective string
-	why, profile             string
+	inexact, profile         string
 	weights                  []float64   // by scorer; nil = the score of the one was the sum
 	normalize                Normalize   // before they were added up
 	native                   *LeastWork  // recomputes the terms of the built-in
 	cast                     []PluginUse // of an immutable profile
 	scorers, filters         int         // of the cast
-	faults                   []useFault
+	faults                   []extensionFault
 	dec                      *policy.Decision // immutable; nil = none was made
 	rules                    []string         // of dec
 	namespace, revision      string
@@ -238,13 +238,13 @@ func (d *decision) head(h *traceHead) {
 	if d.prof != nil {
 		h.objective, h.profile, h.native = string(d.prof.Objective), d.prof.Name, d.prof.native
 		h.weights, h.normalize = d.prof.weights, d.prof.Normalize
-		h.cast, h.scorers, h.filters, h.builtin = d.prof.cast, len(d.prof.Scorers), len(d.prof.Filters), d.builtin
+		h.cast, h.scorers, h.filters, h.source = d.prof.cast, len(d.prof.Scorers), len(d.prof.Filters), d.source
 		h.op, h.maxTokens, h.bytes, h.session = d.r.API.Op, d.maxTokens, len(d.r.API.Body), d.b.Session
 	}
 	if len(d.faults) > 0 {
 		h.faults = slices.Clone(d.faults)
 	}
-	h.kind, h.holdout, h.exact, h.why = d.kind, d.holdout, d.exact, d.why
+	h.kind, h.arm, h.exact, h.inexact = d.kind, d.arm, d.exact, d.inexact
 	h.tokens, h.took, h.reported, h.chosen = d.tokens, d.took, -1, d.chosen
 	if d.chosen < 0 {
 		return
@@ -271,13 +271,13 @@ func (d *decision) record(t *candTrace, i int) {
 	t.uncached, t.outstanding, t.inflight, t.kvActive, t.speed, t.trust = b.Uncached[k], b.Outstanding[k], b.Inflight[k], b.KVActive[k], b.Speed[k], b.Trust[k]
 	t.running, t.waiting, t.kvUsage, t.scraped = v.Running[c.id], v.Waiting[c.id], v.KVUsage[c.id], v.ScrapedAt[c.id]
 	t.total, t.rate, t.prefer, t.lines = d.total[k], b.Rates[k], b.Prefer[k], 0
-	if t.parts[0] = b.Scores[k]; !d.builtin && !d.prof.direct {
+	if t.parts[0] = b.Scores[k]; d.source == sourceProfile && !d.prof.direct {
 		for s := range d.prof.Scorers {
 			t.parts[s] = d.parts[s][k]
 		}
 	}
 	if d.branch.group != nil {
-		t.lines = d.lines[k]
+		t.lines = d.groupCounts[k]
 	}
 }
 

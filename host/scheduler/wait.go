@@ -22,7 +22,7 @@ type Wait struct {
 // may not be overtaken wait for it.
 func (d *decision) waits() bool {
 	r := d.r
-	return r.Behind != nil && d.charge && d.prof.Queue.Deadline > 0 && r.Behind(d.model.queue, d.dec.Priority)
+	return r.Behind != nil && d.mode == modePlace && d.prof.Queue.Deadline > 0 && r.Behind(d.model.queue, d.dec.Priority)
 }
 
 // full returns the refusal of a request that no endpoint has room for.

@@ -1,0 +1,133 @@
+package scheduler
+
+import (
+	"slices"
+
+	"github.com/kvasir-router/kvasir/host/blockhash"
+	"github.com/kvasir-router/kvasir/host/tokenizer"
+)
+
+// promptFacts is what is known of a request's prompt.
+type promptFacts struct {
+	prompt    *promptMem // nil = not rendered
+	exact     bool       // tokens are what the engine will count, and there are chains
+	inexact   string     // why not
+	tokens    int        // of the prompt, estimated if not exact
+	maxTokens int        // output tokens asked for, 0 = unknown
+	adapter   string     // LoRA adapter asked for, as the engines call it, "" = none
+}
+
+// promptMem is the memory of one prompt's chains; it lives until the first
+// token, because predictions are renewed from it.
+type promptMem struct {
+	p     tokenizer.Prompt
+	q     tokenizer.Query
+	sizes [tokenizer.MaxSizes]int
+}
+
+// bytesPerToken estimates tokens where the prompt is not known, for load only:
+// English text and code are at 3.5–4.5 bytes a token in current vocabularies.
+const bytesPerToken = 4
+
+// blockTokens is the block size to use for an endpoint that says n.
+func blockTokens(n uint32) int {
+	if n == 0 || n > blockhash.MaxBlockTokens {
+		return blockhash.DefaultBlockTokens
+	}
+	return int(n)
+}
+
+func (st *State) getPrompt() *promptMem {
+	if m, _ := st.prompts.Get().(*promptMem); m != nil {
+		m.p.Reset()
+		return m
+	}
+	return new(promptMem)
+}
+
+func (st *State) putPrompt(m *promptMem) {
+	m.q = tokenizer.Query{}
+	st.prompts.Put(m)
+}
+
+// readPrompt works out tokens and chains and applies the limits that need them.
+func (d *decision) readPrompt() *DeniedError {
+	api := d.r.API
+	d.maxTokens = api.MaxTokens
+	if limit := d.dec.MaxOutputTokens; limit > 0 && (d.maxTokens == 0 || d.maxTokens > limit) {
+		d.maxTokens = limit
+	}
+	switch {
+	case !api.Op.HasPrompt():
+		d.inexact = "the operation has no prompt"
+		d.tokens = 1
+		return nil
+	case d.model.prompter == nil:
+		d.inexact = "the model has no tokenizer"
+	default:
+		d.render()
+	}
+	if !d.exact {
+		d.tokens = 1 + len(api.Body)/bytesPerToken
+		return d.textTooLong()
+	}
+	if limit := d.dec.MaxPromptTokens; limit > 0 && d.tokens > limit {
+		return errTooLong(d.tokens, limit, api.Op.PromptParam())
+	}
+	d.filterContext()
+	return nil
+}
+
+// textTooLong applies the limit of prompts to one that is not known to the token:
+// else whoever makes his so, by an image or two prompts in one request, has none.
+func (d *decision) textTooLong() *DeniedError {
+	c, ok := d.model.prompter.(TextCounter)
+	limit := d.dec.MaxPromptTokens
+	if !ok || limit <= 0 {
+		return nil
+	}
+	if n := c.AtLeast(d.r.API, limit); n > limit {
+		return tooLong("at least ", n, limit, d.r.API.Op.PromptParam())
+	}
+	return nil
+}
+
+// render asks for the prompt in every block size of the candidates.
+func (d *decision) render() {
+	m := d.s.st.getPrompt()
+	d.prompt = m
+	n := d.classes(&m.sizes)
+	m.q = tokenizer.Query{Adapter: d.adapter, Salt: d.salt, Private: d.private(), Sizes: m.sizes[:n]}
+	if err := d.model.prompter.Blocks(d.r.API, &m.q, &m.p); err != nil {
+		d.inexact = "the prompt cannot be rendered"
+		return
+	}
+	if d.private() { // whatever the prompter told: nothing is looked up or predicted
+		for i := range m.p.Chains {
+			m.p.Chains[i] = m.p.Chains[i][:0]
+		}
+	}
+	d.exact, d.tokens, d.inexact = m.p.Exact && m.p.Tokens > 0, m.p.Tokens, m.p.Reason
+}
+
+// classes collects the distinct block sizes of the candidates and gives each
+// candidate the index of its own. Beyond the fourth size candidates have no
+// chain and no match.
+func (d *decision) classes(sizes *[tokenizer.MaxSizes]int) int {
+	n := 0
+	for i := range d.cands {
+		c := &d.cands[i]
+		if c.state != candKept {
+			continue
+		}
+		size := blockTokens(d.snap.BlockTokens[c.id])
+		at := slices.Index(sizes[:n], size)
+		if at < 0 && n < len(sizes) {
+			sizes[n] = size
+			at = n
+			n++
+		}
+		c.class = int8(at)
+	}
+	return n
+}

@@ -1,0 +1,42 @@
+package scheduler
+
+import "testing"
+
+// TestTables: each value of an enumeration has its row; no value lacks its words
+// without anybody noticing.
+func TestTables(t *testing.T) {
+	seen := map[string]reason{}
+	for r := range numReasons {
+		row := reasons[r]
+		if r != reasonNone && row.words == "" || row.refusal == "" {
+			t.Errorf("reason %d has no words: %+v", r, row)
+		}
+		if other, ok := seen[row.words]; ok {
+			t.Errorf("reasons %d and %d have the words %q", other, r, row.words)
+		}
+		seen[row.words] = r
+	}
+	distinct := func(what string, n int, name func(i int) string) {
+		seen := map[string]bool{}
+		for i := range n {
+			if s := name(i); s == "" || seen[s] {
+				t.Errorf("%s %d: name %q is empty or a duplicate", what, i, s)
+			} else {
+				seen[s] = true
+			}
+		}
+	}
+	distinct("kind", int(numKinds), func(i int) string { return Kind(i).String() })
+	distinct("arm", int(numArms), func(i int) string { return arm(i).String() })
+	distinct("candidate state", int(numCandStates), func(i int) string { return candState(i).String() })
+	distinct("stage", int(stages), func(i int) string { return StageNames[i] })
+	distinct("unsalted reason", int(unsaltedReasons), func(i int) string { return unsaltedNames[i] })
+	for c := ColCached; c < NumColumns; c++ {
+		if columnNames[c] == "" {
+			t.Errorf("column %d has no name", c)
+		}
+	}
+	if k := Kind(200); k.String() != KindUnset.String() || KindUnset != 0 {
+		t.Error("what is no kind has the name of one")
+	}
+}
