@@ -68,7 +68,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/telemetry":           {ours: "host/internal/timing host/telemetry/metric", theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
 	"host/telemetry/audit":     {ours: "host/internal/atomicfile host/internal/filelock host/internal/secret"},
 	"host/telemetry/decisions": {ours: "host/internal/secret host/policy"},
-	"host/admin":               {ours: "host/identity host/internal/secret host/telemetry/audit"},
+	"host/admin":               {ours: "host/autoscale host/identity host/internal/secret host/kvindex host/plugstore host/policy host/proxy host/scheduler host/telemetry/audit"},
 	"host/config":              {ours: "host/endpoint host/exchange host/identity host/identity/jwt host/internal/spelling host/plugsign host/telemetry/decisions plugins", theirs: "github.com/goccy/go-yaml"},
 
 	"host/simengine": {ours: "host/tokenizer/bpe host/tokenizer/jinja"},

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/endpoint"
@@ -16,7 +15,7 @@ import (
 type explainer struct{ h *Host }
 
 // Explain implements admin.Explainer.
-func (e explainer) Explain(_ context.Context, tenant, id string) (decision any, owner string, err error) {
+func (e explainer) Explain(_ context.Context, tenant, id string) (decision *scheduler.Explanation, owner string, err error) {
 	l := e.h.rules.Acquire()
 	defer l.Release()
 	if tenant == "" {
@@ -36,7 +35,7 @@ func (e explainer) Explain(_ context.Context, tenant, id string) (decision any, 
 }
 
 // DryRun implements admin.Explainer.
-func (e explainer) DryRun(_ context.Context, q *admin.DryRun) (any, error) {
+func (e explainer) DryRun(_ context.Context, q *admin.DryRun) (*scheduler.Explanation, error) {
 	op, known, _ := llmapi.Route([]byte("POST"), []byte(q.Path))
 	if !known || op == llmapi.OpNone {
 		return nil, fmt.Errorf("%w: path %q; served are %s", admin.ErrRefused, q.Path, llmapi.Served())
@@ -80,13 +79,12 @@ func (s status) Ready() error {
 }
 
 // Status implements admin.Status.
-func (s status) Status(context.Context) (any, error) {
+func (s status) Status(context.Context) (*admin.RouterStatus, error) {
 	l := s.h.rules.Acquire()
 	defer l.Release()
-	return map[string]any{
-		"version": s.h.opt.Version, "started": s.h.started, "generation": l.Value().number, "rules_since": l.Value().built,
-		"scheduler": s.h.state.Stats(), "proxy": s.h.proxy.Stats(), "index": s.h.index.Stats(),
-		"audit_head": s.h.audit.Head().String(),
+	return &admin.RouterStatus{
+		Version: s.h.opt.Version, Started: s.h.started, Revision: l.Value().number, RulesSince: l.Value().built,
+		Scheduler: s.h.state.Stats(), Proxy: s.h.proxy.Stats(), Index: s.h.index.Stats(), AuditHead: s.h.audit.Head().String(),
 	}, nil
 }
 
@@ -109,44 +107,10 @@ func stateWord(s *endpoint.State) string {
 	return "ready"
 }
 
-// endpointStatus is one endpoint as operators see it.
-type endpointStatus struct {
-	URL          string    `json:"url"`
-	Pool         string    `json:"pool"`
-	Dialect      string    `json:"dialect"`
-	Ready        bool      `json:"ready"`
-	Reason       string    `json:"reason,omitempty"`
-	State        string    `json:"state"`          // in one word, or two
-	Held         string    `json:"held,omitempty"` // by an operator
-	Events       string    `json:"events"`
-	EventsReason string    `json:"events_reason,omitempty"`
-	FiguresWhy   string    `json:"figures_reason,omitempty"` // why the engine's figures are unknown
-	EventSource  string    `json:"event_source,omitempty"`
-	Trust        float32   `json:"trust"`
-	Unverified   bool      `json:"unverified"`
-	Isolation    string    `json:"isolation"`
-	ProbedAt     time.Time `json:"isolation_probed_at,omitzero"`
-	IsolationWhy string    `json:"isolation_reason,omitempty"` // why it is none
-	ProbeTokens  int       `json:"isolation_probe_tokens,omitempty"`
-	ProbeFault   string    `json:"isolation_fault,omitempty"`
-	BlockTokens  uint32    `json:"block_tokens"`
-	CacheBlocks  uint32    `json:"cache_blocks"`
-	MaxModelLen  uint32    `json:"max_model_len"`
-	Models       []string  `json:"models"`
-	Version      string    `json:"version,omitempty"`
-	Running      uint32    `json:"running"`
-	Waiting      uint32    `json:"waiting"`
-	KVUsage      float32   `json:"kvusage"`
-	Inflight     int64     `json:"inflight"`
-	Outstanding  int64     `json:"outstanding_uncached_tokens"`
-	Restarts     uint64    `json:"restarts"`
-	ScrapedAt    time.Time `json:"scraped_at,omitzero"`
-}
-
 // Endpoints implements admin.Status.
-func (s status) Endpoints(context.Context) (any, error) {
+func (s status) Endpoints(context.Context) ([]admin.Endpoint, error) {
 	snap := s.h.store.Load()
-	out := []endpointStatus{}
+	out := []admin.Endpoint{}
 	for i := range snap.N {
 		id := endpoint.ID(i)
 		info := snap.Info(id)
@@ -154,7 +118,7 @@ func (s status) Endpoints(context.Context) (any, error) {
 			continue
 		}
 		st := snap.State(id)
-		e := endpointStatus{
+		e := admin.Endpoint{
 			URL: info.URL, Pool: info.Pool, Dialect: info.Dialect, Ready: snap.Ready.Has(id), Reason: snap.Reasons[id], Held: st.Held.String(), State: stateWord(&st),
 			Events: st.Events.String(), Trust: st.Trust, BlockTokens: st.BlockTokens, CacheBlocks: st.CacheBlocks,
 			MaxModelLen: st.MaxModelLen, Models: st.Models, Running: st.Running, Waiting: st.Waiting, KVUsage: st.KVUsage,

@@ -16,42 +16,16 @@ import (
 // policyAdmin is the admin API's face of the policy.
 type policyAdmin struct{ h *Host }
 
-// policyStatus is the policy as operators see it.
-type policyStatus struct {
-	Engine       string       `json:"engine"` // opa, or static: there is no policy
-	State        string       `json:"state"`  // ok, degraded: a newer one was refused, stale: and too long ago, unloaded
-	Dir          string       `json:"dir,omitempty"`
-	Source       string       `json:"source,omitempty"` // directory, pushed or last_good
-	Revision     string       `json:"revision,omitempty"`
-	PolicyDigest string       `json:"policy_digest,omitempty"`
-	DataDigest   string       `json:"data_digest,omitempty"`
-	Since        time.Time    `json:"since,omitzero"`
-	Generation   uint64       `json:"generation"`
-	Inputs       []string     `json:"inputs,omitempty"` // what decisions depend on
-	Tests        int          `json:"tests"`            // of its own that passed
-	Cached       int          `json:"cached"`
-	Stats        policy.Stats `json:"stats"`
-	StaleSeconds float64      `json:"stale_seconds"`
-	Fallbacks    uint64       `json:"fallbacks"`
-	OnError      string       `json:"on_error,omitempty"`
-
-	LastAttempt   time.Time     `json:"last_attempt,omitzero"`
-	LastError     string        `json:"last_error,omitempty"` // of a load
-	Faults        policy.Faults `json:"faults,omitempty"`
-	DecisionError string        `json:"decision_error,omitempty"` // the last one
-	Diff          *policy.Diff  `json:"diff,omitempty"`           // of the last policy that was compared with live decisions
-}
-
 // Policy implements admin.Policies.
-func (a policyAdmin) Policy(context.Context) (any, error) { return a.status(), nil }
+func (a policyAdmin) Policy(context.Context) (*admin.PolicyStatus, error) { return a.status(), nil }
 
-func (a policyAdmin) status() *policyStatus {
+func (a policyAdmin) status() *admin.PolicyStatus {
 	p := a.h.policies
 	l := a.h.rules.Acquire()
 	defer l.Release()
 	g := l.Value()
 	c := &g.cfg.Policy
-	out := &policyStatus{Engine: "static", State: "ok", Generation: g.number}
+	out := &admin.PolicyStatus{Engine: "static", State: "ok", RulesRevision: g.number}
 	if c.Dir == "" {
 		return out
 	}
@@ -82,7 +56,7 @@ func (a policyAdmin) status() *policyStatus {
 }
 
 // ReloadPolicy implements admin.Policies.
-func (a policyAdmin) ReloadPolicy(_ context.Context, force bool) (any, error) {
+func (a policyAdmin) ReloadPolicy(_ context.Context, force bool) (*admin.PolicyStatus, error) {
 	if _, err := a.h.policies.reload("asked", force); err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
@@ -90,7 +64,7 @@ func (a policyAdmin) ReloadPolicy(_ context.Context, force bool) (any, error) {
 }
 
 // PushPolicy implements admin.Policies.
-func (a policyAdmin) PushPolicy(_ context.Context, files map[string][]byte, force bool) (any, error) {
+func (a policyAdmin) PushPolicy(_ context.Context, files map[string][]byte, force bool) (*admin.PolicyStatus, error) {
 	if _, err := a.h.policies.push(files, force); err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
@@ -98,7 +72,7 @@ func (a policyAdmin) PushPolicy(_ context.Context, files map[string][]byte, forc
 }
 
 // PolicyDiff implements admin.Policies.
-func (a policyAdmin) PolicyDiff(_ context.Context, files map[string][]byte) (any, error) {
+func (a policyAdmin) PolicyDiff(_ context.Context, files map[string][]byte) (*policy.Diff, error) {
 	s, err := a.inForce()
 	if err != nil {
 		return nil, err
@@ -119,7 +93,7 @@ func (a policyAdmin) PolicyDiff(_ context.Context, files map[string][]byte) (any
 }
 
 // PolicyExplain implements admin.Policies.
-func (a policyAdmin) PolicyExplain(_ context.Context, input []byte) (any, error) {
+func (a policyAdmin) PolicyExplain(_ context.Context, input []byte) (*policy.Explanation, error) {
 	s, err := a.inForce()
 	if err != nil {
 		return nil, err

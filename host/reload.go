@@ -231,7 +231,7 @@ func (h *Host) digest(seen *files) (d [sha256.Size]byte) {
 type reloader struct{ h *Host }
 
 // Reload implements admin.Reloader.
-func (r reloader) Reload(context.Context) (any, error) {
+func (r reloader) Reload(context.Context) (*admin.ReloadResult, error) {
 	l := r.h.rules.Acquire()
 	defer l.Release()
 	g, err := r.h.Reload()
@@ -241,7 +241,9 @@ func (r reloader) Reload(context.Context) (any, error) {
 		}
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
-	return map[string]any{"generation": g.number, "config_sha256": g.cfg.Digest, "models": len(g.cfg.Models), "pools": len(g.cfg.Pools), "changed": changes(l.Value(), g)}, nil
+	return &admin.ReloadResult{
+		Revision: g.number, ConfigSHA256: g.cfg.Digest, Models: len(g.cfg.Models), Pools: len(g.cfg.Pools), Changed: changes(l.Value(), g),
+	}, nil
 }
 
 // changes says what of g is not as in prev, a line each.

@@ -64,7 +64,7 @@ func TestSignatures_push(t *testing.T) {
 		t.Error("what was refused is stored")
 	}
 	v, err := a.Push(t.Context(), "mine", s.signed, true, "")
-	if m, _ := v.(map[string]any); err != nil || m["signer"] != "release" || m["used"] != true {
+	if err != nil || v.Signer != "release" || !v.Used {
 		t.Fatalf("signed: %v, %v", v, err)
 	}
 	if e := placeOne(t, h, "1"); e.Plugins[0].Name != "mine" || e.Plugins[0].Fault != "" {
@@ -76,7 +76,7 @@ func TestSignatures_push(t *testing.T) {
 	if _, err := a.Shadow(t.Context(), "mine", s.stranger, ""); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "no trusted key") {
 		t.Errorf("shadow by a stranger: %v", err)
 	}
-	if v, err := a.Shadow(t.Context(), "mine", s.signed, ""); err != nil || v.(map[string]any)["signer"] != "release" {
+	if v, err := a.Shadow(t.Context(), "mine", s.signed, ""); err != nil || v.Signer != "release" {
 		t.Errorf("signed shadow: %v, %v", v, err)
 	}
 }

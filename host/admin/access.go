@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"github.com/kvasir-router/kvasir/host/identity"
@@ -178,12 +179,43 @@ type deed struct {
 	detail       map[string]string // may grow while it is done; never a secret
 }
 
+// recorded is a response that says which version of what is in force after a
+// change.
+type recorded interface {
+	// auditDetail returns pairs of names and values; empty values are left out.
+	auditDetail() []string
+}
+
+func (r *ReloadResult) auditDetail() []string {
+	return []string{"config_sha256", r.ConfigSHA256, "revision", number(r.Revision)}
+}
+
+func (c *PluginChange) auditDetail() []string {
+	return []string{"digest", c.Digest, "signer", c.Signer, "revision", number(c.Revision)}
+}
+
+func (p *PolicyStatus) auditDetail() []string {
+	return []string{"policy_revision", p.Revision, "revision", number(p.RulesRevision)}
+}
+
+// number returns n in decimal, "" for 0.
+func number(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatUint(n, 10)
+}
+
 // outcome notes which version of what is in force after a deed.
 func (d *deed) outcome(v any) {
-	m, _ := v.(map[string]any)
-	for _, name := range []string{"digest", "config_sha256", "revision", "generation"} {
-		if x, ok := m[name]; ok {
-			d.detail[name] = fmt.Sprint(x)
+	r, ok := v.(recorded)
+	if !ok {
+		return
+	}
+	pairs := r.auditDetail()
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			d.detail[pairs[i]] = pairs[i+1]
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
 )
 
@@ -107,11 +108,19 @@ func (k *keyring) Revoke(_ context.Context, id string) (RevokedKey, error) {
 // rules is a policy that does nothing.
 type rules struct{}
 
-func (rules) Policy(context.Context) (any, error)                              { return "policy", nil }
-func (rules) ReloadPolicy(_ context.Context, force bool) (any, error)          { return force, nil }
-func (rules) PushPolicy(context.Context, map[string][]byte, bool) (any, error) { return "pushed", nil }
-func (rules) PolicyDiff(context.Context, map[string][]byte) (any, error)       { return "diff", nil }
-func (rules) PolicyExplain(_ context.Context, input []byte) (any, error)       { return string(input), nil }
+func (rules) Policy(context.Context) (*PolicyStatus, error) { return &PolicyStatus{Engine: "opa"}, nil }
+func (rules) ReloadPolicy(context.Context, bool) (*PolicyStatus, error) {
+	return &PolicyStatus{Source: "directory", Revision: "r1", RulesRevision: 3}, nil
+}
+func (rules) PushPolicy(context.Context, map[string][]byte, bool) (*PolicyStatus, error) {
+	return &PolicyStatus{Source: "pushed"}, nil
+}
+func (rules) PolicyDiff(context.Context, map[string][]byte) (*policy.Diff, error) {
+	return &policy.Diff{Compared: 7}, nil
+}
+func (rules) PolicyExplain(_ context.Context, input []byte) (*policy.Explanation, error) {
+	return &policy.Explanation{Revision: string(input)}, nil
+}
 
 func key(id, tenant string, scopes ...string) *identity.Principal {
 	return &identity.Principal{Tenant: tenant, Method: identity.MethodAPIKey, KeyID: id, Scopes: scopes}
@@ -254,7 +263,7 @@ func TestChanges(t *testing.T) {
 		return details
 	}
 	d := f("POST", "/v1/reload", "", "key:op config:reload config begun", "key:op config:reload config ok")
-	if d[0]["generation"] != "" || d[1]["generation"] != "2" {
+	if d[0]["revision"] != "" || d[1]["revision"] != "2" {
 		t.Errorf("got %v", d)
 	}
 	d = f("POST", "/v1/plugins?name=x", "code", "key:op plugin:push plugin/x begun", "key:op plugin:push plugin/x ok")

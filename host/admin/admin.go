@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/internal/secret"
+	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
 // Errors an implementation of the interfaces returns to say what to answer.
@@ -51,15 +52,14 @@ func (e *AmbiguousError) Error() string {
 	return fmt.Sprintf("request id %q was used by the tenants %s: name one with tenant=", e.RequestID, strings.Join(e.Tenants, ", "))
 }
 
-// Explainer tells why requests go where they go. Results are rendered by
-// encoding/json (a json.RawMessage passes as it is).
+// Explainer tells why requests go where they go.
 type Explainer interface {
 	// Explain returns the decision about a tenant's request and the tenant;
 	// ErrNotFound if none is kept. An empty tenant means any: an
 	// *AmbiguousError if several used the request id.
-	Explain(ctx context.Context, tenant, requestID string) (decision any, owner string, err error)
+	Explain(ctx context.Context, tenant, requestID string) (decision *scheduler.Explanation, owner string, err error)
 	// DryRun decides about a request without sending it.
-	DryRun(ctx context.Context, q *DryRun) (any, error)
+	DryRun(ctx context.Context, q *DryRun) (*scheduler.Explanation, error)
 }
 
 // DryRun is a request that is only decided about.
@@ -75,37 +75,37 @@ type Status interface {
 	// Ready returns nil if requests are served, else why not, in words for an
 	// operator without secrets: it is shown without a token.
 	Ready() error
-	Status(ctx context.Context) (any, error)
-	Endpoints(ctx context.Context) (any, error)
+	Status(ctx context.Context) (*RouterStatus, error)
+	Endpoints(ctx context.Context) ([]Endpoint, error)
 }
 
 // Reloader puts changed rules in force.
 type Reloader interface {
 	// Reload returns a description of what is in force now. On error nothing has
 	// changed; a fault of the configuration wraps ErrRefused.
-	Reload(ctx context.Context) (any, error)
+	Reload(ctx context.Context) (*ReloadResult, error)
 }
 
 // Plugins manages placement plugins. What it refuses wraps ErrRefused, names it
 // does not know ErrNotFound.
 type Plugins interface {
-	Plugins(ctx context.Context) (any, error)
+	Plugins(ctx context.Context) ([]Plugin, error)
 	// Push stores a module under a name and, if asked, places the next request
 	// by it. who pushes is kept with it. code is the callee's.
-	Push(ctx context.Context, name string, code []byte, activate bool, who string) (any, error)
+	Push(ctx context.Context, name string, code []byte, activate bool, who string) (*PluginChange, error)
 	// Shadow stores a module and has it score beside the active one of its name,
 	// which goes on placing. It replaces the shadow before. who pushes is kept with
 	// it. code is the callee's.
-	Shadow(ctx context.Context, name string, code []byte, who string) (any, error)
+	Shadow(ctx context.Context, name string, code []byte, who string) (*PluginChange, error)
 	// EndShadow ends the shadow of a name.
-	EndShadow(ctx context.Context, name string) (any, error)
+	EndShadow(ctx context.Context, name string) (*PluginChange, error)
 	// Activate puts a version in force that was pushed before.
-	Activate(ctx context.Context, name, digest string) (any, error)
+	Activate(ctx context.Context, name, digest string) (*PluginChange, error)
 	// Rollback activates the version that was active before.
-	Rollback(ctx context.Context, name string) (any, error)
+	Rollback(ctx context.Context, name string) (*PluginChange, error)
 	// Deactivate leaves no stored version active: the configured file or the
 	// shipped plugin of that name is used again.
-	Deactivate(ctx context.Context, name string) (any, error)
+	Deactivate(ctx context.Context, name string) (*PluginChange, error)
 }
 
 // Config is the configuration of a Server.

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
 const token = "a-secret-token"
@@ -22,56 +25,62 @@ type fake struct {
 	lastDry DryRun
 }
 
-func (f *fake) Explain(_ context.Context, tenant, id string) (any, string, error) {
+func (f *fake) Explain(_ context.Context, tenant, id string) (*scheduler.Explanation, string, error) {
 	owner := cmp.Or(tenant, "acme")
 	switch id {
 	case "known":
 		if owner == "acme" {
-			return json.RawMessage(`{"request_id":"known"}`), owner, nil
+			return &scheduler.Explanation{RequestID: id, Tenant: owner}, owner, nil
 		}
 	case "shared":
 		if tenant == "" {
 			return nil, "", &AmbiguousError{id, []string{"acme", "globex"}}
 		}
-		return json.RawMessage(`{"tenant":"` + tenant + `"}`), owner, nil
+		return &scheduler.Explanation{Tenant: tenant}, owner, nil
 	case "panic":
 		panic("boom")
 	case "unrenderable":
-		return func() {}, "", nil
+		return &scheduler.Explanation{Candidates: []scheduler.Candidate{{Total: float32(math.NaN())}}}, "", nil
 	}
 	return nil, "", fmt.Errorf("%w: request %q is not among those kept", ErrNotFound, id)
 }
 
-func (f *fake) DryRun(_ context.Context, q *DryRun) (any, error) {
+func (f *fake) DryRun(_ context.Context, q *DryRun) (*scheduler.Explanation, error) {
 	f.lastDry = DryRun{q.Tenant, q.User, q.Path, append([]byte(nil), q.Body...)}
-	return map[string]int{"tokens": len(q.Body)}, nil
+	return &scheduler.Explanation{Tokens: len(q.Body)}, nil
 }
 
-func (f *fake) Ready() error                           { return f.ready }
-func (f *fake) Status(context.Context) (any, error)    { return nil, errors.New("index: broken") }
-func (f *fake) Endpoints(context.Context) (any, error) { return []string{"a"}, nil }
-func (f *fake) Reload(context.Context) (any, error)    { return map[string]any{"generation": 2}, f.reload }
+func (f *fake) Ready() error { return f.ready }
+func (f *fake) Status(context.Context) (*RouterStatus, error) {
+	return nil, errors.New("index: broken")
+}
+func (f *fake) Endpoints(context.Context) ([]Endpoint, error) { return []Endpoint{{URL: "a"}}, nil }
+func (f *fake) Reload(context.Context) (*ReloadResult, error) {
+	return &ReloadResult{Revision: 2, Changed: []string{}}, f.reload
+}
 
-func (f *fake) Plugins(context.Context) (any, error) { return []string{"p"}, nil }
-func (f *fake) Push(_ context.Context, name string, code []byte, activate bool, _ string) (any, error) {
+func (f *fake) Plugins(context.Context) ([]Plugin, error) { return []Plugin{{Name: "p"}}, nil }
+func (f *fake) Push(_ context.Context, name string, code []byte, activate bool, _ string) (*PluginChange, error) {
 	if name == "" {
 		return nil, fmt.Errorf("%w: no name", ErrRefused)
 	}
-	return fmt.Sprint(name, len(code), activate), nil
+	return &PluginChange{Name: name, Note: fmt.Sprint(len(code)), Active: activate}, nil
 }
-func (f *fake) Shadow(_ context.Context, name string, code []byte, _ string) (any, error) {
-	return fmt.Sprint("shadow of ", name, len(code)), nil
+func (f *fake) Shadow(_ context.Context, name string, code []byte, _ string) (*PluginChange, error) {
+	return &PluginChange{Name: name, Note: fmt.Sprint(len(code)), Shadow: true}, nil
 }
-func (f *fake) EndShadow(_ context.Context, name string) (any, error) {
+func (f *fake) EndShadow(_ context.Context, name string) (*PluginChange, error) {
 	return nil, fmt.Errorf("%w: shadow of %s", ErrNotFound, name)
 }
-func (f *fake) Activate(_ context.Context, name, digest string) (any, error) {
-	return name + "@" + digest, nil
+func (f *fake) Activate(_ context.Context, name, digest string) (*PluginChange, error) {
+	return &PluginChange{Name: name, Digest: digest}, nil
 }
-func (f *fake) Rollback(_ context.Context, name string) (any, error) {
+func (f *fake) Rollback(_ context.Context, name string) (*PluginChange, error) {
 	return nil, fmt.Errorf("%w: plugin %s", ErrNotFound, name)
 }
-func (f *fake) Deactivate(_ context.Context, name string) (any, error) { return "no " + name, nil }
+func (f *fake) Deactivate(_ context.Context, name string) (*PluginChange, error) {
+	return &PluginChange{Name: "no " + name}, nil
+}
 
 var metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "kvasir_up 1\n") })
 
@@ -156,32 +165,32 @@ func TestServer_answers(t *testing.T) {
 	f("GET", "/healthz", "", 200, `"ok"`)
 	f("GET", "/readyz", "", 200, `"ready"`)
 	f("GET", "/metrics", "", 200, "kvasir_up 1")
-	f("GET", "/v1/explain/known", "", 200, `{"request_id":"known"}`)
+	f("GET", "/v1/explain/known", "", 200, `"request_id":"known"`)
 	f("GET", "/v1/explain/some%2Fother", "", 404, `some/other`)
 	f("GET", "/v1/explain/unrenderable", "", 500, `internal_error`)
 	f("GET", "/v1/explain/panic", "", 500, `internal_error`)
-	f("GET", "/v1/endpoints", "", 200, `["a"]`)
+	f("GET", "/v1/endpoints", "", 200, `[{"url":"a",`)
 	f("GET", "/v1/status", "", 500, `index: broken`)
-	f("POST", "/v1/reload", "", 200, `{"generation":2}`)
-	f("POST", "/v1/explain?tenant=acme&path=/v1/completions&user=u", `{"prompt":"x"}`, 200, `{"tokens":14}`)
+	f("POST", "/v1/reload", "", 200, `{"generation":2,`)
+	f("POST", "/v1/explain?tenant=acme&path=/v1/completions&user=u", `{"prompt":"x"}`, 200, `"tokens":14,`)
 	if d := h.lastDry; d.Tenant != "acme" || d.User != "u" || d.Path != "/v1/completions" || string(d.Body) != `{"prompt":"x"}` {
 		t.Errorf("got %+v", d)
 	}
-	f("POST", "/v1/explain", `{}`, 200, `{"tokens":2}`)
+	f("POST", "/v1/explain", `{}`, 200, `"tokens":2,`)
 	if h.lastDry.Path != "/v1/chat/completions" {
 		t.Errorf("got %+v", h.lastDry)
 	}
 	f("POST", "/v1/explain", strings.Repeat("x", 101), 413, `body_too_large`)
-	f("GET", "/v1/plugins", "", 200, `["p"]`)
-	f("POST", "/v1/plugins?name=x&activate=true", "code", 200, `"x4 true"`)
-	f("POST", "/v1/plugins?name=x", "code", 200, `"x4 false"`)
-	f("POST", "/v1/plugins?name=x&shadow=true", "code", 200, `"shadow of x4"`)
+	f("GET", "/v1/plugins", "", 200, `{"plugins":[{"name":"p",`)
+	f("POST", "/v1/plugins?name=x&activate=true", "code", 200, `{"name":"x","digest":"","active":true,`)
+	f("POST", "/v1/plugins?name=x", "code", 200, `{"name":"x","digest":"","active":false,`)
+	f("POST", "/v1/plugins?name=x&shadow=true", "code", 200, `"shadow":true,"signer":"","note":"4"}`)
 	f("POST", "/v1/plugins?name=x&shadow=true&activate=true", "code", 422, `either activate or shadow`)
 	f("DELETE", "/v1/plugins/x/shadow", "", 404, `shadow of x`)
 	f("POST", "/v1/plugins", "code", 422, `no name`)
 	f("POST", "/v1/plugins?name=x", strings.Repeat("x", 101), 413, `body_too_large`)
 	f("POST", "/v1/plugins/x/rollback", "", 404, `plugin x`)
-	f("POST", "/v1/plugins/x/activate?digest=d", "", 200, `x@d`)
+	f("POST", "/v1/plugins/x/activate?digest=d", "", 200, `{"name":"x","digest":"d",`)
 	f("DELETE", "/v1/plugins/x", "", 200, `"no x"`)
 	if got := f("GET", "/v1/plugins/x", "", 405, `DELETE`).Get("Allow"); got != "DELETE" {
 		t.Errorf("Allow: got %q", got)

@@ -11,7 +11,7 @@ type Holder interface {
 	// further requests; uncordon: serve) to the endpoint of a URL, in all pools that
 	// have it. An unknown one is ErrNotFound. It lasts until uncordon, or until the
 	// router ends.
-	Hold(ctx context.Context, url, verb string) (any, error)
+	Hold(ctx context.Context, url, verb string) (*HoldResult, error)
 }
 
 // holdVerbs are the verbs of a Holder.

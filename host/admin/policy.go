@@ -8,23 +8,25 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+
+	"github.com/kvasir-router/kvasir/host/policy"
 )
 
 // Policies tells of the policy and puts another one in force. What it refuses
 // wraps ErrRefused; where the router has no policy, ErrNotFound.
 type Policies interface {
-	Policy(ctx context.Context) (any, error)
+	Policy(ctx context.Context) (*PolicyStatus, error)
 	// ReloadPolicy reads the policy's directory and puts it in force, whatever its
 	// gates say if force is set. On error the policy before stays.
-	ReloadPolicy(ctx context.Context, force bool) (any, error)
+	ReloadPolicy(ctx context.Context, force bool) (*PolicyStatus, error)
 	// PushPolicy puts the policy in files, by path, in force until the directory
 	// changes. On error the policy before stays.
-	PushPolicy(ctx context.Context, files map[string][]byte, force bool) (any, error)
+	PushPolicy(ctx context.Context, files map[string][]byte, force bool) (*PolicyStatus, error)
 	// PolicyDiff says what the policy in files, by path, would decide otherwise
 	// about what clients asked of late. Nothing changes.
-	PolicyDiff(ctx context.Context, files map[string][]byte) (any, error)
+	PolicyDiff(ctx context.Context, files map[string][]byte) (*policy.Diff, error)
 	// PolicyExplain says how the policy in force decides about an input document.
-	PolicyExplain(ctx context.Context, input []byte) (any, error)
+	PolicyExplain(ctx context.Context, input []byte) (*policy.Explanation, error)
 }
 
 // policyReload puts in force what the policy's directory holds.

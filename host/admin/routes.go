@@ -40,11 +40,20 @@ func asked(kind, word string) func(*http.Request) string {
 	return func(r *http.Request) string { return kind + "/" + r.URL.Query().Get(word) }
 }
 
+// read serves what f returns.
+func read[T any](s *Server, f func(context.Context) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s.answer(w, r, func(ctx context.Context) (any, error) { return f(ctx) })
+	}
+}
+
+func (s *Server) pluginList(ctx context.Context) (PluginList, error) {
+	list, err := s.cfg.Plugins.Plugins(ctx)
+	return PluginList{list}, err
+}
+
 // routes returns every path of the API that takes a principal.
 func (s *Server) routes() []route {
-	read := func(f func(context.Context) (any, error)) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, f) }
-	}
 	// change serves a deed on the object of its route.
 	change := func(verb string, object func(*http.Request) string, f func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -61,15 +70,15 @@ func (s *Server) routes() []route {
 		add("POST /v1/explain", ScopeExplainOwn, asked("tenant", "tenant"), s.dryRun)
 	}
 	if st := s.cfg.Status; st != nil {
-		add("GET /v1/status", ScopeStatus, fixed("status"), read(st.Status))
-		add("GET /v1/endpoints", ScopeEndpointRead, fixed("endpoints"), read(st.Endpoints))
+		add("GET /v1/status", ScopeStatus, fixed("status"), read(s, st.Status))
+		add("GET /v1/endpoints", ScopeEndpointRead, fixed("endpoints"), read(s, st.Endpoints))
 	}
 	if re := s.cfg.Reloader; re != nil {
 		add("POST /v1/reload", ScopeConfigReload, fixed("config"), change(ScopeConfigReload, fixed("config"), func(ctx context.Context, _ *http.Request) (any, error) { return re.Reload(ctx) }))
 	}
 	if p := s.cfg.Plugins; p != nil {
 		plugin := named("plugin", "name")
-		add("GET /v1/plugins", ScopePluginRead, fixed("plugins"), read(p.Plugins))
+		add("GET /v1/plugins", ScopePluginRead, fixed("plugins"), read(s, s.pluginList))
 		add("POST /v1/plugins", ScopePluginPush, asked("plugin", "name"), s.push)
 		add("POST /v1/plugins/{name}/activate", ScopePluginActivate, plugin, s.activate)
 		add("POST /v1/plugins/{name}/rollback", ScopePluginActivate, plugin, change("plugin:rollback", plugin, func(ctx context.Context, r *http.Request) (any, error) { return p.Rollback(ctx, r.PathValue("name")) }))
@@ -86,7 +95,7 @@ func (s *Server) routes() []route {
 	}
 	if p := s.cfg.Policies; p != nil {
 		whole := fixed("policy")
-		add("GET /v1/policy", ScopePolicyRead, whole, read(p.Policy))
+		add("GET /v1/policy", ScopePolicyRead, whole, read(s, p.Policy))
 		add("POST /v1/policy", ScopePolicyActivate, whole, s.policyPush)
 		add("POST /v1/policy/reload", ScopePolicyActivate, whole, s.policyReload)
 		add("POST /v1/policy/diff", ScopePolicyRead, whole, s.policyDiff)
@@ -98,7 +107,7 @@ func (s *Server) routes() []route {
 		}
 	}
 	if a := s.cfg.Scaler; a != nil {
-		add("GET /v1/autoscale", ScopeAutoscaleRead, fixed("autoscale"), read(a.Autoscale))
+		add("GET /v1/autoscale", ScopeAutoscaleRead, fixed("autoscale"), read(s, a.Autoscale))
 		add("POST /v1/autoscale/notice", ScopeAutoscaleWrite, fixed("autoscale"), s.notice)
 	}
 	if s.cfg.Metrics != nil {
@@ -248,11 +257,6 @@ func (s *Server) push(w http.ResponseWriter, r *http.Request) {
 			v, err = s.cfg.Plugins.Shadow(ctx, name, code, who)
 		default:
 			v, err = s.cfg.Plugins.Push(ctx, name, code, activate, who)
-		}
-		if m, ok := v.(map[string]any); ok {
-			if signer, _ := m["signer"].(string); signer != "" {
-				d.detail["signer"] = signer
-			}
 		}
 		return v, err
 	})

@@ -7,15 +7,17 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/autoscale"
 )
 
 // Scaler tells of the autoscaler.
 type Scaler interface {
 	// Autoscale returns what each group of pools measured, proposed and did.
-	Autoscale(ctx context.Context) (any, error)
+	Autoscale(ctx context.Context) ([]autoscale.Status, error)
 	// Notice makes an endpoint drain, since it will be taken away. An unknown pool
 	// is ErrNotFound.
-	Notice(ctx context.Context, n *Notice) (any, error)
+	Notice(ctx context.Context, n *Notice) (*Notice, error)
 }
 
 // Notice says that an endpoint will be taken away, as the owner of a spot

@@ -5,59 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/plugstore"
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// pluginStatus is one plugin as operators see it. Of one that is loaded with
-// several configs there are several.
-type pluginStatus struct {
-	Name    string       `json:"name"`
-	Digest  string       `json:"digest,omitempty"`
-	Version string       `json:"version,omitempty"` // of the manifest
-	Signer  string       `json:"signer,omitempty"`  // trusted keys that signed it
-	Source  string       `json:"source"`            // stored, file or shipped
-	Roles   []string     `json:"roles"`
-	State   string       `json:"state"` // active, quarantined, stored: nobody uses it, or aside: it does not load, another stands in
-	Reason  string       `json:"reason,omitempty"`
-	Config  string       `json:"config,omitempty"`
-	Since   time.Time    `json:"since,omitzero"`
-	Stats   *pluginStats `json:"stats,omitempty"`
-
-	Active   string              `json:"active,omitempty"`   // digest
-	Previous string              `json:"previous,omitempty"` // digest a rollback goes to
-	Versions []plugstore.Version `json:"versions"`           // pushed ones
-	Shadow   *shadowStatus       `json:"shadow,omitempty"`
-}
-
-// pluginStats counts since the plugin was loaded.
-type pluginStats struct {
-	Calls             uint64                 `json:"calls"` // answered
-	Abstained         uint64                 `json:"abstained"`
-	Busy              uint64                 `json:"busy"` // no free instance
-	Faults            map[wasm.Reason]uint64 `json:"faults"`
-	Instances         int                    `json:"instances"` // free at this moment
-	Recycled          uint64                 `json:"recycled"`  // replaced because their memory grew
-	Sliced            bool                   `json:"sliced"`    // called in slices of time, because it brings a runtime or is slow
-	UnitsPerCandidate float64                `json:"units_per_candidate"`
-	LastUnits         int64                  `json:"last_units"`   // fuel of the last timed call
-	LoadMicros        float64                `json:"load_call_us"` // processor time of a call with 64 candidates when it was loaded
-	CallMicros        float64                `json:"call_us"`      // moving mean
-	CallMicrosMax     float64                `json:"call_max_us"`  // longest timed
-	Observed          uint64                 `json:"observed"`     // outcomes it was told of
-	Unobserved        uint64                 `json:"unobserved"`   // outcomes it failed to take
-}
-
-func statsOf(p *plugin, s *wasm.Stats) *pluginStats {
-	return &pluginStats{s.Calls, s.Abstained, s.Busy, s.Faults, s.Instances, s.Recycled, s.Sliced, s.UnitsPerCandidate, s.LastUnits,
-		float64(s.LoadNanos) / 1e3, s.CallNanos / 1e3, float64(s.CallNanosMax) / 1e3, p.observed.Load(), p.unheard.Load()}
+func statsOf(p *plugin, s *wasm.Stats) *admin.PluginStats {
+	faults := map[string]uint64{}
+	for reason, n := range s.Faults {
+		faults[string(reason)] = n
+	}
+	return &admin.PluginStats{
+		Calls: s.Calls, Abstained: s.Abstained, Busy: s.Busy, Faults: faults, Instances: s.Instances, Recycled: s.Recycled, Sliced: s.Sliced,
+		UnitsPerCandidate: s.UnitsPerCandidate, LastUnits: s.LastUnits, LoadMicros: float64(s.LoadNanos) / 1e3,
+		CallMicros: s.CallNanos / 1e3, CallMicrosMax: float64(s.CallNanosMax) / 1e3,
+		Observed: p.observed.Load(), Unobserved: p.unheard.Load(),
+	}
 }
 
 // Plugins implements admin.Plugins.
-func (m *Manager) Plugins(context.Context) (any, error) {
+func (m *Manager) Plugins(context.Context) ([]admin.Plugin, error) {
 	stored, err := m.store.List()
 	if err != nil {
 		m.log.Warn("plugin store", "err", err)
@@ -66,7 +34,7 @@ func (m *Manager) Plugins(context.Context) (any, error) {
 	for _, s := range stored {
 		byName[s.Name] = s
 	}
-	out, used := []pluginStatus{}, map[string]bool{}
+	out, used := []admin.Plugin{}, map[string]bool{}
 	for _, p := range m.table.list() {
 		s := p.status()
 		s.Previous, s.Versions, s.Shadow = byName[p.key.name].Previous, byName[p.key.name].Versions, m.offPath.shadows.of(p.key.name).status()
@@ -75,24 +43,24 @@ func (m *Manager) Plugins(context.Context) (any, error) {
 	keys, why := m.asideModules()
 	for _, k := range keys {
 		s := byName[k.name]
-		out = append(out, pluginStatus{Name: k.name, Digest: k.digest, Source: k.source, Roles: []string{}, State: "aside", Reason: why[k].Error(),
+		out = append(out, admin.Plugin{Name: k.name, Digest: k.digest, Source: k.source, Roles: []string{}, State: "aside", Reason: why[k].Error(),
 			Active: s.Active, Previous: s.Previous, Versions: s.Versions})
 		used[k.name] = true
 	}
 	for _, s := range stored {
 		if !used[s.Name] {
-			out = append(out, pluginStatus{Name: s.Name, Digest: s.Active, Source: fromStore, Roles: []string{}, State: "stored",
+			out = append(out, admin.Plugin{Name: s.Name, Digest: s.Active, Source: fromStore, Roles: []string{}, State: "stored",
 				Reason: "no profile and no pool names it", Active: s.Active, Previous: s.Previous, Versions: s.Versions,
 				Shadow: m.offPath.shadows.of(s.Name).status()})
 		}
 	}
-	return map[string]any{"plugins": append(out, m.folder.refusals()...)}, nil
+	return append(out, m.folder.refusals()...), nil
 }
 
 // status returns what is known of a loaded plugin alone.
-func (p *plugin) status() pluginStatus {
+func (p *plugin) status() admin.Plugin {
 	st := p.Stats()
-	s := pluginStatus{Name: p.key.name, Digest: p.Digest(), Version: p.Manifest().Version, Source: p.source, Roles: []string{},
+	s := admin.Plugin{Name: p.key.name, Digest: p.Digest(), Version: p.Manifest().Version, Source: p.source, Roles: []string{},
 		State: "active", Signer: p.signedBy(), Config: p.key.config, Since: p.since, Stats: statsOf(p, &st), Active: p.Digest()}
 	if st.Quarantined {
 		s.State, s.Reason = "quarantined", st.QuarantineReason
@@ -107,7 +75,7 @@ func (p *plugin) status() pluginStatus {
 
 // Push implements admin.Plugins: the module is loaded as it will be, then
 // stored, then put in force.
-func (m *Manager) Push(_ context.Context, name string, code []byte, activate bool, who string) (any, error) {
+func (m *Manager) Push(_ context.Context, name string, code []byte, activate bool, who string) (*admin.PluginChange, error) {
 	if !plugstore.ValidName(name) {
 		return nil, errPluginName(name)
 	}
@@ -123,7 +91,7 @@ func (m *Manager) Push(_ context.Context, name string, code []byte, activate boo
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
 	if !activate {
-		return map[string]any{"name": name, "digest": digest, "active": false, "signer": p.signedBy()}, nil
+		return &admin.PluginChange{Name: name, Digest: digest, Signer: p.signedBy()}, nil
 	}
 	return m.apply(digest, &Change{name: name, code: code, commit: func() error { return m.store.Activate(name, digest) }})
 }
@@ -143,7 +111,7 @@ func (m *Manager) try(name, source string, code []byte) (*plugin, error) {
 
 // apply puts a change of the active version of a plugin in force; digest is that
 // version's, "" = none.
-func (m *Manager) apply(digest string, c *Change) (any, error) {
+func (m *Manager) apply(digest string, c *Change) (*admin.PluginChange, error) {
 	set, revision, err := m.rules.Apply(c)
 	switch {
 	case errors.Is(err, plugstore.ErrUnknown):
@@ -157,16 +125,16 @@ func (m *Manager) apply(digest string, c *Change) (any, error) {
 		m.offPath.shadows.set(c.name, nil) // there is nothing left to compare
 	}
 	m.log.Info("plugin in force", "plugin", c.name, "digest", digest, "signer", signer, "generation", revision, "used", used)
-	answer := map[string]any{"name": c.name, "digest": digest, "active": true, "used": used, "signer": signer, "generation": revision}
+	answer := &admin.PluginChange{Name: c.name, Digest: digest, Active: true, Used: used, Signer: signer, Revision: revision}
 	if m.folder.code(c.name) != nil {
-		answer["used"], answer["note"] = false, c.name+".wasm in plugin_dir goes before it while it lies there"
+		answer.Used, answer.Note = false, c.name+".wasm in plugin_dir goes before it while it lies there"
 		m.log.Warn("the watched folder goes before the active version of a plugin", "plugin", c.name)
 	}
 	return answer, nil
 }
 
 // Activate implements admin.Plugins.
-func (m *Manager) Activate(_ context.Context, name, digest string) (any, error) {
+func (m *Manager) Activate(_ context.Context, name, digest string) (*admin.PluginChange, error) {
 	digest, err := m.version(name, digest)
 	if err != nil {
 		return nil, err
@@ -234,7 +202,7 @@ func (m *Manager) Author(name, digest string) string {
 }
 
 // Rollback implements admin.Plugins.
-func (m *Manager) Rollback(_ context.Context, name string) (any, error) {
+func (m *Manager) Rollback(_ context.Context, name string) (*admin.PluginChange, error) {
 	m.change.Lock()
 	defer m.change.Unlock()
 	digest, code, err := m.store.Back(name)
@@ -254,7 +222,7 @@ func (m *Manager) Rollback(_ context.Context, name string) (any, error) {
 }
 
 // Deactivate implements admin.Plugins.
-func (m *Manager) Deactivate(_ context.Context, name string) (any, error) {
+func (m *Manager) Deactivate(_ context.Context, name string) (*admin.PluginChange, error) {
 	m.change.Lock()
 	defer m.change.Unlock()
 	return m.apply("", &Change{name: name, commit: func() error { return m.store.Deactivate(name) }})

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/plugstore"
 	"github.com/kvasir-router/kvasir/host/wasm"
@@ -105,11 +106,11 @@ func (f *folder) hold(name string, m heldModule) {
 }
 
 // refusals returns the rows of the plugin list that tell of refused files.
-func (f *folder) refusals() (rows []pluginStatus) {
+func (f *folder) refusals() (rows []admin.Plugin) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, file := range slices.Sorted(maps.Keys(f.refused)) {
-		rows = append(rows, pluginStatus{Name: strings.TrimSuffix(file, ".wasm"), Source: fromFolder, Roles: []string{}, State: "refused",
+		rows = append(rows, admin.Plugin{Name: strings.TrimSuffix(file, ".wasm"), Source: fromFolder, Roles: []string{}, State: "refused",
 			Reason: f.refused[file].Error(), Versions: []plugstore.Version{}})
 	}
 	return rows

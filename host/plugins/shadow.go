@@ -212,27 +212,13 @@ func (s *shadows) close() {
 	}
 }
 
-// shadowStatus is a shadow as operators see it.
-type shadowStatus struct {
-	Digest        string    `json:"digest"`
-	Signer        string    `json:"signer,omitempty"` // trusted keys that signed it
-	Since         time.Time `json:"since"`
-	Decisions     uint64    `json:"decisions"`        // compared
-	RankAgreement float64   `json:"rank_agreement"`   // mean of Kendall's tau, in [-1, 1]
-	Elsewhere     float64   `json:"placed_elsewhere"` // share of decisions in which its best is another endpoint
-	Abstained     uint64    `json:"abstained"`
-	Faults        uint64    `json:"faults"`  // calls that gave no answer
-	Skipped       uint64    `json:"skipped"` // decisions left out: they came too fast, or by a config that came after the shadow
-	Quarantine    string    `json:"quarantine,omitempty"`
-}
-
 // status returns nil of a nil shadow.
-func (s *shadow) status() *shadowStatus {
+func (s *shadow) status() *admin.Shadow {
 	if s == nil {
 		return nil
 	}
 	c := s.compared.Stats()
-	st := &shadowStatus{Digest: s.digest, Signer: s.signer, Since: s.since, Decisions: c.Decisions, RankAgreement: c.Agreement,
+	st := &admin.Shadow{Digest: s.digest, Signer: s.signer, Since: s.since, Decisions: c.Decisions, RankAgreement: c.Agreement,
 		Elsewhere: float64(c.Elsewhere) / float64(max(c.Decisions, 1)), Abstained: c.Abstained, Faults: c.Unheard, Skipped: s.skipped.Load()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -296,7 +282,7 @@ func (m *Manager) newShadow(ctx context.Context, name string, code []byte) (_ *s
 }
 
 // Shadow implements admin.Plugins.
-func (m *Manager) Shadow(ctx context.Context, name string, code []byte, who string) (any, error) {
+func (m *Manager) Shadow(ctx context.Context, name string, code []byte, who string) (*admin.PluginChange, error) {
 	if !plugstore.ValidName(name) {
 		return nil, errPluginName(name)
 	}
@@ -313,15 +299,15 @@ func (m *Manager) Shadow(ctx context.Context, name string, code []byte, who stri
 	}
 	m.offPath.shadows.set(name, sh)
 	m.log.Info("shadow begins", "plugin", name, "digest", digest, "signer", sh.signer)
-	return map[string]any{"name": name, "digest": digest, "active": false, "shadow": true, "signer": sh.signer}, nil
+	return &admin.PluginChange{Name: name, Digest: digest, Shadow: true, Signer: sh.signer}, nil
 }
 
 // EndShadow implements admin.Plugins.
-func (m *Manager) EndShadow(_ context.Context, name string) (any, error) {
+func (m *Manager) EndShadow(_ context.Context, name string) (*admin.PluginChange, error) {
 	sh := m.offPath.shadows.set(name, nil)
 	if sh == nil {
 		return nil, fmt.Errorf("%w: plugin %.128q has no shadow", admin.ErrNotFound, name)
 	}
 	m.log.Info("shadow ends", "plugin", name, "digest", sh.digest)
-	return map[string]any{"name": name, "digest": sh.digest, "shadow": false}, nil
+	return &admin.PluginChange{Name: name, Digest: sh.digest}, nil
 }
