@@ -19,7 +19,7 @@ func (h *Host) openFleet() {
 	h.discovery = fleet.NewDiscovery(fleet.DiscoveryConfig{Fleet: h.fleet, Admission: h.admission, Reader: h.plugins.EndpointReader, Failed: h.discoveryFailed, Now: h.now})
 	h.scaling = scaling.New(scaling.Config{
 		Store: h.store, Machines: h.fleet, Admission: h.admission, Sessions: func() map[uint32]int { return h.state.Sessions() },
-		Override: h.plugins.Sizer, Audit: h.auditScaling, Every: h.opt.ScaleEvery, Log: h.log, Now: h.now,
+		QueueWait: h.queue.Oldest, Override: h.plugins.Sizer, Audit: h.auditScaling, Every: h.opt.ScaleEvery, Log: h.log, Now: h.now,
 	})
 }
 

@@ -98,6 +98,9 @@ func (c *cloud) Warm(_ context.Context, pool string, m Machine) error {
 
 func (c *cloud) Apply(ctx context.Context, o *Order) (*Answer, error) {
 	c.told = append(c.told, *o)
+	if o.Reason == "" {
+		c.t.Errorf("an order without a reason: %+v", o)
+	}
 	if c.apply != nil {
 		return c.apply(o)
 	}

@@ -30,6 +30,7 @@ type member struct {
 	need   *Order // to be told to the driver, nil = nothing
 	called bool   // the driver is being called
 	dirty  bool   // the size changed since the last need
+	why    string // of the last change of size
 	tries  int    // failures in a row
 	retry  time.Time
 	seq    uint64

@@ -55,7 +55,7 @@ func (c *Controller) grow(n int, reason string, now time.Time) {
 			return
 		}
 		m.orders.add(k, now, m.ColdStart)
-		m.dirty = true
+		m.dirty, m.why = true, reason
 		n -= k
 	}
 }
@@ -91,7 +91,7 @@ func (c *Controller) shrinkPool(m *member, spare int, reason string, now time.Ti
 		gone = m.orders.cancel(min(spare, len(m.orders.wait)-m.loading))
 	}
 	if gone > 0 {
-		m.dirty = true
+		m.dirty, m.why = true, reason
 		c.act(m, Action{Time: now, Verb: VerbCancel, N: gone, Reason: reason})
 	}
 	for _, id := range c.choose(m, spare-gone) {

@@ -63,10 +63,14 @@ func (m *member) plan(fence uint64, now time.Time) {
 	for _, id := range remove {
 		m.drains[id].removing = true
 	}
+	why := "drained"
+	if m.dirty {
+		why = m.why
+	}
 	m.seq++
 	m.need = &Order{
 		Key: fmt.Sprintf("%s-%d-%d", m.Name, fence, m.seq), Pool: m.Name, Fence: fence,
-		Desired: m.total() - len(remove), Remove: remove, Current: m.ids(),
+		Desired: m.total() - len(remove), Remove: remove, Current: m.ids(), Reason: why,
 	}
 	m.dirty = false
 }
@@ -190,7 +194,7 @@ func (c *Controller) failed(m *member, o *Order, err error, now time.Time) {
 	}
 	if n := m.orders.cancel(len(m.orders.wait) - m.loading); n > 0 {
 		m.orders.backoff(now)
-		m.dirty = true
-		c.act(m, Action{Time: now, Verb: VerbCancel, N: n, Key: o.Key, Reason: "the driver failed too often"})
+		m.dirty, m.why = true, "the driver failed too often"
+		c.act(m, Action{Time: now, Verb: VerbCancel, N: n, Key: o.Key, Reason: m.why})
 	}
 }

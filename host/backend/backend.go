@@ -103,8 +103,11 @@ type Config struct {
 	CacheIdentity string
 	// BlockTokens is the block size that is expected; 0: the engine tells.
 	BlockTokens int
-	Events      Events
-	Probe       Probe // of its cache's isolation
+	// AssumedBlocks is the size in blocks of a cache that the engine does not report;
+	// 0 = the Assumed's own default.
+	AssumedBlocks int
+	Events        Events
+	Probe         Probe // of its cache's isolation
 	// Revoked is called when a request's answer took the endpoint's isolation away,
 	// once for each life of the engine, on the request's goroutine; nil = nobody is
 	// told. It must return soon.
@@ -191,7 +194,7 @@ func (c Config) Validate() error {
 		faults = append(faults, fmt.Errorf("backend: event mode %q is not auto, on or off", c.Events.Mode))
 	}
 	if c.Interval < 0 || c.Rediscover < 0 || c.Timeout < 0 || c.JoinWait < 0 || c.DeadAfter < 0 ||
-		c.FailAfter < 0 || c.RiseAfter < 0 || c.ParkBytes < 0 || c.BlockTokens < 0 || c.Rank < 0 || c.Probe.Every < 0 {
+		c.FailAfter < 0 || c.RiseAfter < 0 || c.ParkBytes < 0 || c.BlockTokens < 0 || c.AssumedBlocks < 0 || c.Rank < 0 || c.Probe.Every < 0 {
 		faults = append(faults, errors.New("backend: negative time, count or size"))
 	}
 	return errors.Join(faults...)

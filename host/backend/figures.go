@@ -93,6 +93,14 @@ func (w *Watcher) cached(mode endpoint.EventMode, block int) uint32 {
 	return uint32(min(blocks*int64(block), math.MaxUint32))
 }
 
+// sizeAssumed tells the model of a cache without events what size is assumed, as
+// long as the engine has reported none.
+func (w *Watcher) sizeAssumed() {
+	if w.assumed != nil && w.sized == 0 && w.cfg.AssumedBlocks > 0 {
+		w.assumed.SetCapacity(holder(w.cfg.ID, 0), w.cfg.AssumedBlocks)
+	}
+}
+
 // size tells the model of a cache without events how large the engine says its own
 // is; an engine that does not tell keeps what was configured.
 func (w *Watcher) size(blocks uint32) {

@@ -55,6 +55,9 @@ func (w *Watcher) takeConfig(ctx context.Context) {
 	if dialect {
 		w.forgetDialect()
 	}
+	if had.AssumedBlocks != next.AssumedBlocks {
+		w.sizeAssumed()
+	}
 	w.takeProbe(&had.Probe)
 	if discovered {
 		w.follow(ctx, &caps)

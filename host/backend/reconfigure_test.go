@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -119,6 +120,35 @@ func TestReconfigure_watch(t *testing.T) {
 	if err := o.w.Reconfigure(Config{URL: "nowhere"}); err == nil {
 		t.Error("a faulty configuration is accepted")
 	}
+}
+
+// TestReconfigure_assumedSize: the size that is assumed of an engine's cache counts
+// until the engine reports its own, and not after.
+func TestReconfigure_assumedSize(t *testing.T) {
+	e := newFakeEngine(t)
+	e.set(func() { e.noScrape = true })
+	o := watch(t, e, func(c *Config) { c.Events.Mode, c.AssumedBlocks = EventsOff, 10 })
+	sizes := func() []int {
+		o.cls.mu.Lock()
+		defer o.cls.mu.Unlock()
+		var out []int
+		for _, s := range o.cls.sized {
+			out = append(out, s[1])
+		}
+		return out
+	}
+	until := func(want ...int) {
+		t.Helper()
+		o.until("sizes", func(endpoint.State) bool { return slices.Equal(sizes(), want) })
+	}
+	until(10)
+	o.reconfigure(func(c *Config) { c.AssumedBlocks = 20 })
+	until(10, 20)
+	e.set(func() { e.noScrape = false })
+	until(10, 20, 100)
+	o.reconfigure(func(c *Config) { c.AssumedBlocks, c.Bearer = 30, "seen" })
+	o.until("the other token", func(endpoint.State) bool { return o.auth() == "Bearer seen" })
+	until(10, 20, 100)
 }
 
 // TestReconfigure_stress: reconfigurations, outcomes and questions at once.

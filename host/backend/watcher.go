@@ -113,6 +113,7 @@ func NewWatcher(cfg Config, index Index, assumed Assumed, endpoints Endpoints) (
 	w.status.Probe.Isolation = endpoint.IsolationUnverified
 	w.health = health{fail: cfg.FailAfter, rise: cfg.RiseAfter}
 	w.feed = newFeed(&w.cfg, index, w.trust, w.expected, w.poke)
+	w.sizeAssumed()
 	return w, nil
 }
 

@@ -22,6 +22,7 @@ type Load struct {
 	charges     atomic.Uint64 // requests ever charged
 	charged     atomic.Uint64 // uncached prompt tokens ever charged
 	errors      errorRate
+	ages        ages
 
 	breaker breaker
 
@@ -47,6 +48,11 @@ func (l *Load) Outstanding() int64 { return l.outstanding.Load() }
 // as charged, expected output.
 func (l *Load) KVActive() int64 { return l.kvActive.Load() }
 
+// Oldest returns the age of the oldest request in flight, 0 if there is none. It is
+// too great by at most the time since the call before, and too small for requests
+// that began before the first call.
+func (l *Load) Oldest(now time.Time) time.Duration { return l.ages.oldest(now) }
+
 // Charged returns the requests, and their uncached prompt tokens, that were ever
 // charged: the work that was offered, whatever became of it.
 func (l *Load) Charged() (requests, uncached uint64) { return l.charges.Load(), l.charged.Load() }
@@ -68,6 +74,7 @@ type Charge struct {
 	tenant   string
 	uncached int64 // outstanding tokens still claimed
 	kv       int64
+	period   uint32 // of ages
 }
 
 // Charge claims a request with uncached prompt tokens to compute and kv tokens
@@ -79,7 +86,7 @@ func (l *Load) Charge(tenant string, uncached, kv int64) Charge {
 	l.charges.Add(1)
 	l.charged.Add(uint64(uncached))
 	l.tenant(tenant, uncached)
-	return Charge{load: l, tenant: tenant, uncached: uncached, kv: kv}
+	return Charge{load: l, tenant: tenant, uncached: uncached, kv: kv, period: l.ages.begin()}
 }
 
 func (l *Load) tenant(name string, delta int64) {
@@ -114,6 +121,7 @@ func (c *Charge) Release() {
 	c.ReleaseWork()
 	c.load.kvActive.Add(-c.kv)
 	c.load.inflight.Add(-1)
+	c.load.ages.end(c.period)
 	*c = Charge{}
 }
 

@@ -127,7 +127,6 @@ func (f *Fleet) addLocked(t target) {
 	if err != nil { // targets are distinct and at most config.MaxEndpoints
 		panic(fmt.Sprintf("BUG: fleet: endpoint %s of pool %s: %v", t.key.url, t.key.pool, err))
 	}
-	f.cfg.Assumed.SetCapacity(kvindex.HolderOf(int(id), 0), t.attrs.assumedBlocks)
 	if _, err = f.watchers.Add(f.watcherConfig(id, t)); err != nil { // NewPlan and ParseURL refuse what it would
 		panic(fmt.Sprintf("BUG: fleet: endpoint %s of pool %s: %v", t.key.url, t.key.pool, err))
 	}
@@ -144,9 +143,6 @@ func (f *Fleet) changeLocked(m *member, t target) {
 	m.attrs = t.attrs
 	if had.info != t.attrs.info {
 		f.cfg.Store.SetInfo(m.id, f.info(t))
-	}
-	if had.assumedBlocks != t.attrs.assumedBlocks {
-		f.cfg.Assumed.SetCapacity(kvindex.HolderOf(int(m.id), 0), t.attrs.assumedBlocks)
 	}
 	if had.watch != t.attrs.watch {
 		if err := f.watchers.Reconfigure(f.watcherConfig(m.id, t)); err != nil {
@@ -176,7 +172,7 @@ func (f *Fleet) watcherConfig(id endpoint.ID, t target) backend.Config {
 		d = backend.Parsed{Dialect: d, Parser: f.cfg.Parser(w.parser.Plugin), Metrics: w.parser.MetricsPath, Health: w.parser.HealthPath}
 	}
 	return backend.Config{
-		ID: id, URL: t.key.url, Dialect: d, Bearer: w.bearer, CacheIdentity: w.cacheIdentity, BlockTokens: w.blockTokens, Events: w.events,
+		ID: id, URL: t.key.url, Dialect: d, Bearer: w.bearer, CacheIdentity: w.cacheIdentity, BlockTokens: w.blockTokens, AssumedBlocks: w.assumedBlocks, Events: w.events,
 		Probe:   backend.Probe{Every: w.probe, Idle: func() bool { return f.idle(id) }, LogOnly: w.unexplainedLogOnly},
 		History: f.cfg.History,
 		Revoked: func(reason string) { f.cfg.Revoked(t.key.url, t.key.pool, reason) },

@@ -17,9 +17,6 @@ type key struct{ url, pool string }
 type attributes struct {
 	info  info
 	watch watch
-	// assumedBlocks is the capacity in blocks that is assumed of an engine that
-	// does not report one.
-	assumedBlocks int
 }
 
 // info is the part that the store keeps.
@@ -34,7 +31,7 @@ type info struct {
 type watch struct {
 	dialect, bearer, cacheIdentity string
 	parser                         config.Parser
-	blockTokens                    int
+	blockTokens, assumedBlocks     int
 	events                         backend.Events
 	probe                          time.Duration // between isolation probes, 0 = none
 	unexplainedLogOnly             bool          // answers do not revoke isolation
@@ -70,6 +67,6 @@ func poolAttributes(p *config.Pool, s Secrets, tenants bool) attributes {
 	if tokens == 0 {
 		tokens = assumedTokens
 	}
-	a.assumedBlocks = tokens / block
+	a.watch.assumedBlocks = tokens / block
 	return a
 }

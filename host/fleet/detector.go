@@ -39,11 +39,11 @@ const (
 
 // tenantSeen is what was seen of one tenant.
 type tenantSeen struct {
-	requests, single          uint64 // single: of them, answers of at most one token
-	prompt, cached, predicted uint64 // tokens
-	fast, slow                float64
-	measured                  int
-	spiked                    bool
+	requests, single uint64 // single: of them, answers of at most one token
+	prompt, cached   uint64 // tokens
+	fast, slow       float64
+	measured         int
+	spiked           bool
 }
 
 // NewDetector returns a detector that has seen nothing.
@@ -72,7 +72,6 @@ func (d *Detector) Observe(o *scheduler.Observation) {
 	if o.Outcome.HasCached && o.Outcome.PromptTokens > 0 {
 		t.prompt += uint64(o.Outcome.PromptTokens)
 		t.cached += uint64(max(0, o.Outcome.CachedTokens))
-		t.predicted += uint64(max(0, o.PredictedCached))
 		d.unexplained += uint64(o.Unexplained)
 		if spike = t != &d.other && t.missed(1-float64(o.Outcome.CachedTokens)/float64(o.Outcome.PromptTokens)); spike {
 			d.spikes++

@@ -12,6 +12,7 @@
 package queue
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -136,6 +137,27 @@ func (q *Queue) Busy(name string, priority int) bool {
 	defer q.mu.Unlock()
 	l := q.lanes[name]
 	return l != nil && len(l.bands) > 0 && l.bands[0].priority >= priority
+}
+
+// Oldest returns how long the request that waits longest for any of the pools has
+// waited, 0 if none does.
+func (q *Queue) Oldest(pools []string, now time.Time) (waited time.Duration) {
+	if q.waiting.Load() == 0 {
+		return 0
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range q.lanes {
+		if !slices.ContainsFunc(l.pools, func(p string) bool { return slices.Contains(pools, p) }) {
+			continue
+		}
+		for _, b := range l.bands {
+			for _, t := range b.ring { // each in the order they came
+				waited = max(waited, now.Sub(t.waiters[0].since))
+			}
+		}
+	}
+	return waited
 }
 
 // Wake says that a place in a pool came free.

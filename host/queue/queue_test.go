@@ -172,6 +172,27 @@ func TestQueue_inVain(t *testing.T) {
 	}
 }
 
+// TestQueue_Oldest: of those who wait for any of the pools.
+func TestQueue_Oldest(t *testing.T) {
+	var q Queue
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	oldest := func(want time.Duration, pools ...string) {
+		t.Helper()
+		if got := q.Oldest(pools, at(10)); got != want {
+			t.Errorf("%v: %v, want %v", pools, got, want)
+		}
+	}
+	oldest(0, "a")
+	first := q.Enter(Want{Lane: "ab", Pools: []string{"a", "b"}, Tenant: "t"}, 9, at(1))
+	q.Enter(Want{Lane: "ab", Pools: []string{"a", "b"}, Tenant: "u", Priority: 1}, 9, at(3))
+	q.Enter(Want{Lane: "c", Pools: []string{"c"}, Tenant: "t"}, 9, at(5))
+	oldest(9*time.Second, "b", "c")
+	oldest(5*time.Second, "c")
+	oldest(0, "d")
+	first.Leave(Left, at(9))
+	oldest(7*time.Second, "a")
+}
+
 // TestQueue_tries: one place is tried by a bounded number.
 func TestQueue_tries(t *testing.T) {
 	r := newRig(t)

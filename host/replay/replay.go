@@ -49,7 +49,6 @@ const maxLine = 16 << 20
 // blocks, local to the conversation.
 type wekaLine struct {
 	Conversation string     `json:"c"`
-	Index        int        `json:"i"`
 	In           int        `json:"in"`
 	Out          int        `json:"out"`
 	Think        float64    `json:"think"`

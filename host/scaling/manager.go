@@ -46,6 +46,9 @@ type Config struct {
 	Admission Admission
 	// Sessions returns the sessions at home on each endpoint, by its generation.
 	Sessions func() map[uint32]int
+	// QueueWait returns how long the request that waits longest for a place on the
+	// pools has waited.
+	QueueWait func(pools []string, now time.Time) time.Duration
 	// Override returns what proposes the size of a pool instead of the built-in loop,
 	// nil = nothing, and whether it is only compared.
 	Override func(pool string) (o autoscale.Overrider, shadow bool)
@@ -149,9 +152,10 @@ func (m *Manager) tick(ctx context.Context) {
 			continue
 		}
 		sig := m.work.signal(m.cfg.Store.Load(), g.pools, now)
-		waiting := m.room.waiting(g.pools)
+		waiting, longest := m.room.waiting(g.pools, now)
 		sig.InFlight += waiting
 		sig.Requests += waiting
+		sig.QueueWait = max(longest, m.cfg.QueueWait(g.pools, now))
 		g.control.SetOverride(m.cfg.Override(g.pools[0]))
 		g.control.Tick(ctx, sig)
 	}

@@ -70,7 +70,8 @@ func newTestManager(t *testing.T) *testManager {
 	x := &testManager{machines: &testMachines{t: t, store: store, have: map[string]testMachine{}}}
 	x.Manager = New(Config{
 		Store: store, Machines: x.machines, Admission: admitAll{}, Sessions: func() map[uint32]int { return nil },
-		Override: func(string) (autoscale.Overrider, bool) { return nil, false }, Audit: func(autoscale.Action) {}, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		QueueWait: func([]string, time.Time) time.Duration { return 0 },
+		Override:  func(string) (autoscale.Overrider, bool) { return nil, false }, Audit: func(autoscale.Action) {}, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
 	var err error
 	if x.slot, err = store.Add(endpoint.Info{URL: "http://10.0.0.1:8000", Addr: "10.0.0.1:8000", Pool: "main"}); err != nil {
@@ -200,6 +201,25 @@ func TestManager_Notice(t *testing.T) {
 	}
 }
 
+// TestNodes_inFlight: what of an endpoint's requests a controller sees.
+func TestNodes_inFlight(t *testing.T) {
+	m := newTestManager(t)
+	now := time.Now()
+	m.cfg.Now = func() time.Time { return now }
+	m.apply(t, scaled("main"))
+	f := m.groups[0].nodes
+	f.Nodes("main")
+	c := m.cfg.Store.Load().Loads[m.slot].Charge("t", 0, 1)
+	now = now.Add(7 * time.Second)
+	if n := f.Nodes("main")[0]; n.InFlight != 1 || n.Oldest != 7*time.Second {
+		t.Errorf("%+v, want a request of 7 s", n)
+	}
+	c.Release()
+	if n := f.Nodes("main")[0]; n.InFlight != 0 || n.Oldest != 0 {
+		t.Errorf("%+v, want no request", n)
+	}
+}
+
 // TestNodes_check: machines join within the allow-list only, and none that the
 // configuration lists.
 func TestNodes_check(t *testing.T) {
@@ -236,27 +256,34 @@ func TestNodes_check(t *testing.T) {
 func TestRoom(t *testing.T) {
 	r := newRoom(nil)
 	in := func(tenant string) roomTenant { return roomTenant{"p", tenant} }
+	begun := time.Now()
 	for range 2 {
-		if !r.enter(in("a"), 5) {
+		if !r.enter(in("a"), 5, begun) {
 			t.Fatal("refused with room")
 		}
 	}
-	if r.enter(in("a"), 5) {
+	if r.enter(in("a"), 5, begun) {
 		t.Error("one tenant has more than half")
 	}
 	for _, tenant := range []string{"b", "b", "c"} {
-		if !r.enter(in(tenant), 5) {
+		if !r.enter(in(tenant), 5, begun.Add(time.Second)) {
 			t.Errorf("%s was refused with room", tenant)
 		}
 	}
-	if r.enter(in("d"), 5) {
+	if r.enter(in("d"), 5, begun) {
 		t.Error("more than fit")
 	}
-	if n := r.waiting([]string{"p", "q"}); n != 5 {
-		t.Errorf("%d wait, want 5", n)
+	if n, longest := r.waiting([]string{"p", "q"}, begun.Add(time.Minute)); n != 5 || longest != time.Minute {
+		t.Errorf("%d wait, the first for %v, want 5, a minute", n, longest)
 	}
-	for _, tenant := range []string{"a", "a", "b", "b", "c"} {
-		r.leave(in(tenant))
+	for range 2 {
+		r.leave(in("a"), begun)
+	}
+	if n, longest := r.waiting([]string{"p", "q"}, begun.Add(time.Minute)); n != 3 || longest != 59*time.Second {
+		t.Errorf("%d wait, the first for %v, want 3, 59s", n, longest)
+	}
+	for _, tenant := range []string{"b", "b", "c"} {
+		r.leave(in(tenant), begun.Add(time.Second))
 	}
 	if len(r.pools) != 0 || len(r.tenants) != 0 || r.refused != 2 || r.held != 5 {
 		t.Errorf("left behind: %+v", r)

@@ -130,7 +130,7 @@ func (m *Meter) signal(snap *endpoint.Snapshot, pools []string, now time.Time) a
 		c.requests, c.uncached = load.Charged()
 		last := m.seen[info.Generation]
 		if !m.metered[info.Pool] {
-			last = c // what came before was not offered since the last tick
+			last, s.Missing = c, true // what came before was not offered since the last tick
 		}
 		m.seen[info.Generation] = c
 		n := float64(c.requests - last.requests)

@@ -58,16 +58,16 @@ func TestMeter_begins(t *testing.T) {
 	}
 	m, pools := newMeter(), []string{"main"}
 	charge(200)
-	if s := m.signal(s.Load(), pools, time.Now()); s.Work != 0 || s.Requests != 0 {
+	if s := m.signal(s.Load(), pools, time.Now()); s.Work != 0 || s.Requests != 0 || !s.Missing {
 		t.Errorf("first tick: %+v", s)
 	}
 	charge(1)
-	if s := m.signal(s.Load(), pools, time.Now()); s.Work <= 0 || s.Requests != 1 {
+	if s := m.signal(s.Load(), pools, time.Now()); s.Work <= 0 || s.Requests != 1 || s.Missing {
 		t.Errorf("after one request: %+v", s)
 	}
 	m.leave(pools)
 	charge(200)
-	if s := m.signal(s.Load(), pools, time.Now()); s.Work != 0 {
+	if s := m.signal(s.Load(), pools, time.Now()); s.Work != 0 || !s.Missing {
 		t.Errorf("first tick after a pause: %+v", s)
 	}
 }

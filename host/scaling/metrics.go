@@ -41,8 +41,8 @@ func (m *Manager) Collect(e *telemetry.Emitter) {
 func (r *Room) collect(e *telemetry.Emitter) {
 	r.mu.Lock()
 	held, refused, n := r.held, r.refused, 0
-	for _, v := range r.pools {
-		n += v
+	for _, since := range r.pools {
+		n += len(since)
 	}
 	r.mu.Unlock()
 	e.Emit(metric.WaitingRoomOccupancy, float64(n))

@@ -75,7 +75,7 @@ func (f *nodes) Nodes(pool string) []autoscale.Node {
 		}
 		n.Held = snap.State(id).Held == endpoint.HoldDrained
 		f.ageLocked(&n, info.Generation, now)
-		n.InFlight = int(snap.Loads[i].Inflight())
+		n.InFlight, n.Oldest = int(snap.Loads[i].Inflight()), snap.Loads[i].Oldest(now)
 		n.Sessions = sessions[info.Generation]
 		n.Heat = f.work.heat(info.Generation, now)
 		out = append(out, n)

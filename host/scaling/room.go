@@ -16,8 +16,8 @@ import (
 type Room struct {
 	m *Manager
 
-	mu      sync.Mutex // guards what follows
-	pools   map[string]int
+	mu      sync.Mutex             // guards what follows
+	pools   map[string][]time.Time // since when requests wait, the longest first
 	tenants map[roomTenant]int
 	held    uint64 // requests that ever waited
 	refused uint64
@@ -35,6 +35,7 @@ var ErrRoomFull = errors.New("scaling: too many requests wait for the pool's fir
 type Seat struct {
 	room   *Room
 	tenant roomTenant
+	since  time.Time
 	model  string
 
 	// ColdStart is how long the endpoint is expected to take.
@@ -44,7 +45,7 @@ type Seat struct {
 }
 
 func newRoom(m *Manager) *Room {
-	return &Room{m: m, pools: map[string]int{}, tenants: map[roomTenant]int{}}
+	return &Room{m: m, pools: map[string][]time.Time{}, tenants: map[roomTenant]int{}}
 }
 
 // Enter takes in a request of a tenant for a model that no endpoint serves, and
@@ -57,8 +58,8 @@ func (r *Room) Enter(model, tenant string) (*Seat, error) {
 		return nil, nil
 	}
 	a := &pool.Autoscale
-	s := &Seat{room: r, tenant: roomTenant{pool.Name, tenant}, model: model, ColdStart: time.Duration(a.ColdStart), MaxHold: time.Duration(a.MaxHold)}
-	if !r.enter(s.tenant, a.MaxHeld) {
+	s := &Seat{room: r, tenant: roomTenant{pool.Name, tenant}, since: r.m.cfg.Now(), model: model, ColdStart: time.Duration(a.ColdStart), MaxHold: time.Duration(a.MaxHold)}
+	if !r.enter(s.tenant, a.MaxHeld, s.since) {
 		return s, ErrRoomFull
 	}
 	r.m.wake()
@@ -68,7 +69,7 @@ func (r *Room) Enter(model, tenant string) (*Seat, error) {
 // Await returns true once an endpoint of the model is ready; false if none was
 // within MaxHold, or when gone is closed. It gives the seat up.
 func (s *Seat) Await(gone <-chan struct{}) bool {
-	defer s.room.leave(s.tenant)
+	defer s.room.leave(s.tenant, s.since)
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
 	late := time.NewTimer(s.MaxHold)
@@ -87,15 +88,18 @@ func (s *Seat) Await(gone <-chan struct{}) bool {
 	}
 }
 
-// waiting returns how many requests wait for endpoints of the pools.
-func (r *Room) waiting(pools []string) int {
+// waiting returns how many requests wait for endpoints of the pools, and for how
+// long the first of them has.
+func (r *Room) waiting(pools []string, now time.Time) (n int, longest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := 0
 	for _, p := range pools {
-		n += r.pools[p]
+		if since := r.pools[p]; len(since) > 0 {
+			n += len(since)
+			longest = max(longest, now.Sub(since[0]))
+		}
 	}
-	return n
+	return n, longest
 }
 
 // poolFor returns the pool that is to get an endpoint for a model, nil if the
@@ -149,23 +153,24 @@ func (r *Room) serves(model string) bool {
 	return false
 }
 
-func (r *Room) enter(t roomTenant, most int) bool {
+func (r *Room) enter(t roomTenant, most int, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pools[t.pool] >= most || r.tenants[t] >= max(1, most/2) {
+	if len(r.pools[t.pool]) >= most || r.tenants[t] >= max(1, most/2) {
 		r.refused++
 		return false
 	}
-	r.pools[t.pool]++
+	r.pools[t.pool] = append(r.pools[t.pool], now)
 	r.tenants[t]++
 	r.held++
 	return true
 }
 
-func (r *Room) leave(t roomTenant) {
+func (r *Room) leave(t roomTenant, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pools[t.pool]--; r.pools[t.pool] == 0 {
+	i := slices.Index(r.pools[t.pool], since)
+	if r.pools[t.pool] = slices.Delete(r.pools[t.pool], i, i+1); len(r.pools[t.pool]) == 0 {
 		delete(r.pools, t.pool)
 	}
 	if r.tenants[t]--; r.tenants[t] == 0 {
