@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/kvasir-router/kvasir/host/internal/jsonscan"
 )
 
 func apply(t testing.TB, body []byte, edits []Edit) string {
@@ -328,7 +330,7 @@ func FuzzScan(f *testing.F) {
 		if err != nil {
 			e, _ := errors.AsType[*Error](err)
 			switch {
-			case e.Code != CodeInvalidJSON, !object, depthOf(body) > MaxDepth:
+			case e.Code != CodeInvalidJSON, !object, depthOf(body) > jsonscan.MaxDepth:
 				return
 			}
 			t.Fatalf("refused valid JSON: %v", err)

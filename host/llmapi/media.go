@@ -5,6 +5,8 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+
+	"github.com/kvasir-router/kvasir/host/internal/jsonscan"
 )
 
 // vLLM keeps what it made of an image, a video or a sound under the name that the
@@ -63,47 +65,24 @@ func (e *editor) isUUID(key []byte) bool {
 	if bytes.IndexByte(key, '\\') < 0 {
 		return bytes.Equal(key[1:len(key)-1], uuidKey)
 	}
-	text, ok := unquote(nil, key)
+	text, ok := jsonscan.Unquote(nil, key)
 	return ok && bytes.Equal(text, uuidKey)
 }
 
 // eachElement calls f with where each element of the array at i begins; what is
 // no array has none. b was scanned.
 func eachElement(b []byte, i int, f func(at int)) {
-	if b[i] != '[' {
-		return
-	}
-	for i = skipSpace(b, i+1); b[i] != ']'; {
-		f(i)
-		end, err := skipValue(b, i, 0)
-		if err != nil {
-			return
-		}
-		if i = skipSpace(b, end); b[i] == ',' {
-			i = skipSpace(b, i+1)
-		}
-	}
+	jsonscan.EachElement(b, i, func(at int) int {
+		f(at)
+		return jsonscan.End(b, at)
+	})
 }
 
 // eachMember calls f with the key and the value of each member of the object at
 // i; what is no object has none. b was scanned.
 func eachMember(b []byte, i int, f func(key, value Span)) {
-	if b[i] != '{' {
-		return
-	}
-	for i = skipSpace(b, i+1); b[i] != '}'; {
-		end, _, err := skipString(b, i)
-		if err != nil {
-			return
-		}
-		key := Span{i, end}
-		from := skipSpace(b, skipSpace(b, end)+1) // after the colon
-		if i, err = skipValue(b, from, 0); err != nil {
-			return
-		}
-		f(key, Span{from, i})
-		if i = skipSpace(b, i); b[i] == ',' {
-			i = skipSpace(b, i+1)
-		}
-	}
+	jsonscan.Each(b, i, func(key, keyEnd, start, end int) bool {
+		f(Span{key, keyEnd}, Span{start, end})
+		return true
+	})
 }

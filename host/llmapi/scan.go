@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"unicode/utf8"
 	"unsafe"
+
+	"github.com/kvasir-router/kvasir/host/internal/jsonscan"
 )
 
 // MaxMembers is the greatest number of top-level members of a body; the longest
@@ -88,7 +90,7 @@ func (r *Request) Value(name string) (raw []byte, ok bool) {
 
 // Scan reads body as a request for op and replaces all that r held. The error
 // is a *Error for the client with status 400: not an object, not JSON, nested
-// deeper than MaxDepth, more than MaxMembers members, a second occurrence or a
+// deeper than jsonscan.MaxDepth, more than MaxMembers members, a second occurrence or a
 // case variant of a known key, a value of the wrong type where the router acts
 // on it. It says which key and at which byte.
 func (r *Request) Scan(op Operation, body []byte) error {
@@ -110,7 +112,7 @@ func (r *Request) reset(op Operation, body []byte) {
 
 func (r *Request) scan() *Error {
 	b := r.Body
-	i := skipSpace(b, 0)
+	i := jsonscan.Space(b, 0)
 	if i >= len(b) {
 		return Refuse(CodeInvalidJSON, "Request body is empty.")
 	}
@@ -123,7 +125,7 @@ func (r *Request) scan() *Error {
 		return err
 	}
 	r.object.End = i
-	if i = skipSpace(b, i); i != len(b) {
+	if i = jsonscan.Space(b, i); i != len(b) {
 		return invalidJSON(i, "data after the object")
 	}
 	for k := range r.Members {
@@ -139,7 +141,7 @@ func (r *Request) scan() *Error {
 func (r *Request) members(dst []Member, i, depth int) ([]Member, int, *Error) {
 	b := r.Body
 	first := len(dst)
-	i = skipSpace(b, i+1)
+	i = jsonscan.Space(b, i+1)
 	if i < len(b) && b[i] == '}' {
 		return dst, i + 1, nil
 	}
@@ -147,26 +149,26 @@ func (r *Request) members(dst []Member, i, depth int) ([]Member, int, *Error) {
 		if i >= len(b) || b[i] != '"' {
 			return dst, 0, invalidJSON(i, "expected a key")
 		}
-		end, escaped, err := skipString(b, i)
+		end, escaped, err := jsonscan.String(b, i)
 		if err != nil {
-			return dst, 0, err
+			return dst, 0, invalidJSON(err.At, err.What)
 		}
 		if len(dst)-first >= MaxMembers {
 			return dst, 0, Refuse(CodeTooManyFields, "Request body has more than "+strconv.Itoa(MaxMembers)+" fields in one object.")
 		}
 		m := Member{NameSpan: Span{i, end}, Name: r.name(b[i:end], escaped), field: fNone}
-		if i = skipSpace(b, end); i >= len(b) || b[i] != ':' {
+		if i = jsonscan.Space(b, end); i >= len(b) || b[i] != ':' {
 			return dst, 0, invalidJSON(i, "expected a colon")
 		}
-		m.Value.Start = skipSpace(b, i+1)
-		if m.Value.End, err = skipValue(b, m.Value.Start, depth+1); err != nil {
-			return dst, 0, err
+		m.Value.Start = jsonscan.Space(b, i+1)
+		if m.Value.End, err = jsonscan.Value(b, m.Value.Start, depth+1); err != nil {
+			return dst, 0, invalidJSON(err.At, err.What)
 		}
 		dst = append(dst, m)
-		i = skipSpace(b, m.Value.End)
+		i = jsonscan.Space(b, m.Value.End)
 		switch {
 		case i < len(b) && b[i] == ',':
-			i = skipSpace(b, i+1)
+			i = jsonscan.Space(b, i+1)
 		case i < len(b) && b[i] == '}':
 			return dst, i + 1, nil
 		default:
@@ -182,7 +184,7 @@ func (r *Request) name(raw []byte, escaped bool) string {
 		return view(raw[1 : len(raw)-1])
 	}
 	from := len(r.text)
-	text, ok := unquote(r.text, raw)
+	text, ok := jsonscan.Unquote(r.text, raw)
 	if !ok {
 		return view(raw[1 : len(raw)-1])
 	}
@@ -325,7 +327,7 @@ func (r *Request) str(id int) (string, *Error) {
 		return view(s), nil
 	}
 	from := len(r.text)
-	text, ok := unquote(r.text, raw)
+	text, ok := jsonscan.Unquote(r.text, raw)
 	if !ok {
 		return "", badValue(fields[id].name, "valid Unicode", r.Members[r.at[id]].Value.Start)
 	}
@@ -391,7 +393,7 @@ func promptKind(raw []byte) PromptKind {
 	case '"':
 		return PromptText
 	case '[':
-		switch c := raw[skipSpace(raw, 1)]; {
+		switch c := raw[jsonscan.Space(raw, 1)]; {
 		case c == '"':
 			return PromptTexts
 		case c == '[':

@@ -1,6 +1,10 @@
 package llmapi
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/kvasir-router/kvasir/host/internal/jsonscan"
+)
 
 // Usage is what an engine reports at the end of an answer, in the form of any of
 // the APIs.
@@ -32,11 +36,11 @@ func ParseUsage(answer []byte, u *Usage) (ok bool) {
 	if !bytes.Contains(answer, usageKey) {
 		return false
 	}
-	whole := each(answer, skipSpace(answer, 0), func(name []byte, v Span) bool {
+	whole := each(answer, jsonscan.Space(answer, 0), func(name []byte, v Span) bool {
 		switch string(name) {
 		case "choices":
 			u.ChoicesAbsent = false
-			u.ChoicesEmpty = answer[v.Start] == '[' && answer[skipSpace(answer, v.Start+1)] == ']'
+			u.ChoicesEmpty = answer[v.Start] == '[' && answer[jsonscan.Space(answer, v.Start+1)] == ']'
 		case "usage":
 			if answer[v.Start] == '{' {
 				u.Span = v
@@ -114,39 +118,7 @@ func (u *Usage) Merge(earlier *Usage) {
 // without quotes and the span of its value. It returns false if f did or if the
 // text is no JSON object.
 func each(b []byte, i int, f func(name []byte, value Span) bool) bool {
-	if i >= len(b) || b[i] != '{' {
-		return false
-	}
-	i = skipSpace(b, i+1)
-	if i < len(b) && b[i] == '}' {
-		return true
-	}
-	for {
-		at := i
-		if i >= len(b) || b[i] != '"' {
-			return false
-		}
-		end, _, err := skipString(b, i)
-		if err != nil {
-			return false
-		}
-		if i, err = skipKey(b, i); err != nil {
-			return false
-		}
-		from := i
-		if i, err = skipValue(b, i, 1); err != nil || !f(b[at+1:end-1], Span{from, i}) {
-			return false
-		}
-		i = skipSpace(b, i)
-		switch {
-		case i < len(b) && b[i] == ',':
-			i = skipSpace(b, i+1)
-		case i < len(b) && b[i] == '}':
-			return true
-		default:
-			return false
-		}
-	}
+	return jsonscan.Each(b, i, func(key, keyEnd, start, end int) bool { return f(b[key+1:keyEnd-1], Span{start, end}) })
 }
 
 var idKey = []byte(`"id"`)
@@ -164,11 +136,11 @@ func AnswerID(opening []byte) string {
 			return ""
 		}
 		b = b[i+len(idKey):]
-		j := skipSpace(b, 0)
+		j := jsonscan.Space(b, 0)
 		if j >= len(b) || b[j] != ':' {
 			continue
 		}
-		if j = skipSpace(b, j+1); j >= len(b) || b[j] != '"' {
+		if j = jsonscan.Space(b, j+1); j >= len(b) || b[j] != '"' {
 			continue
 		}
 		end := bytes.IndexByte(b[j+1:], '"')

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 
+	"github.com/kvasir-router/kvasir/host/internal/jsonscan"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
@@ -40,10 +41,7 @@ func indexUsage(p []byte) int {
 // ready.
 type usageScanner struct {
 	state   uint8
-	matched uint8 // bytes of usageKey that the last piece ended with
-	depth   int
-	quoted  bool
-	escaped bool
+	matched uint8  // bytes of usageKey that the last piece ended with
 	object  []byte // `{"usage":` and what came of the object
 
 	found bool
@@ -122,7 +120,7 @@ func (u *usageScanner) between(p []byte) []byte {
 		u.state = usValue
 		return p[1:]
 	case c == '{' && u.state == usValue:
-		u.state, u.depth, u.quoted, u.escaped = usObject, 0, false, false
+		u.state = usObject
 		u.object = append(u.object[:0], usagePrefix...)
 		return p
 	}
@@ -130,40 +128,32 @@ func (u *usageScanner) between(p []byte) []byte {
 	return p
 }
 
-// take copies the object up to its last brace.
+// take adds a piece to the object and returns what follows the object, nil while
+// it is not over.
 func (u *usageScanner) take(p []byte) []byte {
-	for i, c := range p {
-		switch {
-		case u.escaped:
-			u.escaped = false
-		case u.quoted:
-			u.escaped = c == '\\'
-			u.quoted = c != '"'
-		case c == '"':
-			u.quoted = true
-		case c == '{':
-			u.depth++
-		case c == '}':
-			if u.depth--; u.depth == 0 {
-				u.end(p[:i+1])
-				return p[i+1:]
-			}
-		}
+	had := len(u.object)
+	u.object = append(u.object, p[:min(len(p), maxUsage)]...)
+	end := -1
+	if bytes.IndexByte(u.object[had:], '}') >= 0 {
+		end = jsonscan.End(u.object, len(usagePrefix))
 	}
-	if len(u.object)+len(p) > maxUsage {
+	switch {
+	case end >= 0:
+		u.object = u.object[:end]
+		u.end()
+		return p[end-had:]
+	case len(u.object) > maxUsage:
 		u.state = usSearch
-		return nil
 	}
-	u.object = append(u.object, p...)
 	return nil
 }
 
-func (u *usageScanner) end(p []byte) {
+func (u *usageScanner) end() {
 	u.state = usSearch
-	if len(u.object)+len(p) > maxUsage {
+	if len(u.object) > maxUsage {
 		return
 	}
-	u.object = append(append(u.object, p...), '}')
+	u.object = append(u.object, '}')
 	var v llmapi.Usage
 	if llmapi.ParseUsage(u.object, &v) && v.Counts {
 		if u.found {

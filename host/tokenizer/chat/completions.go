@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
+	"github.com/kvasir-router/kvasir/host/internal/jsonscan"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 )
@@ -51,18 +52,18 @@ func (m *Model) promptText(w *work, raw []byte, special bool) string {
 
 // promptList reads a list: ids, or one prompt.
 func (m *Model) promptList(w *work, raw []byte, special bool) string {
-	i := skipSpace(raw, 1)
+	i := jsonscan.Space(raw, 1)
 	if i >= len(raw) || raw[i] == ']' {
 		return reasonPrompt
 	}
 	if raw[i] != '"' && raw[i] != '[' {
 		return w.promptIDs(raw)
 	}
-	end := skipValue(raw, i)
+	end := jsonscan.End(raw, i)
 	if end < 0 {
 		return reasonPrompt
 	}
-	if after := skipSpace(raw, end); after >= len(raw) || raw[after] != ']' {
+	if after := jsonscan.Space(raw, end); after >= len(raw) || raw[after] != ']' {
 		return reasonPrompts
 	}
 	if raw[i] == '[' {
@@ -73,7 +74,7 @@ func (m *Model) promptList(w *work, raw []byte, special bool) string {
 
 // promptIDs reads a list of token ids, to which nothing is added.
 func (w *work) promptIDs(raw []byte) string {
-	ok := eachItem(raw, func(i int) int {
+	ok := jsonscan.EachElement(raw, 0, func(i int) int {
 		end := i + bytes.IndexAny(raw[i:], ", ]\n\t\r")
 		if end < i {
 			return -1

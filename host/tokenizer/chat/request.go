@@ -3,6 +3,7 @@ package chat
 import (
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/internal/jsonscan"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 )
@@ -389,7 +390,7 @@ func (x *chatReader) each(name string, k kind, f func(v *decoded)) string {
 	}
 	var last *value
 	fault := ""
-	ok := eachItem(raw, func(i int) int {
+	ok := jsonscan.EachElement(raw, 0, func(i int) int {
 		v, end := x.m.next(x.w, x.o, raw, i, k, last)
 		if v == nil {
 			return -1
@@ -421,3 +422,8 @@ func (x *chatReader) render() string {
 	}
 	return ""
 }
+
+// isEmptyList reports whether raw, a JSON value, is a list without items.
+func isEmptyList(raw []byte) bool { return raw[0] == '[' && raw[jsonscan.Space(raw, 1)] == ']' }
+
+func isNull(raw []byte) bool { return string(raw) == "null" }

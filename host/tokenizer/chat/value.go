@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"sync/atomic"
 
+	"github.com/kvasir-router/kvasir/host/internal/jsonscan"
 	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 )
 
@@ -168,7 +169,7 @@ func (m *Model) next(w *work, o *memo, b []byte, i int, k kind, last *value) (*d
 			return d, i + len(d.raw)
 		}
 	}
-	end := skipValue(b, i)
+	end := jsonscan.End(b, i)
 	if end <= i {
 		return nil, end
 	}
