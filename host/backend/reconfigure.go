@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/kvevents"
 )
 
@@ -27,6 +28,9 @@ func (w *Watcher) Reconfigure(cfg Config) error {
 	cfg = cfg.withDefaults()
 	w.mu.Lock()
 	w.pending = &cfg
+	if renames(&w.cfg, &cfg) {
+		w.renamed.Store(true)
+	}
 	w.mu.Unlock()
 	w.poke()
 	return nil
@@ -48,11 +52,10 @@ func (w *Watcher) takeConfig(ctx context.Context) {
 	w.mu.Unlock()
 
 	w.client = w.client.withBearer(next.Bearer)
-	dialect := !reflect.DeepEqual(had.Dialect, next.Dialect)
-	if dialect || had.CacheIdentity != next.CacheIdentity || had.BlockTokens != next.BlockTokens {
+	if renames(&had, next) {
 		w.renameBlocks()
 	}
-	if dialect {
+	if !reflect.DeepEqual(had.Dialect, next.Dialect) {
 		w.forgetDialect()
 	}
 	if had.AssumedBlocks != next.AssumedBlocks {
@@ -61,6 +64,21 @@ func (w *Watcher) takeConfig(ctx context.Context) {
 	w.takeProbe(&had.Probe)
 	if discovered {
 		w.follow(ctx, &caps)
+	}
+}
+
+// renames reports whether blocks have other names by next than by had.
+func renames(had, next *Config) bool {
+	return had.CacheIdentity != next.CacheIdentity || had.BlockTokens != next.BlockTokens || !reflect.DeepEqual(had.Dialect, next.Dialect)
+}
+
+// nameBlocks ends renamed once the engine's events have named its blocks by the
+// current configuration.
+func (w *Watcher) nameBlocks(mode endpoint.EventMode) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if mode == endpoint.EventsLive && w.pending == nil {
+		w.renamed.Store(false)
 	}
 }
 

@@ -151,6 +151,33 @@ func TestReconfigure_assumedSize(t *testing.T) {
 	until(10, 20, 100)
 }
 
+// TestReconfigure_revoke: cached tokens that have no explanation because their blocks
+// had other names before a change take no isolation away.
+func TestReconfigure_revoke(t *testing.T) {
+	e := newFakeEngine(t)
+	e.metrics["vllm:num_requests_waiting"] = 0
+	o := watchQuiet(t, e, func(c *Config) { c.Probe.Every = time.Hour })
+	isolated := func(want string) func(endpoint.State) bool {
+		return func(s endpoint.State) bool { return s.Isolation == want }
+	}
+	o.until("a probe", isolated(endpoint.IsolationVerified))
+	o.reconfigure(func(c *Config) { c.CacheIdentity += "x" })
+	o.w.Revoke(100)
+	o.reconfigure(func(c *Config) { c.Bearer = "seen" })
+	o.until("the change", func(endpoint.State) bool { return o.auth() == "Bearer seen" })
+	o.w.Revoke(100)
+	if s, st := o.get(0), o.w.Status().Probe; s.Isolation != endpoint.IsolationVerified || st.Unexplained != 2 || st.Revocations != 0 {
+		t.Errorf("%+v, %+v", s, st)
+	}
+	e.set(func() { e.metrics["process_start_time_seconds"] = 2000 })
+	o.until("a restart", func(endpoint.State) bool { return o.w.Status().Restarts == 1 })
+	o.until("a probe", isolated(endpoint.IsolationVerified))
+	o.w.Revoke(100)
+	if s := o.get(0); s.Isolation != endpoint.IsolationNone {
+		t.Errorf("after a restart: %+v", s)
+	}
+}
+
 // TestReconfigure_stress: reconfigurations, outcomes and questions at once.
 func TestReconfigure_stress(t *testing.T) {
 	e, p := newFakeEngine(t), publisher(t)

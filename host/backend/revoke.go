@@ -15,14 +15,16 @@ import (
 // cannot reach every cache tier: the endpoint stays without isolation until its
 // engine restarts or [Watcher.Readmit] is called.
 //
-// Where the probe's configuration says LogOnly, it is logged and counted, no more.
+// It is only logged and counted where the probe's configuration says LogOnly, and
+// after a change of the configuration that gave blocks other names, until events
+// or a restart of the engine make its cache known again.
 func (w *Watcher) Revoke(excess int) {
 	reason := fmt.Sprintf("an answer reported %d cached tokens that its namespace cannot hold", excess)
 	w.mu.Lock()
 	w.status.Probe.Unexplained++
 	cfg := w.cfg
 	w.mu.Unlock()
-	if cfg.Probe.LogOnly {
+	if cfg.Probe.LogOnly || w.renamed.Load() {
 		cfg.Log.Warn("cached tokens are not explained by their namespace", "tokens", excess)
 		return
 	}

@@ -78,7 +78,7 @@ func (w *Watcher) follow(ctx context.Context, caps *Capabilities) {
 		return
 	}
 	sctx, cancel := context.WithCancel(ctx)
-	s := &stream{source: src, sub: sub, cancel: cancel, done: make(chan struct{})}
+	s := &stream{source: src, sub: sub, cancel: cancel, done: make(chan struct{}), joined: w.feed.Stats().Joined}
 	log, url := w.cfg.Log, w.cfg.URL // cfg may change while the stream runs
 	go func() {
 		defer close(s.done)
@@ -156,7 +156,7 @@ func (w *Watcher) mode(s *stream, now time.Time) (endpoint.EventMode, string) {
 		switch {
 		case w.quiet.silent:
 			return endpoint.EventsPredicted, "no cache events while requests ran"
-		case !st.Joined && w.feed.Stats().Joined == 0:
+		case !st.Joined && w.feed.Stats().Joined == s.joined:
 			return endpoint.EventsPredicted, "cache events: history is being replayed"
 		}
 		return endpoint.EventsLive, ""
@@ -187,6 +187,7 @@ func (w *Watcher) eventsReason() string {
 func (w *Watcher) publish(now time.Time) {
 	s := w.current()
 	mode, why := w.mode(s, now)
+	w.nameBlocks(mode)
 	feed := w.feed.Stats()
 	w.mu.Lock()
 	st := w.status

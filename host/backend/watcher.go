@@ -42,6 +42,9 @@ type Watcher struct {
 	pending *Config     // of Reconfigure; Run takes it up
 	stream  *stream     // nil: no event stream
 	revoked atomic.Bool // isolation was taken away by an answer
+	// renamed says that the engine may hold blocks that had other names: an answer
+	// that reports them proves nothing.
+	renamed atomic.Bool
 	readmit atomic.Bool // and an operator gives it back
 
 	// The rest belongs to the goroutine in Run.
@@ -94,7 +97,8 @@ type stream struct {
 	sub    *kvevents.Subscriber
 	cancel context.CancelFunc
 	done   chan struct{}
-	gone   bool // holdings were dropped because it is down
+	gone   bool   // holdings were dropped because it is down
+	joined uint64 // times that the feed had joined a stream before this one
 }
 
 // NewWatcher makes a watcher. assumed may be nil.
@@ -359,6 +363,7 @@ func (w *Watcher) current() *stream {
 func (w *Watcher) restart(why string) {
 	w.cfg.Log.Info("engine restarted", "endpoint", w.cfg.URL, "reason", why)
 	w.note(func(s *Status) { s.Restarts++ })
+	w.renamed.Store(false)
 	w.nextFind = time.Time{}
 	w.quiet = quiet{}
 	w.resetIsolation()

@@ -106,10 +106,12 @@ func TestNewPlan_refuses(t *testing.T) {
 		p.Autoscale.Driver.Webhook = config.Webhook{URL: "https://a.example", SecretFile: file}
 		return p
 	}
+	gone := scaled("d")
+	gone.Autoscale.Driver.Command = []string{short + ".none"}
 	bad := scaled("b")
 	bad.Autoscale.Min = 10
-	_, err := NewPlan(&config.Config{Pools: []config.Pool{hook("a", short), bad, hook("c", short+".none")}})
-	for _, want := range []string{`pool "a": webhook secret in ` + short + `: want at least 16 characters`, `pool "b": autoscale: max 9 is less than min 10`, `pool "c": webhook secret: open`} {
+	_, err := NewPlan(&config.Config{Pools: []config.Pool{hook("a", short), bad, hook("c", short+".none"), gone}})
+	for _, want := range []string{`pool "a": webhook secret in ` + short + `: want at least 16 characters`, `pool "b": autoscale: max 9 is less than min 10`, `pool "c": webhook secret: open`, `pool "d": driver command: `} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

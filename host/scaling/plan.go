@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"reflect"
 	"slices"
 	"strings"
@@ -92,6 +93,9 @@ func controllerConfig(a *config.Autoscale) autoscale.Config {
 func driver(d *config.Driver) (autoscale.Driver, error) {
 	switch {
 	case len(d.Command) > 0:
+		if _, err := exec.LookPath(d.Command[0]); err != nil {
+			return nil, fmt.Errorf("driver command: %w", err)
+		}
 		return &autoscale.Command{Argv: d.Command}, nil
 	case d.Webhook.URL != "":
 		secret, err := webhookSecret(d.Webhook.SecretFile)
