@@ -36,6 +36,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/proxy"
 	"github.com/kvasir-router/kvasir/host/queue"
+	"github.com/kvasir-router/kvasir/host/route"
 	"github.com/kvasir-router/kvasir/host/scaling"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry"
@@ -71,8 +72,8 @@ type Host struct {
 	adminToken string
 	audit      *audit.Log
 
-	decisions    *decisions.Log // nil without one
-	auditRefused atomic.Uint64  // requests refused for lack of it
+	decisions   *decisions.Log // nil without one
+	decisionLog *route.Log     // writes to decisions; nil without one
 
 	store     *endpoint.Store
 	index     *kvindex.Index
@@ -246,7 +247,9 @@ func (h *Host) openServers() (err error) {
 	if pc.TLS, err = serverTLS(&c.Listen.TLS); err != nil {
 		return err
 	}
-	if h.proxy, err = proxy.New(pc, h, h.log); err != nil {
+	if h.proxy, err = proxy.New(pc, route.New(route.Config{
+		Rules: routeRules{h}, Queue: &h.queue, Room: h.scaling.Room(), Log: h.decisionLog, Now: func() time.Time { return h.now() },
+	}), h.log); err != nil {
 		return err
 	}
 	h.admin, err = admin.New(admin.Config{
@@ -447,6 +450,10 @@ const (
 	maintainEvery = 20 * time.Millisecond
 	maintainFor   = 300 * time.Microsecond
 )
+
+// queueEvery is how often those who wait get a chance that no request's end gave
+// them: an endpoint came, a cap was raised.
+const queueEvery = 100 * time.Millisecond
 
 // housekeep keeps the index in shape.
 func (h *Host) housekeep(ctx context.Context) error {

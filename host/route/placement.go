@@ -1,4 +1,4 @@
-package host
+package route
 
 import (
 	"github.com/kvasir-router/kvasir/host/exchange"

@@ -1,0 +1,87 @@
+package route
+
+import (
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
+)
+
+// Log writes what is decided to the decision log. A nil Log writes nothing. It is
+// safe for concurrent use.
+type Log struct {
+	log     *decisions.Log
+	require bool          // no request is served without its entry
+	refused atomic.Uint64 // requests, since the log could not be written
+}
+
+// NewLog returns a Log that writes to l. With require, a request is refused while
+// its decision cannot be logged.
+func NewLog(l *decisions.Log, require bool) *Log { return &Log{log: l, require: require} }
+
+// Refused returns how many requests were refused because their decision could not
+// be logged.
+func (l *Log) Refused() uint64 {
+	if l == nil {
+		return 0
+	}
+	return l.refused.Load()
+}
+
+// errNoLog refuses requests whose decision could not be logged.
+var errNoLog = &llmapi.Error{Status: http.StatusServiceUnavailable, Code: llmapi.CodeAuditUnavailable,
+	Message: "the decision log cannot be written, and no request is served without it", RetryAfter: time.Second}
+
+// reserve takes a place in the log where every decision must be logged. The error
+// is for the client.
+func (l *Log) reserve() (reserved bool, err error) {
+	if l == nil || !l.require {
+		return false, nil
+	}
+	if !l.log.Reserve() {
+		l.refused.Add(1)
+		return false, errNoLog
+	}
+	return true, nil
+}
+
+// cancel gives a reserved place back.
+func (l *Log) cancel(reserved bool) {
+	if reserved {
+		l.log.Cancel()
+	}
+}
+
+// record logs what was decided about a request: where it went, or err why it did
+// not. pol is the policy that decided.
+func (l *Log) record(pol decisions.Policy, r *scheduler.Request, p *scheduler.Placement, err error, reserved bool, now time.Time) {
+	if l == nil {
+		return
+	}
+	if !l.log.Wanted(r.Decision, err != nil) {
+		l.cancel(reserved)
+		return
+	}
+	e := &decisions.Entry{Time: now, RequestID: r.ID, Tenant: tenantOf(r), Decision: r.Decision, Cached: r.Trace.Cached, Policy: pol}
+	if r.Asked.Principal != nil {
+		asked := r.Asked
+		e.Input, e.EvaluationFailed = &asked, r.Decision == nil
+	}
+	if err == nil {
+		t := p.Target()
+		e.Endpoint, e.Pool, e.Kind = "http://"+t.Addr, t.Pool, p.Kind().String()
+	} else if d, ok := errors.AsType[*scheduler.DeniedError](err); ok {
+		e.Status, e.Code = d.Status, d.Code.String()
+	} else {
+		e.Status, e.Code = http.StatusServiceUnavailable, llmapi.CodeInternal.String()
+	}
+	if reserved {
+		l.log.Commit(e)
+		return
+	}
+	l.log.Record(e)
+}

@@ -1,0 +1,132 @@
+package route
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/proxy"
+	"github.com/kvasir-router/kvasir/host/queue"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+)
+
+// errLeft ends the wait of a client that left; no client sees it.
+var errLeft = errors.New("route: the client left the queue")
+
+// place decides on a request and, while every endpoint is at its cap, lets it wait
+// as its profile says. Each decision is made anew under the rules in force then; a
+// request that waits holds neither rules nor budget.
+func (t *Router) place(c caller, req *scheduler.Request) (*scheduler.Placement, error) {
+	req.MayWait, req.Behind = true, t.cfg.Queue.Busy
+	p, err := t.decide(c, req)
+	want := waitOf(err)
+	if want == nil {
+		return p, err
+	}
+	w := t.cfg.Queue.Enter(queue.Want{Lane: want.Lane, Pools: want.Pools, Tenant: tenantOf(req), Priority: want.Priority, Tokens: want.Tokens}, want.Limit, t.cfg.Now())
+	if w == nil {
+		return t.decideLast(c, req)
+	}
+	req.Behind = nil
+	begun := t.cfg.Now()
+	late := time.NewTimer(want.Deadline)
+	defer late.Stop()
+	for left := c.Gone(); ; {
+		select {
+		case <-w.Turn():
+			req.Queued = t.cfg.Now().Sub(begun)
+			if p, err = t.decide(c, req); waitOf(err) == nil {
+				w.Leave(queue.Placed, t.cfg.Now())
+				return p, err
+			}
+			w.Again()
+		case <-left:
+			w.Leave(queue.Left, t.cfg.Now())
+			return nil, errLeft
+		case <-late.C:
+			w.Leave(queue.Expired, t.cfg.Now())
+			req.Queued = t.cfg.Now().Sub(begun)
+			return t.decideLast(c, req)
+		}
+	}
+}
+
+// decideLast decides on a request that may not wait any more.
+func (t *Router) decideLast(c caller, req *scheduler.Request) (*scheduler.Placement, error) {
+	req.MayWait, req.Behind = false, nil
+	return t.decide(c, req)
+}
+
+// caller is the request as the client sent it.
+type caller interface {
+	// Gone returns a channel that is closed when the client has left.
+	Gone() <-chan struct{}
+	// head sets in req what the head says and who sent it, if the head was read by e;
+	// if not it is read by the rules in force first, and again is true.
+	head(e *proxy.Edge, req *scheduler.Request) (again bool, err error)
+}
+
+// proxied is a request of the proxy.
+type proxied struct{ *proxy.Request }
+
+func (r proxied) head(e *proxy.Edge, req *scheduler.Request) (again bool, err error) {
+	if again = r.Edge != e; again {
+		err = r.Renew()
+	}
+	req.Principal, req.Session, req.Priority, req.Labels = r.Principal, r.Session, r.Priority, r.Labels
+	return again, err
+}
+
+// decide has the rules in force decide, by which the request is authenticated
+// again if it was so by others. A refusal that the request waits on is no decision
+// yet and not logged.
+func (t *Router) decide(c caller, req *scheduler.Request) (*scheduler.Placement, error) {
+	l := t.cfg.Rules.Acquire()
+	again, err := c.head(l.Edge, req)
+	for again && err == nil {
+		l.Release()
+		l = t.cfg.Rules.Acquire()
+		again, err = c.head(l.Edge, req)
+	}
+	defer l.Release()
+	if err != nil {
+		return nil, err
+	}
+	reserved, err := t.cfg.Log.reserve()
+	if err != nil {
+		return nil, err
+	}
+	p, err := l.Scheduler.Schedule(req)
+	if waitOf(err) != nil {
+		t.cfg.Log.cancel(reserved)
+		return nil, err
+	}
+	t.cfg.Log.record(l.LogPolicy, req, p, err, reserved, t.cfg.Now())
+	return p, err
+}
+
+// waitOf returns what a refused request may wait for, nil = nothing.
+func waitOf(err error) *scheduler.Wait {
+	if d, ok := errors.AsType[*scheduler.DeniedError](err); ok {
+		return d.Wait
+	}
+	return nil
+}
+
+func tenantOf(r *scheduler.Request) string {
+	if r.Principal == nil {
+		return ""
+	}
+	return r.Principal.Tenant
+}
+
+// withWait adds to a refusal how long the request waited for a place.
+func withWait(err error, waited time.Duration) error {
+	d, ok := errors.AsType[*scheduler.DeniedError](err)
+	if !ok || waited <= 0 {
+		return err
+	}
+	out := *d // the trace keeps d
+	out.Message += "; it waited " + strconv.FormatFloat(waited.Seconds(), 'f', 1, 64) + " s for a place"
+	return &out
+}
