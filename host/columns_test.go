@@ -209,7 +209,7 @@ func TestColumns(t *testing.T) {
 		"transfer_ms": {0, 0}, "colocated": {0, 0}, "rtt_ms": {1.5, 0}, "age_ms": {700, 1e9}, "events_age_ms": {300, 1e9},
 		"index_trust": {0.75, 1}, "adapter_state": {0, 0}, "draining": {0, 0}, "warm_age_ms": {hour, hour},
 		"error_rate": {1. / 32, 0}, "price": {2.5, 0}, "spot": {1, 0}, "prefer_weight": {0.375, 0}, "affinity_weight": {0.5, 0.5}, "session_match": {1, 0},
-		"endpoint_id":    {float64(abi.EndpointID(0, w.store.Load().Infos[0].Generation) & 0xfffff), float64(abi.EndpointID(1, w.store.Load().Infos[1].Generation) & 0xfffff)},
+		"endpoint_id":    {float64(abi.EndpointID(0, w.store.Load().Infos[0].Epoch) & 0xfffff), float64(abi.EndpointID(1, w.store.Load().Infos[1].Epoch) & 0xfffff)},
 		"label/gpu=h100": {1, 0},
 	}
 	for _, c := range abi.Columns {

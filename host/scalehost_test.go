@@ -210,7 +210,7 @@ func TestHost_reloadsScaled(t *testing.T) {
 	t.Parallel()
 	s := runScaled(t, "min: 1, max: 1", "good")
 	s.ask()
-	life := s.store.Load().Info(0).Generation
+	life := s.store.Load().Info(0).Epoch
 	lists := func() int { return bytes.Count(s.file("asked"), []byte(`"op":"list"`)) }
 	change := func(from, to string) {
 		t.Helper()
@@ -223,7 +223,7 @@ func TestHost_reloadsScaled(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.ask()
-		if info := s.store.Load().Info(0); info == nil || info.Generation != life {
+		if info := s.store.Load().Info(0); info == nil || info.Epoch != life {
 			t.Errorf("%s → %s: the machine is %+v", from, to, info)
 		}
 	}

@@ -2,8 +2,8 @@
 // what they report, what this router has sent them, and whether they answer.
 //
 // An endpoint is one worker address (one data-parallel rank). It lives in a
-// dense slot, its [ID]; slots are reused and the generation tells one life of
-// a slot from the next. Readers take one immutable [Snapshot] of columns per
+// dense slot, its [ID]; slots are reused and the epoch tells one use of a
+// slot from the next. Readers take one immutable [Snapshot] of columns per
 // request with a single atomic load. What changes with every request (work in
 // flight, breaker, learned rate) is in the [Load] of each life, which outlives
 // the endpoint's removal for as long as a request refers to it.
@@ -57,17 +57,17 @@ const (
 )
 
 // Info is who an endpoint is. It is immutable once added; Add fills ID and
-// Generation and copies Labels.
+// Epoch and copies Labels.
 type Info struct {
-	ID         ID
-	Generation uint32 // life of the slot, from 1; never reused within a Store
-	URL        string // as configured, e.g. "http://10.0.0.1:8000"
-	Addr       string // host:port to dial
-	Pool       string
-	Dialect    string            // vllm, sglang, …
-	Labels     map[string]string // labels of the pool; "pool" is set by Add
-	Price      float32           // of a GPU second beside that of other pools, 0 = not set
-	Spot       bool              // may be taken away at any moment
+	ID      ID
+	Epoch   uint32 // counts the uses of all slots, from 1; never reused within a Store
+	URL     string // as configured, e.g. "http://10.0.0.1:8000"
+	Addr    string // host:port to dial
+	Pool    string
+	Dialect string            // vllm, sglang, …
+	Labels  map[string]string // labels of the pool; "pool" is set by Add
+	Price   float32           // of a GPU second beside that of other pools, 0 = not set
+	Spot    bool              // may be taken away at any moment
 }
 
 // State is what an endpoint says of itself, written by its watcher through

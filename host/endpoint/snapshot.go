@@ -15,7 +15,7 @@ type Snapshot struct {
 	Infos []*Info
 	Loads []*Load
 
-	Epoch uint64 // changes when endpoints come or go, or change their labels, models or adapters
+	Topology uint64 // version of what follows from who the endpoints are; changes when endpoints come or go, or change their labels, models or adapters
 
 	Live     Set // slots with an endpoint
 	Ready    Set // of these, those that take requests (ready, awake, not draining)
@@ -44,7 +44,7 @@ type Snapshot struct {
 
 // topology is what changes only when endpoints come, go or change their models.
 type topology struct {
-	epoch    uint64
+	version  uint64
 	infos    []*Info
 	loads    []*Load
 	live     Set
@@ -100,10 +100,10 @@ func (s *Snapshot) Info(id ID) *Info {
 	return s.Infos[id]
 }
 
-// Current reports whether the slot still holds the given life.
-func (s *Snapshot) Current(id ID, generation uint32) bool {
+// Current reports whether the slot still holds the endpoint of an epoch.
+func (s *Snapshot) Current(id ID, epoch uint32) bool {
 	i := s.Info(id)
-	return i != nil && i.Generation == generation
+	return i != nil && i.Epoch == epoch
 }
 
 // fill sets the columns from the states.

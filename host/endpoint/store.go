@@ -21,7 +21,7 @@ var (
 type Store struct {
 	mu      sync.Mutex // guards the fields below up to version
 	slots   []slot     // [n ≤ MaxEndpoints]
-	lives   uint32     // generations given out
+	epochs  uint32     // given out
 	topo    *topology  // nil after a change of topology
 	version uint64     // changes made
 
@@ -69,8 +69,8 @@ func (s *Store) Add(info Info) (ID, error) {
 		free = len(s.slots)
 		s.slots = append(s.slots, slot{})
 	}
-	s.lives++
-	info.ID, info.Generation = ID(free), s.lives
+	s.epochs++
+	info.ID, info.Epoch = ID(free), s.epochs
 	info.Labels = labelsOf(&info)
 	s.slots[free] = slot{info: &info, load: newLoad()}
 	v := s.changedLocked(true)
@@ -183,7 +183,7 @@ func (s *Store) copyLocked() *Snapshot {
 		s.topo = s.buildTopologyLocked()
 	}
 	t := s.topo
-	snap := &Snapshot{N: len(s.slots), Infos: t.infos, Loads: t.loads, Live: t.live, Epoch: t.epoch, topo: t}
+	snap := &Snapshot{N: len(s.slots), Infos: t.infos, Loads: t.loads, Live: t.live, Topology: t.version, topo: t}
 	snap.states = make([]State, len(s.slots))
 	for i := range s.slots {
 		snap.states[i] = s.slots[i].state
@@ -194,7 +194,7 @@ func (s *Store) copyLocked() *Snapshot {
 func (s *Store) buildTopologyLocked() *topology {
 	n := len(s.slots)
 	words := (n + 63) / 64
-	t := &topology{epoch: s.version,
+	t := &topology{version: s.version,
 		infos: make([]*Info, n), loads: make([]*Load, n), live: make(Set, words), anyModel: make(Set, words),
 		labels: map[label]Set{}, models: map[string]Set{}, adapters: map[string]Set{},
 	}

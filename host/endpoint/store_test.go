@@ -16,21 +16,21 @@ func mustAdd(t *testing.T, s *Store, addr, pool string, labels map[string]string
 	return id
 }
 
-func TestStore_slotsAreReusedAndGenerationsAreNot(t *testing.T) {
+func TestStore_reusesSlotsNotEpochs(t *testing.T) {
 	s := NewStore()
 	a, b := mustAdd(t, s, "a:1", "p", nil), mustAdd(t, s, "b:1", "p", nil)
 	if a != 0 || b != 1 {
 		t.Fatalf("got slots %d, %d, want 0, 1", a, b)
 	}
-	g := s.Load().Infos[a].Generation
+	g := s.Load().Infos[a].Epoch
 	s.Remove(a)
 	if snap := s.Load(); snap.Infos[a] != nil || snap.Live.Has(a) || snap.Current(a, g) {
 		t.Error("slot 0 is live after Remove")
 	}
 	c := mustAdd(t, s, "c:1", "p", nil)
 	snap := s.Load()
-	if c != a || snap.Infos[c].Generation == g || snap.Current(c, g) {
-		t.Errorf("got slot %d generation %d, want slot %d of another generation than %d", c, snap.Infos[c].Generation, a, g)
+	if c != a || snap.Infos[c].Epoch == g || snap.Current(c, g) {
+		t.Errorf("got slot %d, epoch %d, want slot %d, another epoch than %d", c, snap.Infos[c].Epoch, a, g)
 	}
 	s.Remove(b)
 	s.Remove(c)

@@ -57,7 +57,7 @@ func TestSetInfo(t *testing.T) {
 	labels["zone"] = "mine"
 	after := s.Load()
 	got, was := after.Info(id), before.Info(id)
-	if got.URL != was.URL || got.Addr != was.Addr || got.Pool != "p" || got.Generation != was.Generation || got.ID != id {
+	if got.URL != was.URL || got.Addr != was.Addr || got.Pool != "p" || got.Epoch != was.Epoch || got.ID != id {
 		t.Errorf("another endpoint: %+v", got)
 	}
 	if got.Dialect != "sglang" || got.Price != 2 || !got.Spot || got.Labels["zone"] != "b" || got.Labels[LabelPool] != "p" {
@@ -69,7 +69,7 @@ func TestSetInfo(t *testing.T) {
 	if after.Loads[id] != before.Loads[id] || after.Loads[id].Inflight() != 1 || !after.Ready.Has(id) {
 		t.Error("load or readiness is lost")
 	}
-	if after.Label("zone", "a") != nil || !after.Label("zone", "b").Has(id) || after.Label(LabelIsolation, IsolationVerified) != nil || after.Epoch == before.Epoch {
+	if after.Label("zone", "a") != nil || !after.Label("zone", "b").Has(id) || after.Label(LabelIsolation, IsolationVerified) != nil || after.Topology == before.Topology {
 		t.Error("label sets do not follow")
 	}
 	if s.SetInfo(id+1, Info{}) {

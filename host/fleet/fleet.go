@@ -82,7 +82,7 @@ func (f *Fleet) idle(id endpoint.ID) bool {
 
 // Observe passes what came of a request to the trust of its endpoint.
 func (f *Fleet) Observe(o *scheduler.Observation) {
-	if info := f.cfg.Store.Load().Info(o.Endpoint); info == nil || info.Generation != o.Generation {
+	if info := f.cfg.Store.Load().Info(o.Endpoint); info == nil || info.Epoch != o.Epoch {
 		return
 	}
 	if o.Unexplained > 0 {

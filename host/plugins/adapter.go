@@ -117,7 +117,7 @@ func (a *adapter) view(b *scheduler.Batch) *views {
 	if a.reads.ids {
 		v.ids = v.ids[:0]
 		for i, id := range b.Endpoints {
-			v.ids = append(v.ids, abi.EndpointID(uint32(id), b.Infos[i].Generation))
+			v.ids = append(v.ids, abi.EndpointID(uint32(id), b.Infos[i].Epoch))
 		}
 		w.EndpointIDs = v.ids
 	}

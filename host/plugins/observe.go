@@ -28,7 +28,7 @@ func millis(d time.Duration) float32 { return float32(d.Seconds() * 1e3) }
 func endedOf(x *scheduler.Observation, now time.Time) ended {
 	o := &x.Outcome
 	e := ended{
-		endpoint: x.Endpoint, generation: x.Generation, status: uint32(max(o.Status, 0)), at: now, failed: scheduler.Failed(o),
+		endpoint: x.Endpoint, generation: x.Epoch, status: uint32(max(o.Status, 0)), at: now, failed: scheduler.Failed(o),
 		ttft: millis(o.TTFT), e2e: millis(o.E2E), prompt: float32(x.PromptTokens), cached: -1, predicted: float32(x.PredictedCached),
 	}
 	if o.HasCached {
@@ -66,7 +66,7 @@ func (b *outcomes) fill(snap *endpoint.Snapshot, now time.Time) (gone uint64) {
 	for i := range snap.N {
 		if info := snap.Info(endpoint.ID(i)); info != nil {
 			b.rows[i] = uint32(len(o.Endpoints))
-			o.Endpoints = append(o.Endpoints, abi.EndpointID(uint32(i), info.Generation))
+			o.Endpoints = append(o.Endpoints, abi.EndpointID(uint32(i), info.Epoch))
 		}
 	}
 	for c := range o.Columns {

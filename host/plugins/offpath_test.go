@@ -29,23 +29,23 @@ func TestOutcomes(t *testing.T) {
 		return id
 	}
 	a, b, c := add("a"), add("b"), add("c")
-	old := store.Load().Info(b).Generation
+	old := store.Load().Info(b).Epoch
 	store.Remove(a)
 	store.Remove(b)
 	if add("d") == c {
 		t.Fatal("a slot in use was given away")
 	}
 	snap := store.Load()
-	gen := snap.Info(c).Generation
+	gen := snap.Info(c).Epoch
 	now := time.UnixMilli(5000)
 	at := now.Add(-20 * time.Millisecond)
 	var batch outcomes
 	for range 2 { // the second time in used memory
 		batch.reset()
-		batch.add(endedOf(&scheduler.Observation{Endpoint: c, Generation: gen, PromptTokens: 70, PredictedCached: 16, Streamed: true, Outcome: exchange.Outcome{
+		batch.add(endedOf(&scheduler.Observation{Endpoint: c, Epoch: gen, PromptTokens: 70, PredictedCached: 16, Streamed: true, Outcome: exchange.Outcome{
 			Status: 200, TTFT: 10 * time.Millisecond, E2E: 40 * time.Millisecond, HasUsage: true, PromptTokens: 80, OutputTokens: 4, HasCached: true, CachedTokens: 32, End: exchange.EndComplete}}, at))
-		batch.add(endedOf(&scheduler.Observation{Endpoint: b, Generation: old, Outcome: exchange.Outcome{Status: 200, End: exchange.EndComplete}}, at))
-		if n := batch.add(endedOf(&scheduler.Observation{Endpoint: c, Generation: gen, PromptTokens: 70, Outcome: exchange.Outcome{End: exchange.EndDied}}, at)); n != 3 {
+		batch.add(endedOf(&scheduler.Observation{Endpoint: b, Epoch: old, Outcome: exchange.Outcome{Status: 200, End: exchange.EndComplete}}, at))
+		if n := batch.add(endedOf(&scheduler.Observation{Endpoint: c, Epoch: gen, PromptTokens: 70, Outcome: exchange.Outcome{End: exchange.EndDied}}, at)); n != 3 {
 			t.Errorf("%d outcomes, want 3", n)
 		}
 		if gone := batch.fill(snap, now); gone != 1 || batch.out.N != 2 || batch.out.NowMS != 5000 {
@@ -144,7 +144,7 @@ func TestOffPath_run(t *testing.T) {
 			}
 		}()
 		tell := func(i int, rate int) {
-			o.offer(&scheduler.Observation{Endpoint: b.Endpoints[i], Generation: b.Infos[i].Generation, PromptTokens: 100 * rate,
+			o.offer(&scheduler.Observation{Endpoint: b.Endpoints[i], Epoch: b.Infos[i].Epoch, PromptTokens: 100 * rate,
 				Outcome: exchange.Outcome{Status: 200, TTFT: 100 * time.Millisecond, E2E: time.Second, End: exchange.EndComplete}})
 		}
 		tell(1, 50)

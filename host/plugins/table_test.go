@@ -65,7 +65,7 @@ func fill(t testing.TB, n int) *scheduler.Batch {
 		Running: col(9), Waiting: col(9), KVUsage: col(1), Trust: col(1), AgeMS: col(900), Rates: col(9000), Scores: make([]float32, n)}
 	for i := range n {
 		b.Endpoints = append(b.Endpoints, endpoint.ID(i))
-		b.Infos = append(b.Infos, &endpoint.Info{ID: endpoint.ID(i), Generation: 1, Labels: map[string]string{"zone": string(rune('a' + i%2))}})
+		b.Infos = append(b.Infos, &endpoint.Info{ID: endpoint.ID(i), Epoch: 1, Labels: map[string]string{"zone": string(rune('a' + i%2))}})
 	}
 	return b
 }

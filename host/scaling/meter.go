@@ -65,7 +65,7 @@ func (m *Meter) Observe(o *scheduler.Observation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n := o.Outcome.OutputTokens; o.Outcome.HasUsage && n > 0 {
-		a := m.costs(m.pools[o.Generation])
+		a := m.costs(m.pools[o.Epoch])
 		a.tokens += answerWeight * (float64(n) - a.tokens)
 		if n > 1 && o.Outcome.E2E > o.Outcome.TTFT {
 			itl := float64((o.Outcome.E2E - o.Outcome.TTFT).Microseconds()) / 1000 / float64(n-1)
@@ -76,7 +76,7 @@ func (m *Meter) Observe(o *scheduler.Observation) {
 	if o.Outcome.HasUsage && o.Outcome.HasCached {
 		computed = o.Outcome.PromptTokens - o.Outcome.CachedTokens
 	}
-	m.warmLocked(o.Generation, float64(max(0, computed)), time.Now())
+	m.warmLocked(o.Epoch, float64(max(0, computed)), time.Now())
 }
 
 func (m *Meter) costs(pool string) *answerCosts {
@@ -120,7 +120,7 @@ func (m *Meter) signal(snap *endpoint.Snapshot, pools []string, now time.Time) a
 		if info == nil || !slices.Contains(pools, info.Pool) {
 			continue
 		}
-		m.pools[info.Generation] = info.Pool
+		m.pools[info.Epoch] = info.Pool
 		load := snap.Loads[id]
 		rate := float64(load.PrefillRate())
 		if rate == 0 {
@@ -128,11 +128,11 @@ func (m *Meter) signal(snap *endpoint.Snapshot, pools []string, now time.Time) a
 		}
 		var c charged
 		c.requests, c.uncached = load.Charged()
-		last := m.seen[info.Generation]
+		last := m.seen[info.Epoch]
 		if !m.metered[info.Pool] {
 			last, s.Missing = c, true // what came before was not offered since the last tick
 		}
-		m.seen[info.Generation] = c
+		m.seen[info.Epoch] = c
 		n := float64(c.requests - last.requests)
 		a := m.costs(info.Pool)
 		s.Work += float64(c.uncached-last.uncached)/rate + n*a.tokens*a.itlMS/1000/decodeTogether

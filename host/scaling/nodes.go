@@ -74,10 +74,10 @@ func (f *nodes) Nodes(pool string) []autoscale.Node {
 			n.ID = name
 		}
 		n.Held = snap.State(id).Held == endpoint.HoldDrained
-		f.ageLocked(&n, info.Generation, now)
+		f.ageLocked(&n, info.Epoch, now)
 		n.InFlight, n.Oldest = int(snap.Loads[i].Inflight()), snap.Loads[i].Oldest(now)
-		n.Sessions = sessions[info.Generation]
-		n.Heat = f.work.heat(info.Generation, now)
+		n.Sessions = sessions[info.Epoch]
+		n.Heat = f.work.heat(info.Epoch, now)
 		out = append(out, n)
 	}
 	return out
@@ -112,7 +112,7 @@ func lives(snap *endpoint.Snapshot) map[uint32]bool {
 	live := make(map[uint32]bool, snap.N)
 	for id := range snap.N {
 		if info := snap.Info(endpoint.ID(id)); info != nil {
-			live[info.Generation] = true
+			live[info.Epoch] = true
 		}
 	}
 	return live

@@ -42,11 +42,11 @@ func (m *maskCache) get(snap *endpoint.Snapshot, cs []policy.Constraint) endpoin
 	first := &m.slots[h%maskSlots]
 	second := &m.slots[h%maskSlots^1]
 	e := first.Load()
-	if !e.is(h, snap.Epoch, cs) {
+	if !e.is(h, snap.Topology, cs) {
 		old := e
-		if e = second.Load(); !e.is(h, snap.Epoch, cs) {
-			e = &mask{hash: h, epoch: snap.Epoch, cs: cs, set: satisfying(snap, cs)}
-			if old != nil && old.epoch == snap.Epoch {
+		if e = second.Load(); !e.is(h, snap.Topology, cs) {
+			e = &mask{hash: h, epoch: snap.Topology, cs: cs, set: satisfying(snap, cs)}
+			if old != nil && old.epoch == snap.Topology {
 				second.Store(old)
 			}
 			first.Store(e)

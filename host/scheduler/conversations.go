@@ -261,7 +261,7 @@ func (g *prefixGroup) counts(d *decision, dst []float32) {
 	for i, at := range d.order {
 		c := &d.cands[at]
 		dst[i] = -1
-		if int(c.id) < len(g.slots) && g.slots[c.id].epoch == d.info(c).Generation {
+		if int(c.id) < len(g.slots) && g.slots[c.id].epoch == d.info(c).Epoch {
 			dst[i] = g.slots[c.id].n
 			sum += dst[i]
 			known++
@@ -277,7 +277,7 @@ func (g *prefixGroup) counts(d *decision, dst []float32) {
 		}
 		dst[i] = behind
 		if c := &d.cands[at]; behind > 0 {
-			g.add(c.id, d.info(c).Generation, 0)
+			g.add(c.id, d.info(c).Epoch, 0)
 			g.slots[c.id].n = behind
 		}
 	}

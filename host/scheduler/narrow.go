@@ -110,7 +110,7 @@ func (d *decision) filterCordoned() {
 	home, pinned := d.sessionHome()
 	stays := func(c *cand) bool {
 		return !d.snap.Cordoned.Has(c.id) || d.tokens > 0 && 2*int(c.matched) >= d.tokens ||
-			pinned && home.id == c.id && home.epoch == d.info(c).Generation
+			pinned && home.id == c.id && home.epoch == d.info(c).Epoch
 	}
 	some := false
 	for i := range d.cands {

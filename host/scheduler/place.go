@@ -113,7 +113,7 @@ func (d *decision) markPassed() {
 
 // remember notes where the conversation and the session are.
 func (d *decision) remember(c *cand) {
-	at := home{c.id, d.info(c).Generation}
+	at := home{c.id, d.info(c).Epoch}
 	if d.branch.root != nil {
 		d.model.state.conversations.begin(&d.branch, at.id, at.epoch)
 	}
@@ -166,7 +166,7 @@ func (d *decision) ranking(p *Placement, chosen int) {
 	}
 	for k, col := range cols[:n] {
 		c := &d.cands[d.order[col]]
-		p.order[k] = choice{id: c.id, gen: d.info(c).Generation, info: d.info(c), load: c.load, pool: &d.model.pools[c.pool],
+		p.order[k] = choice{id: c.id, gen: d.info(c).Epoch, info: d.info(c), load: c.load, pool: &d.model.pools[c.pool],
 			class: c.class, matched: c.matched, uncached: int64(c.uncached), live: d.snap.Events[c.id], apart: d.apart(&d.model.pools[c.pool])}
 	}
 	p.n, p.at = n, 0

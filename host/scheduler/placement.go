@@ -17,9 +17,9 @@ import (
 // of Next or Done.
 type Target struct {
 	exchange.Target
-	Endpoint   endpoint.ID
-	Generation uint32 // life of the slot
-	Pool       string
+	Endpoint endpoint.ID
+	Epoch    uint32 // of the slot
+	Pool     string
 }
 
 // health says what an outcome tells of the endpoint.
@@ -117,7 +117,7 @@ func (p *Placement) aim(i int, charge endpoint.Charge, now time.Time) {
 	c := &p.order[i]
 	p.charge, p.charged = charge, now
 	t := &p.target
-	t.Endpoint, t.Generation, t.Addr, t.Host, t.Pool = c.id, c.gen, c.info.Addr, c.info.Addr, c.pool.Name
+	t.Endpoint, t.Epoch, t.Addr, t.Host, t.Pool = c.id, c.gen, c.info.Addr, c.info.Addr, c.pool.Name
 	if _, rest, ok := strings.Cut(c.info.URL, "://"); ok {
 		t.Host, _, _ = strings.Cut(rest, "/")
 	}
@@ -300,7 +300,7 @@ func (p *Placement) Done(o exchange.Outcome) {
 	p.trace.finished(p, &o)
 	excess := p.unexplained(&o)
 	if st.cfg.Observer != nil {
-		st.cfg.Observer.Observe(&Observation{Endpoint: c.id, Generation: c.gen, Pool: c.pool.Name, Model: p.model, Tenant: p.tenant,
+		st.cfg.Observer.Observe(&Observation{Endpoint: c.id, Epoch: c.gen, Pool: c.pool.Name, Model: p.model, Tenant: p.tenant,
 			Kind: p.kind, PromptTokens: p.promptTokens(), PredictedCached: int(c.matched), Streamed: p.streamed, Unexplained: excess, Outcome: o})
 	}
 	p.recycle()

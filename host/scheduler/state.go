@@ -59,11 +59,11 @@ type Locality struct {
 
 // Observation is what came of one placement. It is valid during the call.
 type Observation struct {
-	Endpoint   endpoint.ID
-	Generation uint32 // life of the endpoint's slot
-	Pool       string
-	Model      string
-	Tenant     string
+	Endpoint endpoint.ID
+	Epoch    uint32 // of the endpoint's slot
+	Pool     string
+	Model    string
+	Tenant   string
 
 	Kind            Kind
 	PromptTokens    int // as worked out here, 0 = unknown

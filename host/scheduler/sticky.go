@@ -54,7 +54,7 @@ func (d *decision) home(key uint64) int {
 		return -1
 	}
 	for i, id := range d.b.Endpoints {
-		if id == h.id && d.info(&d.cands[d.order[i]]).Generation == h.epoch {
+		if id == h.id && d.info(&d.cands[d.order[i]]).Epoch == h.epoch {
 			return i
 		}
 	}
