@@ -3,17 +3,17 @@ package admin
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/autoscale"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
@@ -112,14 +112,25 @@ func (rules) Policy(context.Context) (*PolicyStatus, error) { return &PolicyStat
 func (rules) ReloadPolicy(context.Context, bool) (*PolicyStatus, error) {
 	return &PolicyStatus{Source: "directory", Revision: "r1", RulesRevision: 3}, nil
 }
-func (rules) PushPolicy(context.Context, map[string][]byte, bool) (*PolicyStatus, error) {
-	return &PolicyStatus{Source: "pushed"}, nil
+func (rules) PushPolicy(_ context.Context, files map[string][]byte, force bool) (*PolicyStatus, error) {
+	return &PolicyStatus{Source: fmt.Sprint("pushed ", strings.Join(slices.Collect(maps.Keys(files)), " "), " ", force)}, nil
 }
 func (rules) PolicyDiff(context.Context, map[string][]byte) (*policy.Diff, error) {
 	return &policy.Diff{Compared: 7}, nil
 }
 func (rules) PolicyExplain(_ context.Context, input []byte) (*policy.Explanation, error) {
 	return &policy.Explanation{Revision: string(input)}, nil
+}
+
+// machines is a fleet of one endpoint.
+type machines struct{}
+
+func (machines) Autoscale(context.Context) ([]autoscale.Status, error) {
+	return []autoscale.Status{{Desired: 2}}, nil
+}
+func (machines) Notice(_ context.Context, n *Notice) (*Notice, error) { return n, nil }
+func (machines) Hold(_ context.Context, url, verb string) (*HoldResult, error) {
+	return &HoldResult{Endpoint: url, Held: verb, Pools: 1}, nil
 }
 
 func key(id, tenant string, scopes ...string) *identity.Principal {
@@ -140,7 +151,7 @@ func newSite(t *testing.T, a Authorizer) *site {
 	h := &fake{}
 	s := &site{who: people{}, tape: &tape{}, keys: &keyring{}}
 	var err error
-	s.Server, err = New(Config{Token: token, Explainer: h, Status: h, Reloader: h, Plugins: h, Keys: s.keys, Policies: rules{}, Metrics: metrics, Identity: s.who, Audit: s.tape, Authorizer: a})
+	s.Server, err = New(Config{Token: token, Explainer: h, Status: h, Reloader: h, Plugins: h, Keys: s.keys, Policies: rules{}, Scaler: machines{}, Holder: machines{}, Metrics: metrics, Identity: s.who, Audit: s.tape, Authorizer: a})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,17 +161,26 @@ func newSite(t *testing.T, a Authorizer) *site {
 
 func (s *site) call(t *testing.T, who, method, path, body string) (int, string) {
 	t.Helper()
-	status, _, text := call(t, method, s.url+path, "Bearer "+who, "", body)
+	status, _, text := request(t, method, s.url+path, "Bearer "+who, "", body)
 	return status, text
 }
 
+// scopedRoutes are the routes that take a credential.
+func scopedRoutes() (out []*Route) {
+	for _, rt := range Routes() {
+		if rt.Scope != "" {
+			out = append(out, rt)
+		}
+	}
+	return out
+}
+
 // requests has one request for each route.
-func requests(s *Server) map[string][2]string {
+func requests() map[string][2]string {
 	out := map[string][2]string{}
-	for _, rt := range s.routes() {
-		method, path, _ := strings.Cut(rt.pattern, " ")
-		path = strings.NewReplacer("{id...}", "known", "{name}", "x", "{id}", "k1").Replace(path)
-		switch rt.pattern {
+	for _, rt := range scopedRoutes() {
+		path := strings.NewReplacer("{id...}", "known", "{name}", "x", "{id}", "k1").Replace(rt.Path)
+		switch rt.pattern() {
 		case "POST /v1/explain":
 			path += "?tenant=acme"
 		case "POST /v1/keys/{id}/rotate":
@@ -170,7 +190,7 @@ func requests(s *Server) map[string][2]string {
 		case "GET /debug/pprof/trace":
 			path += "?seconds=0.01"
 		}
-		out[rt.pattern] = [2]string{method, path}
+		out[rt.pattern()] = [2]string{rt.Method, path}
 	}
 	return out
 }
@@ -180,7 +200,9 @@ func requests(s *Server) map[string][2]string {
 func TestScopes(t *testing.T) {
 	s := newSite(t, nil)
 	want := map[string]string{
-		"GET /v1/explain/{id...}": ScopeExplainOwn, "POST /v1/explain": ScopeExplainOwn, "GET /v1/status": ScopeStatus, "GET /v1/endpoints": ScopeEndpointRead,
+		"GET /v1/explain/{id...}": ScopeExplainOwn, "POST /v1/explain": ScopeExplainOwn, "GET /v1/status": ScopeStatus, "GET /v1/openapi.json": ScopeStatus,
+		"POST /v1/endpoints/cordon": ScopeEndpointWrite, "POST /v1/endpoints/drain": ScopeEndpointWrite, "POST /v1/endpoints/uncordon": ScopeEndpointWrite,
+		"GET /v1/autoscale": ScopeAutoscaleRead, "POST /v1/autoscale/notice": ScopeAutoscaleWrite, "GET /v1/endpoints": ScopeEndpointRead,
 		"POST /v1/reload": ScopeConfigReload, "GET /v1/plugins": ScopePluginRead, "POST /v1/plugins": ScopePluginPush,
 		"POST /v1/plugins/{name}/activate": ScopePluginActivate, "POST /v1/plugins/{name}/rollback": ScopePluginActivate,
 		"DELETE /v1/plugins/{name}/shadow": ScopePluginPush, "DELETE /v1/plugins/{name}": ScopePluginActivate,
@@ -189,61 +211,39 @@ func TestScopes(t *testing.T) {
 		"GET /metrics": ScopeMetrics, "GET /debug/pprof/": ScopeDebug, "GET /debug/pprof/cmdline": ScopeDebug, "GET /debug/pprof/profile": ScopeDebug,
 		"GET /debug/pprof/symbol": ScopeDebug, "GET /debug/pprof/trace": ScopeDebug,
 	}
-	for _, rt := range s.routes() {
-		if want[rt.pattern] != rt.scope {
-			t.Errorf("%s takes %q, want %q", rt.pattern, rt.scope, want[rt.pattern])
+	for _, rt := range scopedRoutes() {
+		if want[rt.pattern()] != rt.Scope {
+			t.Errorf("%s takes %q, want %q", rt.pattern(), rt.Scope, want[rt.pattern()])
 		}
-		delete(want, rt.pattern)
+		delete(want, rt.pattern())
 		without := slices.DeleteFunc(slices.Clone(Scopes), func(sc string) bool {
-			return sc == rt.scope || rt.scope == ScopeExplainOwn && sc == ScopeExplainAny
+			return sc == rt.Scope || rt.Scope == ScopeExplainOwn && sc == ScopeExplainAny
 		})
-		s.who["without"], s.who["with"], s.who["noun"] = key("w", "acme", without...), key("v", "acme", rt.scope), key("n", "acme", strings.Split(rt.scope, ":")[0]+":*")
-		rq := requests(s.Server)[rt.pattern]
-		body := ""
-		if rt.pattern == "POST /v1/keys" {
-			body = `{"tenant":"acme"}`
-		}
+		s.who["without"], s.who["with"], s.who["noun"] = key("w", "acme", without...), key("v", "acme", rt.Scope), key("n", "acme", strings.Split(rt.Scope, ":")[0]+":*")
+		rq := requests()[rt.pattern()]
+		body := map[string]string{
+			"POST /v1/keys": `{"tenant":"acme"}`, "POST /v1/autoscale/notice": `{"pool":"p","endpoint":"e"}`,
+			"POST /v1/policy": "{}", "POST /v1/policy/diff": "{}",
+		}[rt.pattern()]
 		s.tape.take()
-		if status, text := s.call(t, "without", rq[0], rq[1], body); status != 403 || !strings.Contains(text, rt.scope) {
-			t.Errorf("%s without %s: got %d %s", rt.pattern, rt.scope, status, text)
+		if status, text := s.call(t, "without", rq[0], rq[1], body); status != 403 || !strings.Contains(text, rt.Scope) {
+			t.Errorf("%s without %s: got %d %s", rt.pattern(), rt.Scope, status, text)
 		}
-		if list, _ := s.tape.take(); len(list) != 1 || !strings.HasPrefix(list[0], "key:w "+rt.scope+" ") || !strings.HasSuffix(list[0], " refused") {
-			t.Errorf("%s: recorded %q", rt.pattern, list)
+		if list, _ := s.tape.take(); len(list) != 1 || !strings.HasPrefix(list[0], "key:w "+rt.Scope+" ") || !strings.HasSuffix(list[0], " refused") {
+			t.Errorf("%s: recorded %q", rt.pattern(), list)
 		}
 		holders := []string{"with", "noun", token}
-		if rt.pattern == "GET /debug/pprof/profile" {
+		if rt.pattern() == "GET /debug/pprof/profile" {
 			holders = holders[:1]
 		}
 		for _, who := range holders {
 			if status, text := s.call(t, who, rq[0], rq[1], body); status == 403 || status == 401 {
-				t.Errorf("%s as %.8s: got %d %s", rt.pattern, who, status, text)
+				t.Errorf("%s as %.8s: got %d %s", rt.pattern(), who, status, text)
 			}
 		}
 	}
 	if len(want) > 0 {
 		t.Errorf("there are no routes %v", want)
-	}
-}
-
-var update = flag.Bool("update", false, "rewrite SCOPES.md")
-
-// TestScopes_table: SCOPES.md is what the routes are.
-func TestScopes_table(t *testing.T) {
-	s := newSite(t, nil)
-	var rows []string
-	for _, rt := range s.routes() {
-		rows = append(rows, fmt.Sprintf("| `%s` | `%s` |", rt.pattern, rt.scope))
-	}
-	slices.Sort(rows)
-	want := "# Paths and scopes of the admin API\n\nWhat beside these is asked stands in the package comment. `noun:*` is all scopes of a noun.\n" +
-		"`GET /healthz` and `GET /readyz` take nothing.\n\n| path | scope |\n|---|---|\n" + strings.Join(rows, "\n") + "\n"
-	if *update {
-		if err := os.WriteFile("SCOPES.md", []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, err := os.ReadFile("SCOPES.md"); err != nil || string(got) != want {
-		t.Errorf("%v: SCOPES.md is not what the routes are: go test ./host/admin -run TestScopes_table -update", err)
 	}
 }
 
@@ -520,11 +520,14 @@ func FuzzKeyRequest(f *testing.F) {
 	f.Add([]byte(`{"tenant":"acme","user":"u","groups":["g"],"scopes":["plugin:*"],"labels":{"a":"b"},"note":"n","ttl":"1h"}`))
 	pepper := []byte("0123456789abcdef0123456789abcdef")
 	f.Fuzz(func(t *testing.T, b []byte) {
-		q, err := keyRequest(b)
-		if err != nil {
+		q := new(KeyRequest)
+		if err := decodeObject(b, q); err != nil {
 			if !errors.Is(err, ErrRefused) {
 				t.Fatal(err)
 			}
+			return
+		}
+		if q.Check() != nil {
 			return
 		}
 		var k identity.KeyFile

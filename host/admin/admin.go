@@ -30,28 +30,6 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
-// Errors an implementation of the interfaces returns to say what to answer.
-// Other errors are answered with status 500 and their text.
-var (
-	// ErrNotFound is answered with 404.
-	ErrNotFound = errors.New("admin: not found")
-	// ErrRefused is answered with 422: the request was understood and cannot be
-	// done, such as the reload of a faulty configuration. Wrap it with the reason.
-	ErrRefused = errors.New("admin: refused")
-)
-
-// AmbiguousError is returned by Explainer.Explain where several tenants used the
-// request id. It is answered with 409.
-type AmbiguousError struct {
-	RequestID string
-	Tenants   []string // at least two, sorted
-}
-
-// Error implements error.
-func (e *AmbiguousError) Error() string {
-	return fmt.Sprintf("request id %q was used by the tenants %s: name one with tenant=", e.RequestID, strings.Join(e.Tenants, ", "))
-}
-
 // Explainer tells why requests go where they go.
 type Explainer interface {
 	// Explain returns the decision about a tenant's request and the tenant;
@@ -60,14 +38,6 @@ type Explainer interface {
 	Explain(ctx context.Context, tenant, requestID string) (decision *scheduler.Explanation, owner string, err error)
 	// DryRun decides about a request without sending it.
 	DryRun(ctx context.Context, q *DryRun) (*scheduler.Explanation, error)
-}
-
-// DryRun is a request that is only decided about.
-type DryRun struct {
-	Tenant string // who would ask, "" = anonymous
-	User   string
-	Path   string // of the LLM API, such as /v1/chat/completions
-	Body   []byte // as a client would send it; valid during the call
 }
 
 // Status tells what the router does.
@@ -177,6 +147,7 @@ type Server struct {
 	guard guard
 	http  *http.Server
 	now   func() time.Time
+	open  bool // nobody needs a credential: what ServeMetrics serves
 
 	strangers, known budget // of refusals in the audit log
 }
@@ -212,10 +183,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error { return serve
 func ServeMetrics(ctx context.Context, l net.Listener, metrics http.Handler, status Status, log *slog.Logger) error {
 	cfg := Config{Metrics: metrics, Status: status, Log: log}
 	cfg.withDefaults()
-	s := &Server{cfg: cfg}
+	s := &Server{cfg: cfg, open: true}
 	mux := http.NewServeMux()
-	s.health(mux)
-	mux.Handle("GET /metrics", metrics)
+	s.register(mux, func(rt *Route) bool { return rt.Scope == "" || rt.Path == "/metrics" })
 	mux.HandleFunc("/", notFound)
 	return serve(ctx, newHTTP(mux, cfg.Log), l)
 }

@@ -117,8 +117,8 @@ func run(t *testing.T, serve func(context.Context, net.Listener) error) string {
 	return "http://" + l.Addr().String()
 }
 
-// call does one request and returns status, headers and body.
-func call(t *testing.T, method, url, auth, host, body string) (int, http.Header, string) {
+// request does one request and returns status, headers and body.
+func request(t *testing.T, method, url, auth, host, body string) (int, http.Header, string) {
 	t.Helper()
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -145,7 +145,7 @@ func TestServer_answers(t *testing.T) {
 	url := start(t, Config{Explainer: h, Status: h, Reloader: h, Plugins: h, Metrics: metrics, MaxBody: 100})
 	f := func(method, path, body string, status int, want string) http.Header {
 		t.Helper()
-		got, head, text := call(t, method, url+path, "Bearer "+token, "", body)
+		got, head, text := request(t, method, url+path, "Bearer "+token, "", body)
 		if got != status || !strings.Contains(text, want) {
 			t.Errorf("%s %s: got %d %s, want %d %s", method, path, got, text, status, want)
 		}
@@ -217,12 +217,12 @@ func TestServer_guard(t *testing.T) {
 	port := url[strings.LastIndex(url, ":"):]
 	for _, path := range []string{"/v1/explain/known", "/v1/endpoints", "/v1/status", "/metrics", "/debug/pprof/", "/debug/pprof/heap", "/nothing", "/"} {
 		for _, auth := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Basic " + token, token, "Bearer " + token + "x", "Bearer " + token[1:]} {
-			if got, head, text := call(t, "GET", url+path, auth, "", ""); got != 401 || head.Get("WWW-Authenticate") == "" || strings.Contains(text, token) {
+			if got, head, text := request(t, "GET", url+path, auth, "", ""); got != 401 || head.Get("WWW-Authenticate") == "" || strings.Contains(text, token) {
 				t.Errorf("%s with %q: got %d %s", path, auth, got, text)
 			}
 		}
 	}
-	if got, _, _ := call(t, "POST", url+"/v1/reload", "", "", ""); got != 401 {
+	if got, _, _ := request(t, "POST", url+"/v1/reload", "", "", ""); got != 401 {
 		t.Errorf("reload without a token: got %d", got)
 	}
 	for host, want := range map[string]int{
@@ -231,10 +231,10 @@ func TestServer_guard(t *testing.T) {
 		"evil.example": 421, "evil.example" + port: 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421, "kvasir.example.evil": 421,
 		"192.0.2.1": 421, "10.0.0.1" + port: 421, "notlocalhost": 421,
 	} {
-		if got, _, text := call(t, "GET", url+"/v1/endpoints", "bearer "+token, host, ""); got != want {
+		if got, _, text := request(t, "GET", url+"/v1/endpoints", "bearer "+token, host, ""); got != want {
 			t.Errorf("host %q: got %d %s, want %d", host, got, text, want)
 		}
-		if got, _, _ := call(t, "GET", url+"/healthz", "", host, ""); got != 200 {
+		if got, _, _ := request(t, "GET", url+"/healthz", "", host, ""); got != 200 {
 			t.Errorf("health for host %q: got %d", host, got)
 		}
 	}
@@ -242,17 +242,17 @@ func TestServer_guard(t *testing.T) {
 
 func TestServer_loopbackMetrics(t *testing.T) {
 	url := start(t, Config{Metrics: metrics, LoopbackMetrics: true})
-	if got, _, _ := call(t, "GET", url+"/metrics", "", "", ""); got != 200 {
+	if got, _, _ := request(t, "GET", url+"/metrics", "", "", ""); got != 200 {
 		t.Errorf("got %d", got)
 	}
-	if got, _, _ := call(t, "GET", url+"/metrics", "", "evil.example", ""); got != 421 {
+	if got, _, _ := request(t, "GET", url+"/metrics", "", "evil.example", ""); got != 421 {
 		t.Errorf("rebound name: got %d", got)
 	}
-	if got, _, _ := call(t, "GET", url+"/debug/pprof/", "", "", ""); got != 401 {
+	if got, _, _ := request(t, "GET", url+"/debug/pprof/", "", "", ""); got != 401 {
 		t.Errorf("pprof: got %d", got)
 	}
 	for _, path := range []string{"/v1/status", "/v1/explain/x", "/v1/reload"} {
-		if got, _, _ := call(t, "GET", url+path, "Bearer "+token, "", ""); got != 404 {
+		if got, _, _ := request(t, "GET", url+path, "Bearer "+token, "", ""); got != 404 {
 			t.Errorf("%s of a server without it: got %d", path, got)
 		}
 	}
@@ -262,12 +262,12 @@ func TestServeMetrics(t *testing.T) {
 	h := &fake{}
 	url := run(t, func(ctx context.Context, l net.Listener) error { return ServeMetrics(ctx, l, metrics, h, nil) })
 	for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/v1/status": 404, "/v1/reload": 404, "/debug/pprof/": 404} {
-		if got, _, text := call(t, "GET", url+path, "", "prometheus.example", ""); got != want {
+		if got, _, text := request(t, "GET", url+path, "", "prometheus.example", ""); got != want {
 			t.Errorf("%s: got %d %s, want %d", path, got, text, want)
 		}
 	}
 	h.ready = errors.New("starting")
-	if got, _, _ := call(t, "GET", url+"/readyz", "", "", ""); got != 503 {
+	if got, _, _ := request(t, "GET", url+"/readyz", "", "", ""); got != 503 {
 		t.Errorf("got %d", got)
 	}
 }

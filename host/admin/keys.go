@@ -1,19 +1,12 @@
 package admin
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"maps"
-	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/identity"
-	"github.com/kvasir-router/kvasir/host/internal/secret"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
 )
 
@@ -44,48 +37,6 @@ type RevokedKey struct {
 	State string `json:"state"` // revoked
 }
 
-// KeyRequest is the body of a request for a key.
-type KeyRequest struct {
-	identity.Grant
-	Note string `json:"note,omitempty"`
-	TTL  string `json:"ttl,omitempty"` // how long it is valid, such as 720h; "" = until it is revoked
-
-	Terms identity.Terms `json:"-"` // filled by Check but for the issuer
-}
-
-// Check reports what is wrong with q and fills in its terms.
-func (q *KeyRequest) Check() error {
-	if !identity.ValidTenant(q.Tenant) {
-		return fmt.Errorf("tenant %q: want 1 to 128 letters, digits and ._@:/+-", q.Tenant)
-	}
-	if len(q.Note) > maxNote {
-		return fmt.Errorf("note is longer than %d bytes", maxNote)
-	}
-	if field := q.secretIn(); field != "" {
-		return fmt.Errorf("%s holds an API key or token: a key's record is read by others and must not hold one", field)
-	}
-	q.Terms.Note = q.Note
-	if q.TTL != "" {
-		var err error
-		if q.Terms.TTL, err = time.ParseDuration(q.TTL); err != nil || q.Terms.TTL < time.Second {
-			return fmt.Errorf("ttl %q: want a time such as 720h", q.TTL)
-		}
-	}
-	return CheckScopes(q.Scopes)
-}
-
-// secretIn returns the name of a field that holds a credential, "" if none does.
-func (q *KeyRequest) secretIn() string {
-	fields := map[string][]string{"tenant": {q.Tenant}, "user": {q.User}, "note": {q.Note}, "groups": q.Groups, "scopes": q.Scopes,
-		"labels": slices.AppendSeq(slices.Collect(maps.Keys(q.Labels)), maps.Values(q.Labels))}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if slices.ContainsFunc(fields[name], secret.Has) {
-			return name
-		}
-	}
-	return ""
-}
-
 // IssuedKey is the answer with a key.
 type IssuedKey struct {
 	ID      string    `json:"id"`
@@ -107,56 +58,33 @@ func (k IssuedKey) Follows(old *identity.Record) IssuedKey {
 	return k
 }
 
-// maxNote bounds the free text in a key's record.
-const maxNote = 256
-
-// keyRequest reads the body of POST /v1/keys.
-func keyRequest(b []byte) (*KeyRequest, error) {
-	var q KeyRequest
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&q); err != nil {
-		return nil, fmt.Errorf("%w: want {\"tenant\": …, \"user\", \"groups\", \"scopes\", \"labels\", \"note\", \"ttl\"}: %v", ErrRefused, err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Errorf("%w: data after the object", ErrRefused)
+// issueKey issues a key for a tenant that the sender's scopes reach.
+func (s *Server) issueKey(c *call, q *KeyRequest) (none IssuedKey, err error) {
+	if err := readBody(c, q); err != nil {
+		return none, err
 	}
 	if err := q.Check(); err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrRefused, err)
-	}
-	return &q, nil
-}
-
-// issueKey serves POST /v1/keys.
-func (s *Server) issueKey(w http.ResponseWriter, r *http.Request) {
-	body, ok := s.body(w, r)
-	if !ok {
-		return
-	}
-	q, err := keyRequest(body)
-	if err != nil {
-		s.answer(w, r, func(context.Context) (any, error) { return nil, err })
-		return
+		return none, fmt.Errorf("%w: %v", ErrRefused, err)
 	}
 	object := "tenant/" + q.Tenant
-	if !s.mayIssueFor(w, r, q.Tenant) || !s.permit(w, r, ScopeKeyIssue, object) || !s.mayGrant(w, r, object, q.Tenant, q.Scopes) {
-		return
+	for _, check := range []func() error{
+		func() error { return c.mayIssueFor(q.Tenant) },
+		func() error { return c.permit(ScopeKeyIssue, object) },
+		func() error { return c.mayGrant(object, q.Tenant, q.Scopes) },
+	} {
+		if err := check(); err != nil {
+			return none, err
+		}
 	}
-	q.Terms.Issuer = principal(r).Name()
-	d := deed{ScopeKeyIssue, object, map[string]string{"user": q.User, "scopes": fmt.Sprint(q.Scopes), "groups": fmt.Sprint(q.Groups)}}
-	s.change(w, r, d, func(ctx context.Context) (any, error) {
-		k, err := s.cfg.Keys.Issue(ctx, q)
-		d.detail["key"] = k.ID
-		return k, err
-	})
+	q.Terms.Issuer = c.principal.Name()
+	a := auditedAction{ActionKeyIssue, object, map[string]string{"user": q.User, "scopes": fmt.Sprint(q.Scopes), "groups": fmt.Sprint(q.Groups)}}
+	return audited(c, a, func(ctx context.Context) (IssuedKey, error) { return s.cfg.Keys.Issue(ctx, q) })
 }
 
-// listKeys serves GET /v1/keys.
-func (s *Server) listKeys(w http.ResponseWriter, r *http.Request) {
-	s.answer(w, r, func(ctx context.Context) (any, error) {
-		all, err := s.cfg.Keys.Keys(ctx)
-		return KeyList{reachable(principal(r), ScopeKeyRead, all)}, err
-	})
+// listKeys returns the records of the tenants that the sender's scopes reach.
+func (s *Server) listKeys(c *call, _ *None) (KeyList, error) {
+	all, err := s.cfg.Keys.Keys(c.context())
+	return KeyList{reachable(c.principal, ScopeKeyRead, all)}, err
 }
 
 // reachable returns the records of the tenants that a scope of p reaches.
@@ -170,87 +98,92 @@ func reachable(p *identity.Principal, scope string, all []identity.Record) []ide
 	return out
 }
 
-// find returns the one key that the path refers to, among those that a scope of
-// the sender reaches. Where there is not one it answers and records that: with
-// the same words whether there is no such key or one of another tenant.
-func (s *Server) find(w http.ResponseWriter, r *http.Request, action, scope string) *identity.Record {
-	ref := r.PathValue("id")
+// find returns the one key that ref refers to, among those that a scope of the
+// sender reaches. Where there is not one, that is recorded, and the error is the
+// same whether there is no such key or one of another tenant.
+func (c *call) find(ref string, action Action, scope string) (*identity.Record, error) {
 	shown := identity.ShowRef(ref)
-	all, err := s.cfg.Keys.Match(r.Context(), ref)
-	if err == nil {
-		found := reachable(principal(r), scope, all)
-		switch {
-		case len(found) == 1:
-			return &found[0]
-		case len(found) > 1:
-			ids := make([]string, len(found))
-			for i := range found {
-				ids[i] = found[i].ID
-			}
-			err = fmt.Errorf("%w: %q names %d keys; say which: %s", ErrRefused, shown, len(found), strings.Join(ids, ", "))
-		case len(all) > 0:
-			s.refused(r, action, "key/"+all[0].ID, "a key of tenant "+all[0].Tenant+", which "+scope+" of the sender does not reach")
-		}
-		if len(found) == 0 {
-			err = fmt.Errorf("%w: there is no key %q in the tenants that you manage", ErrNotFound, shown)
-		}
+	all, err := c.cfg.Keys.Match(c.context(), ref)
+	if err != nil {
+		return nil, err
 	}
-	if len(all) == 0 {
-		s.record(r, &s.known, audit.Event{Actor: principal(r).Name(), Verb: action, Object: "key/" + shown, Result: audit.Failed,
-			Detail: map[string]string{"why": err.Error()}})
+	found := reachable(c.principal, scope, all)
+	switch {
+	case len(found) == 1:
+		return &found[0], nil
+	case len(found) > 1:
+		ids := make([]string, len(found))
+		for i := range found {
+			ids[i] = found[i].ID
+		}
+		return nil, fmt.Errorf("%w: %q names %d keys; say which: %s", ErrRefused, shown, len(found), strings.Join(ids, ", "))
+	case len(all) > 0:
+		c.recordRefusal(action, "key/"+all[0].ID, "a key of tenant "+all[0].Tenant+", which "+scope+" of the sender does not reach")
+	default:
+		c.record(c.r, &c.known, audit.Event{Actor: c.principal.Name(), Verb: string(action), Object: "key/" + shown, Result: audit.Failed,
+			Detail: map[string]string{"why": "there is no such key"}})
 	}
-	s.answer(w, r, func(context.Context) (any, error) { return nil, err })
-	return nil
+	return nil, fmt.Errorf("%w: there is no key %q in the tenants that you manage", ErrNotFound, shown)
 }
 
-// rotateKey serves POST /v1/keys/{id}/rotate?grace=24h.
-func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) {
-	grace, err := time.ParseDuration(r.URL.Query().Get("grace"))
-	if err != nil || grace < 0 {
-		writeError(w, http.StatusUnprocessableEntity, "refused", "Say ?grace=24h: how long the old key is still accepted.")
-		return
+// permitKey reports whether the sender may do what a scope is for to a key. Policy
+// is asked about the key by its id, however the sender referred to it, and about
+// its tenant.
+func (c *call) permitKey(scope string, rec *identity.Record) error {
+	if err := c.permit(scope, "key/"+rec.ID); err != nil {
+		return err
 	}
-	rec := s.find(w, r, "key:rotate", ScopeKeyIssue)
-	if rec == nil || !s.permit(w, r, ScopeKeyIssue, "key/"+rec.ID) || !s.permit(w, r, ScopeKeyIssue, "tenant/"+rec.Tenant) || !s.mayGrant(w, r, "key/"+rec.ID, rec.Tenant, rec.Scopes) {
-		return
+	return c.permit(scope, "tenant/"+rec.Tenant)
+}
+
+// rotateKey issues the successor of a key.
+func (s *Server) rotateKey(c *call, q *RotateRequest) (none IssuedKey, err error) {
+	rec, err := c.find(q.Key, ActionKeyRotate, ScopeKeyIssue)
+	if err != nil {
+		return none, err
 	}
-	d := deed{"key:rotate", "key/" + rec.ID, map[string]string{"tenant": rec.Tenant, "grace": grace.String()}}
-	s.change(w, r, d, func(ctx context.Context) (any, error) {
-		k, err := s.cfg.Keys.Rotate(ctx, rec.ID, grace, principal(r).Name())
-		d.detail["key"] = k.ID
-		return k, err
+	if err := c.permitKey(ScopeKeyIssue, rec); err != nil {
+		return none, err
+	}
+	if err := c.mayGrant("key/"+rec.ID, rec.Tenant, rec.Scopes); err != nil {
+		return none, err
+	}
+	a := auditedAction{ActionKeyRotate, "key/" + rec.ID, map[string]string{"tenant": rec.Tenant, "grace": q.Grace.String()}}
+	return audited(c, a, func(ctx context.Context) (IssuedKey, error) {
+		return s.cfg.Keys.Rotate(ctx, rec.ID, q.Grace, c.principal.Name())
 	})
 }
 
-// revokeKey serves POST /v1/keys/{id}/revoke.
-func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) {
-	rec := s.find(w, r, ScopeKeyRevoke, ScopeKeyRevoke)
-	if rec == nil || !s.permit(w, r, ScopeKeyRevoke, "key/"+rec.ID) || !s.permit(w, r, ScopeKeyRevoke, "tenant/"+rec.Tenant) {
-		return
+// revokeKey ends a key.
+func (s *Server) revokeKey(c *call, q *RevokeRequest) (none RevokedKey, err error) {
+	rec, err := c.find(q.Key, ActionKeyRevoke, ScopeKeyRevoke)
+	if err != nil {
+		return none, err
 	}
-	d := deed{verb: ScopeKeyRevoke, object: "key/" + rec.ID, detail: map[string]string{"tenant": rec.Tenant}}
-	s.change(w, r, d, func(ctx context.Context) (any, error) { return s.cfg.Keys.Revoke(ctx, rec.ID) })
+	if err := c.permitKey(ScopeKeyRevoke, rec); err != nil {
+		return none, err
+	}
+	a := auditedAction{ActionKeyRevoke, "key/" + rec.ID, map[string]string{"tenant": rec.Tenant}}
+	return audited(c, a, func(ctx context.Context) (RevokedKey, error) { return s.cfg.Keys.Revoke(ctx, rec.ID) })
 }
 
-// mayIssueFor reports whether the sender's scopes reach a tenant; where not it
-// answers and records that.
-func (s *Server) mayIssueFor(w http.ResponseWriter, r *http.Request, tenant string) bool {
-	p := principal(r)
-	if holdsFor(p, ScopeKeyIssue, tenant) {
-		return true
+// mayIssueFor returns nil if the sender's scopes reach a tenant; else that is
+// recorded.
+func (c *call) mayIssueFor(tenant string) error {
+	if holdsFor(c.principal, ScopeKeyIssue, tenant) {
+		return nil
 	}
-	s.refuse(w, r, ScopeKeyIssue, "tenant/"+tenant, fmt.Sprintf("A key for tenant %q needs the scope %s@%s or %s@*, which %s does not have.",
-		tenant, ScopeKeyIssue, tenant, ScopeKeyIssue, p.Name()))
-	return false
+	return c.refuse(ActionKeyIssue, "tenant/"+tenant, fmt.Sprintf("A key for tenant %q needs the scope %s@%s or %s@*, which %s does not have.",
+		tenant, ScopeKeyIssue, tenant, ScopeKeyIssue, c.principal.Name()))
 }
 
-// mayGrant reports whether the sender may give a key of tenant these scopes;
-// where not it answers and records that.
-func (s *Server) mayGrant(w http.ResponseWriter, r *http.Request, object, tenant string, scopes []string) bool {
-	p := principal(r)
-	if scope := ungrantable(p, tenant, scopes); scope != "" {
-		s.refuse(w, r, ScopeKeyIssue, object, "You can grant only scopes that you hold: "+p.Name()+" does not hold "+scope+" for tenant "+tenant+".")
-		return false
+// mayGrant returns nil if the sender may give a key of tenant these scopes; else
+// that is recorded.
+func (c *call) mayGrant(object, tenant string, scopes []string) error {
+	scope := ungrantable(c.principal, tenant, scopes)
+	if scope == "" {
+		return nil
 	}
-	return true
+	return c.refuse(ActionKeyIssue, object,
+		"You can grant only scopes that you hold: "+c.principal.Name()+" does not hold "+scope+" for tenant "+tenant+".")
 }

@@ -1,390 +1,191 @@
 package admin
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/http/pprof"
-	"strings"
 
-	"github.com/kvasir-router/kvasir/host/internal/secret"
-	"github.com/kvasir-router/kvasir/host/telemetry/audit"
+	"github.com/kvasir-router/kvasir/host/autoscale"
+	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
-// route is one path of the API and what it takes to use it.
-type route struct {
-	pattern string                     // as for http.ServeMux
-	scope   string                     // checked before serve is called
-	object  func(*http.Request) string // what it is about, for policy and the audit log; nil = the body tells, and serve asks policy
-	undo    bool                       // it puts back what was in force before
-	serve   http.HandlerFunc
+// Why a server has a route.
+func hasStatus(c *Config) bool    { return c.Status != nil }
+func hasExplainer(c *Config) bool { return c.Explainer != nil }
+func hasReloader(c *Config) bool  { return c.Reloader != nil }
+func hasPlugins(c *Config) bool   { return c.Plugins != nil }
+func hasKeys(c *Config) bool      { return c.Keys != nil }
+func hasPolicies(c *Config) bool  { return c.Policies != nil }
+func hasHolder(c *Config) bool    { return c.Holder != nil }
+func hasScaler(c *Config) bool    { return c.Scaler != nil }
+func hasMetrics(c *Config) bool   { return c.Metrics != nil }
+
+// What the router is and does.
+var (
+	GetHealth = addPage(page{at: "GET /healthz", contentType: "application/json", doc: "Answers while the process runs.",
+		handler: func(*Server) http.Handler { return http.HandlerFunc(health) }})
+
+	GetReady = addPage(page{at: "GET /readyz", contentType: "application/json", doc: "Says whether requests are served: 200, or 503 with the reason.",
+		handler: func(s *Server) http.Handler { return http.HandlerFunc(s.ready) }})
+
+	GetMetrics = addPage(page{at: "GET /metrics", scope: ScopeMetrics, contentType: "text/plain", served: hasMetrics, object: "metrics",
+		doc: "Metrics in the Prometheus text format.", handler: func(s *Server) http.Handler { return s.cfg.Metrics }})
+
+	GetStatus = add(row[None, *RouterStatus]{at: "GET /v1/status", scope: ScopeStatus, served: hasStatus, object: fixed[None]("status"),
+		doc:    "What the router is and has done since it started.",
+		handle: func(s *Server, c *call, _ *None) (*RouterStatus, error) { return s.cfg.Status.Status(c.context()) }})
+
+	GetOpenAPI = addPage(page{at: "GET /v1/openapi.json", scope: ScopeStatus, contentType: "application/json", object: "openapi",
+		doc: "This API as an OpenAPI 3.1 document.", handler: func(*Server) http.Handler { return http.HandlerFunc(openAPI) }})
+
+	Reload = add(row[None, *ReloadResult]{at: "POST /v1/reload", scope: ScopeConfigReload, action: ActionReload, served: hasReloader,
+		object: fixed[None]("config"), doc: "Reads the configuration, keys, policy and plugin files again and says what changed.",
+		handle: func(s *Server, c *call, _ *None) (*ReloadResult, error) { return s.cfg.Reloader.Reload(c.context()) }})
+)
+
+// Why requests go where they go.
+var (
+	Explain = add(row[ExplainRequest, *scheduler.Explanation]{at: "GET /v1/explain/{id...}", scope: ScopeExplainOwn, action: ActionExplainAny,
+		served: hasExplainer, object: func(q *ExplainRequest) string { return "request/" + q.ID }, decide: (*Server).explain,
+		doc: "Why a served request went where it went. Another tenant's request needs explain:any and is recorded."})
+
+	ExplainDryRun = add(row[DryRun, *scheduler.Explanation]{at: "POST /v1/explain", scope: ScopeExplainOwn, action: ActionExplainAny,
+		served: hasExplainer, object: func(q *DryRun) string { return "tenant/" + q.Tenant }, decide: (*Server).dryRun,
+		doc: "Where a request would go, without sending it. For another tenant it needs explain:any and is recorded."})
+)
+
+// Endpoints and their number.
+var (
+	ListEndpoints = add(row[None, []Endpoint]{at: "GET /v1/endpoints", scope: ScopeEndpointRead, served: hasStatus, object: fixed[None]("endpoints"),
+		doc:    "The endpoints with their state and load.",
+		handle: func(s *Server, c *call, _ *None) ([]Endpoint, error) { return s.cfg.Status.Endpoints(c.context()) }})
+
+	Cordon   = add(hold("cordon", ActionCordon, "Sends an endpoint no conversations that are new to it."))
+	Drain    = add(hold("drain", ActionDrain, "Sends an endpoint no further requests; those that it has go on."))
+	Uncordon = add(hold("uncordon", ActionUncordon, "Lets an endpoint serve again."))
+
+	GetAutoscale = add(row[None, []autoscale.Status]{at: "GET /v1/autoscale", scope: ScopeAutoscaleRead, served: hasScaler,
+		object: fixed[None]("autoscale"), doc: "What the autoscaler measures, proposes and does for each group of pools.",
+		handle: func(s *Server, c *call, _ *None) ([]autoscale.Status, error) {
+			return s.cfg.Scaler.Autoscale(c.context())
+		}})
+
+	GiveNotice = add(row[Notice, *Notice]{at: "POST /v1/autoscale/notice", scope: ScopeAutoscaleWrite, action: ActionNotice, served: hasScaler,
+		object: fixed[Notice]("autoscale"), decide: (*Server).notice, doc: "Says that an endpoint will be taken away: it drains at once."})
+)
+
+// Plugins.
+var (
+	ListPlugins = add(row[None, PluginList]{at: "GET /v1/plugins", scope: ScopePluginRead, served: hasPlugins, object: fixed[None]("plugins"),
+		handle: (*Server).listPlugins, doc: "The plugins and their versions: loaded, stored and refused ones."})
+
+	PushPlugin = add(row[PushRequest, *PluginChange]{at: "POST /v1/plugins", scope: ScopePluginPush, action: ActionPluginPush, served: hasPlugins,
+		object: func(q *PushRequest) string { return "plugin/" + q.Name }, decide: (*Server).push,
+		doc: "Stores a module, which may be activated (with plugin:activate) or score as a shadow at once."})
+
+	ActivatePlugin = add(row[ActivateRequest, *PluginChange]{at: "POST /v1/plugins/{name}/activate", scope: ScopePluginActivate,
+		action: ActionPluginActivate, served: hasPlugins, object: func(q *ActivateRequest) string { return "plugin/" + q.Name },
+		detail: func(q *ActivateRequest) map[string]string { return map[string]string{"digest": q.Digest} },
+		handle: func(s *Server, c *call, q *ActivateRequest) (*PluginChange, error) {
+			return s.cfg.Plugins.Activate(c.context(), q.Name, q.Digest)
+		},
+		doc: "Activates a stored version."})
+
+	RollbackPlugin = add(row[PluginRequest, *PluginChange]{at: "POST /v1/plugins/{name}/rollback", scope: ScopePluginActivate,
+		action: ActionPluginRollback, served: hasPlugins, object: ofPlugin, undo: true,
+		handle: func(s *Server, c *call, q *PluginRequest) (*PluginChange, error) {
+			return s.cfg.Plugins.Rollback(c.context(), q.Name)
+		},
+		doc: "Activates the version that was active before."})
+
+	DeactivatePlugin = add(row[PluginRequest, *PluginChange]{at: "DELETE /v1/plugins/{name}", scope: ScopePluginActivate,
+		action: ActionPluginDeactivate, served: hasPlugins, object: ofPlugin, undo: true,
+		handle: func(s *Server, c *call, q *PluginRequest) (*PluginChange, error) {
+			return s.cfg.Plugins.Deactivate(c.context(), q.Name)
+		},
+		doc: "Leaves no stored version active: the configured file or the built-in plugin of that name is used again."})
+
+	EndShadow = add(row[PluginRequest, *PluginChange]{at: "DELETE /v1/plugins/{name}/shadow", scope: ScopePluginPush, action: ActionPluginUnshadow,
+		served: hasPlugins, object: ofPlugin,
+		handle: func(s *Server, c *call, q *PluginRequest) (*PluginChange, error) {
+			return s.cfg.Plugins.EndShadow(c.context(), q.Name)
+		},
+		doc: "Ends the shadow of a plugin."})
+)
+
+// API keys. Their scopes reach the tenants that they name, by default the
+// sender's own.
+var (
+	ListKeys = add(row[None, KeyList]{at: "GET /v1/keys", scope: ScopeKeyRead, served: hasKeys, object: fixed[None]("keys"),
+		handle: (*Server).listKeys, doc: "The records of the keys; never a key."})
+
+	IssueKey = add(row[KeyRequest, IssuedKey]{at: "POST /v1/keys", scope: ScopeKeyIssue, action: ActionKeyIssue, served: hasKeys,
+		decide: (*Server).issueKey, doc: "Issues a key for a tenant. The answer is the only place that has it."})
+
+	RotateKey = add(row[RotateRequest, IssuedKey]{at: "POST /v1/keys/{id}/rotate", scope: ScopeKeyIssue, action: ActionKeyRotate, served: hasKeys,
+		decide: (*Server).rotateKey, doc: "Issues the successor of a key, which ends after a grace period."})
+
+	RevokeKey = add(row[RevokeRequest, RevokedKey]{at: "POST /v1/keys/{id}/revoke", scope: ScopeKeyRevoke, action: ActionKeyRevoke, served: hasKeys,
+		decide: (*Server).revokeKey, doc: "Revokes a key: the next request with it is refused."})
+)
+
+// The policy.
+var (
+	GetPolicy = add(row[None, *PolicyStatus]{at: "GET /v1/policy", scope: ScopePolicyRead, served: hasPolicies, object: fixed[None]("policy"),
+		doc:    "Which policy decides, and why a newer one was refused.",
+		handle: func(s *Server, c *call, _ *None) (*PolicyStatus, error) { return s.cfg.Policies.Policy(c.context()) }})
+
+	PushPolicy = add(row[PolicyPushRequest, *PolicyStatus]{at: "POST /v1/policy", scope: ScopePolicyActivate, action: ActionPolicyActivate,
+		served: hasPolicies, object: fixed[PolicyPushRequest]("policy"), detail: policyDetail,
+		handle: func(s *Server, c *call, q *PolicyPushRequest) (*PolicyStatus, error) {
+			return s.cfg.Policies.PushPolicy(c.context(), q.Files, q.Force)
+		},
+		doc: "Puts a policy in force until the policy's directory changes."})
+
+	ReloadPolicy = add(row[PolicyReloadRequest, *PolicyStatus]{at: "POST /v1/policy/reload", scope: ScopePolicyActivate,
+		action: ActionPolicyActivate, served: hasPolicies, object: fixed[PolicyReloadRequest]("policy"),
+		detail: func(q *PolicyReloadRequest) map[string]string { return forceDetail(q.Force) },
+		handle: func(s *Server, c *call, q *PolicyReloadRequest) (*PolicyStatus, error) {
+			return s.cfg.Policies.ReloadPolicy(c.context(), q.Force)
+		},
+		doc: "Puts the policy's directory in force."})
+
+	DiffPolicy = add(row[PolicyDiffRequest, *policy.Diff]{at: "POST /v1/policy/diff", scope: ScopePolicyRead, served: hasPolicies,
+		object: fixed[PolicyDiffRequest]("policy"),
+		handle: func(s *Server, c *call, q *PolicyDiffRequest) (*policy.Diff, error) {
+			return s.cfg.Policies.PolicyDiff(c.context(), q.Files)
+		},
+		doc: "Which recent decisions a policy would change. Nothing changes."})
+
+	ExplainPolicy = add(row[PolicyExplainRequest, *policy.Explanation]{at: "POST /v1/policy/explain", scope: ScopePolicyRead, served: hasPolicies,
+		object: fixed[PolicyExplainRequest]("policy"),
+		handle: func(s *Server, c *call, q *PolicyExplainRequest) (*policy.Explanation, error) {
+			return s.cfg.Policies.PolicyExplain(c.context(), q.Input)
+		},
+		doc: "How the policy in force decides about an input document of any tenant."})
+)
+
+// The Go profiler. Each page is recorded, since memory has prompts in it.
+var (
+	_ = addPage(profile("", "Index of the Go profiles.", pprof.Index))
+	_ = addPage(profile("cmdline", "The command line.", pprof.Cmdline))
+	_ = addPage(profile("profile", "A CPU profile.", pprof.Profile))
+	_ = addPage(profile("symbol", "Symbols of addresses.", pprof.Symbol))
+	_ = addPage(profile("trace", "An execution trace.", pprof.Trace))
+)
+
+func profile(name, doc string, h http.HandlerFunc) page {
+	return page{at: "GET /debug/pprof/" + name, scope: ScopeDebug, action: ActionProfile, contentType: "application/octet-stream", object: "process",
+		doc: doc, handler: func(*Server) http.Handler { return h }}
 }
 
-// fixed names an object that is the same for all requests.
-func fixed(object string) func(*http.Request) string {
-	return func(*http.Request) string { return object }
-}
+func ofPlugin(q *PluginRequest) string { return "plugin/" + q.Name }
 
-// named names an object by a part of the path.
-func named(kind, part string) func(*http.Request) string {
-	return func(r *http.Request) string { return kind + "/" + r.PathValue(part) }
-}
-
-// asked names an object by a word of the query.
-func asked(kind, word string) func(*http.Request) string {
-	return func(r *http.Request) string { return kind + "/" + r.URL.Query().Get(word) }
-}
-
-// read serves what f returns.
-func read[T any](s *Server, f func(context.Context) (T, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		s.answer(w, r, func(ctx context.Context) (any, error) { return f(ctx) })
-	}
-}
-
-func (s *Server) pluginList(ctx context.Context) (PluginList, error) {
-	list, err := s.cfg.Plugins.Plugins(ctx)
-	return PluginList{list}, err
-}
-
-// routes returns every path of the API that takes a principal.
-func (s *Server) routes() []route {
-	// change serves a deed on the object of its route.
-	change := func(verb string, object func(*http.Request) string, f func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			s.change(w, r, deed{verb: verb, object: object(r)}, func(ctx context.Context) (any, error) { return f(ctx, r) })
-		}
-	}
-	var list []route
-	add := func(pattern, scope string, object func(*http.Request) string, serve http.HandlerFunc) {
-		list = append(list, route{pattern: pattern, scope: scope, object: object, serve: serve})
-	}
-	undo := func() { list[len(list)-1].undo = true }
-	if s.cfg.Explainer != nil {
-		add("GET /v1/explain/{id...}", ScopeExplainOwn, named("request", "id"), s.explain)
-		add("POST /v1/explain", ScopeExplainOwn, asked("tenant", "tenant"), s.dryRun)
-	}
-	if st := s.cfg.Status; st != nil {
-		add("GET /v1/status", ScopeStatus, fixed("status"), read(s, st.Status))
-		add("GET /v1/endpoints", ScopeEndpointRead, fixed("endpoints"), read(s, st.Endpoints))
-	}
-	if re := s.cfg.Reloader; re != nil {
-		add("POST /v1/reload", ScopeConfigReload, fixed("config"), change(ScopeConfigReload, fixed("config"), func(ctx context.Context, _ *http.Request) (any, error) { return re.Reload(ctx) }))
-	}
-	if p := s.cfg.Plugins; p != nil {
-		plugin := named("plugin", "name")
-		add("GET /v1/plugins", ScopePluginRead, fixed("plugins"), read(s, s.pluginList))
-		add("POST /v1/plugins", ScopePluginPush, asked("plugin", "name"), s.push)
-		add("POST /v1/plugins/{name}/activate", ScopePluginActivate, plugin, s.activate)
-		add("POST /v1/plugins/{name}/rollback", ScopePluginActivate, plugin, change("plugin:rollback", plugin, func(ctx context.Context, r *http.Request) (any, error) { return p.Rollback(ctx, r.PathValue("name")) }))
-		undo()
-		add("DELETE /v1/plugins/{name}/shadow", ScopePluginPush, plugin, change("plugin:unshadow", plugin, func(ctx context.Context, r *http.Request) (any, error) { return p.EndShadow(ctx, r.PathValue("name")) }))
-		add("DELETE /v1/plugins/{name}", ScopePluginActivate, plugin, change("plugin:deactivate", plugin, func(ctx context.Context, r *http.Request) (any, error) { return p.Deactivate(ctx, r.PathValue("name")) }))
-		undo()
-	}
-	if s.cfg.Keys != nil {
-		add("GET /v1/keys", ScopeKeyRead, fixed("keys"), s.listKeys)
-		add("POST /v1/keys", ScopeKeyIssue, nil, s.issueKey)
-		add("POST /v1/keys/{id}/rotate", ScopeKeyIssue, nil, s.rotateKey)
-		add("POST /v1/keys/{id}/revoke", ScopeKeyRevoke, nil, s.revokeKey)
-	}
-	if p := s.cfg.Policies; p != nil {
-		whole := fixed("policy")
-		add("GET /v1/policy", ScopePolicyRead, whole, read(s, p.Policy))
-		add("POST /v1/policy", ScopePolicyActivate, whole, s.policyPush)
-		add("POST /v1/policy/reload", ScopePolicyActivate, whole, s.policyReload)
-		add("POST /v1/policy/diff", ScopePolicyRead, whole, s.policyDiff)
-		add("POST /v1/policy/explain", ScopePolicyRead, whole, s.policyExplain)
-	}
-	if s.cfg.Holder != nil {
-		for _, verb := range holdVerbs {
-			add("POST /v1/endpoints/"+verb, ScopeEndpointWrite, asked("endpoint", "endpoint"), s.hold(verb))
-		}
-	}
-	if a := s.cfg.Scaler; a != nil {
-		add("GET /v1/autoscale", ScopeAutoscaleRead, fixed("autoscale"), read(s, a.Autoscale))
-		add("POST /v1/autoscale/notice", ScopeAutoscaleWrite, fixed("autoscale"), s.notice)
-	}
-	if s.cfg.Metrics != nil {
-		add("GET /metrics", ScopeMetrics, fixed("metrics"), s.cfg.Metrics.ServeHTTP)
-	}
-	for path, h := range profiles {
-		add("GET /debug/pprof/"+path, ScopeDebug, fixed("process"), s.profile(h))
-	}
-	return list
-}
-
-// Handler returns the API with its guards.
-func (s *Server) Handler() http.Handler {
-	api := http.NewServeMux()
-	for _, rt := range s.routes() {
-		api.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) {
-			object := ""
-			if rt.object != nil {
-				object = rt.object(r)
-			}
-			q := Question{Verb: rt.scope, Object: object, Version: r.URL.Query().Get("digest"), Undo: rt.undo}
-			if s.scoped(w, r, rt.scope, object) && (rt.object == nil || s.permitted(w, r, q)) {
-				rt.serve(w, r)
-			}
-		})
-	}
-	api.HandleFunc("/", notFound)
-
-	mux := http.NewServeMux()
-	s.health(mux)
-	mux.Handle("/", s.guard.named(s.authorised(api, jsonErrors(api))))
-	return headers(s.recovered(mux))
-}
-
-// profiles are the pages of the Go profiler.
-var profiles = map[string]http.HandlerFunc{
-	"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
-}
-
-// profile serves a page of the profiler and records that, since memory has
-// prompts in it.
-func (s *Server) profile(h http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		d := deed{ScopeDebug, r.URL.Path, map[string]string{"remote": r.RemoteAddr}}
-		if err := s.append(r, &d, audit.OK); err != nil {
-			s.cfg.Log.Error("audit log", "err", err)
-			writeError(w, http.StatusServiceUnavailable, "audit_unavailable", "The audit log cannot be written: "+err.Error())
-			return
-		}
-		h(w, r)
-	}
-}
-
-// health serves what a load balancer asks, without a token and for any host
-// name: it tells nothing but whether requests are served.
-func (s *Server) health(mux *http.ServeMux) {
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if s.cfg.Status != nil {
-			if err := s.cfg.Status.Ready(); err != nil {
-				writeError(w, http.StatusServiceUnavailable, "not_ready", err.Error())
-				return
-			}
-		}
-		writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
-	})
-}
-
-// explain returns the decision about a served request of the tenant in the
-// query: by default the caller's own, or any for callers that hold explain:any.
-// Request ids are looked up by tenant, so that another tenant's request and one
-// that does not exist get the same answer.
-func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
-	id, p, tenant := r.PathValue("id"), principal(r), r.URL.Query().Get("tenant")
-	if tenant == "" && !holds(p, ScopeExplainAny) {
-		tenant = p.Tenant
-	}
-	if tenant != "" && tenant != p.Tenant && !s.permit(w, r, ScopeExplainAny, "tenant/"+tenant) {
-		return
-	}
-	x, owner, err := s.cfg.Explainer.Explain(r.Context(), tenant, id)
-	owners := []string{owner}
-	if a, ok := errors.AsType[*AmbiguousError](err); ok {
-		owners = a.Tenants
-	} else if err != nil || owner == p.Tenant {
-		s.answer(w, r, func(context.Context) (any, error) { return x, err })
-		return
-	}
-	for _, t := range owners {
-		if t != p.Tenant && !s.permit(w, r, ScopeExplainAny, "tenant/"+t) {
-			return
-		}
-	}
-	s.change(w, r, deed{ScopeExplainAny, "request/" + id, map[string]string{"tenant": strings.Join(owners, " ")}},
-		func(context.Context) (any, error) { return x, err })
-}
-
-// dryRun explains the request in the body as it would be decided now. Who would
-// ask and by which path stands in the query.
-func (s *Server) dryRun(w http.ResponseWriter, r *http.Request) {
-	q, p := r.URL.Query(), principal(r)
-	d := DryRun{Tenant: q.Get("tenant"), User: q.Get("user"), Path: q.Get("path")}
-	if d.Tenant == "" {
-		d.Tenant = p.Tenant // of the admin token none: anonymous
-	}
-	if d.Path == "" {
-		d.Path = "/v1/chat/completions"
-	}
-	own := d.Tenant == p.Tenant
-	if !own && !s.permit(w, r, ScopeExplainAny, "tenant/"+d.Tenant) {
-		return
-	}
-	var ok bool
-	if d.Body, ok = s.body(w, r); !ok {
-		return
-	}
-	f := func(ctx context.Context) (any, error) { return s.cfg.Explainer.DryRun(ctx, &d) }
-	if own {
-		s.answer(w, r, f)
-		return
-	}
-	s.change(w, r, deed{verb: ScopeExplainAny, object: "tenant/" + d.Tenant}, f)
-}
-
-// push stores the module in the body under the name in the query.
-func (s *Server) push(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	name, activate, shadow := q.Get("name"), q.Get("activate") == "true", q.Get("shadow") == "true"
-	if activate && !s.permitted(w, r, Question{Verb: ScopePluginActivate, Object: "plugin/" + name, Own: true}) {
-		return
-	}
-	code, ok := s.body(w, r)
-	if !ok {
-		return
-	}
-	sum, who := sha256.Sum256(code), principal(r).Name()
-	d := deed{ScopePluginPush, "plugin/" + name, map[string]string{
-		"digest": hex.EncodeToString(sum[:]), "activate": fmt.Sprint(activate), "shadow": fmt.Sprint(shadow),
-	}}
-	s.change(w, r, d, func(ctx context.Context) (v any, err error) {
-		switch {
-		case activate && shadow:
-			return nil, fmt.Errorf("%w: say either activate or shadow", ErrRefused)
-		case shadow:
-			v, err = s.cfg.Plugins.Shadow(ctx, name, code, who)
-		default:
-			v, err = s.cfg.Plugins.Push(ctx, name, code, activate, who)
-		}
-		return v, err
-	})
-}
-
-// activate puts a version in force that somebody pushed before.
-func (s *Server) activate(w http.ResponseWriter, r *http.Request) {
-	name, digest := r.PathValue("name"), r.URL.Query().Get("digest")
-	d := deed{ScopePluginActivate, "plugin/" + name, map[string]string{"digest": digest}}
-	s.change(w, r, d, func(ctx context.Context) (any, error) { return s.cfg.Plugins.Activate(ctx, name, digest) })
-}
-
-// body reads the body; where it cannot it answers, and ok is false.
-func (s *Server) body(w http.ResponseWriter, r *http.Request) (b []byte, ok bool) {
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
-	if err == nil {
-		return b, true
-	}
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		writeError(w, http.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this listener takes.")
-		return nil, false
-	}
-	writeError(w, http.StatusBadRequest, "bad_body", "The body could not be read.")
-	return nil, false
-}
-
-// answer writes what f returns.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, f func(context.Context) (any, error)) {
-	v, err := f(r.Context())
-	switch {
-	case err == nil:
-		writeJSON(w, http.StatusOK, v)
-	case errors.Is(err, ErrNotFound):
-		writeError(w, http.StatusNotFound, "not_found", err.Error())
-	case errors.Is(err, ErrRefused):
-		writeError(w, http.StatusUnprocessableEntity, "refused", err.Error())
-	case isAmbiguous(err):
-		writeError(w, http.StatusConflict, "ambiguous_request_id", err.Error())
-	default:
-		s.cfg.Log.Warn("admin request failed", "path", r.URL.Path, "err", err)
-		writeError(w, http.StatusInternalServerError, "internal_error", err.Error())
-	}
-}
-
-func isAmbiguous(err error) bool {
-	_, ok := errors.AsType[*AmbiguousError](err)
-	return ok
-}
-
-func notFound(w http.ResponseWriter, _ *http.Request) {
-	writeError(w, http.StatusNotFound, "unknown_path", "There is no such path on this listener.")
-}
-
-// headers keeps browsers from guessing, framing and keeping what is served.
-func headers(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Frame-Options", "DENY")
-		h.Set("Cache-Control", "no-store")
-		next.ServeHTTP(w, r)
-	})
-}
-
-// recovered turns a panic of a handler into status 500.
-func (s *Server) recovered(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			switch p := recover(); p {
-			case nil:
-			case http.ErrAbortHandler:
-				panic(p)
-			default:
-				s.cfg.Log.Error("admin handler panic", "path", r.URL.Path, "err", p)
-				writeError(w, http.StatusInternalServerError, "internal_error", "A bug of the router; see its log.")
-			}
-		}()
-		next.ServeHTTP(w, r)
-	})
-}
-
-// jsonErrors gives the mux's own answer to a wrong method the common shape.
-func jsonErrors(mux *http.ServeMux) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if allow := allowed(mux, r); allow != "" {
-			w.Header().Set("Allow", allow)
-			writeError(w, http.StatusMethodNotAllowed, "method_not_allowed", "This path takes "+allow+".")
-			return
-		}
-		mux.ServeHTTP(w, r)
-	})
-}
-
-// allowed returns the method a path takes if r has another one, else "".
-func allowed(mux *http.ServeMux, r *http.Request) string {
-	if _, pattern := mux.Handler(r); pattern != "/" {
-		return ""
-	}
-	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
-		probe := r.Clone(r.Context())
-		probe.Method = m
-		if _, pattern := mux.Handler(probe); pattern != "/" && pattern != "" && m != r.Method {
-			return m
-		}
-	}
-	return ""
-}
-
-// writeJSON writes v as JSON. Only the answer that issues a key has one in it:
-// everywhere else credentials are removed, wherever they come from.
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		status, b = http.StatusInternalServerError, []byte(`{"error":{"message":"The answer cannot be rendered.","code":"internal_error"}}`)
-	}
-	if _, issued := v.(IssuedKey); !issued {
-		b = []byte(secret.Redact(string(b)))
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	w.Write(append(b, '\n'))
-}
-
-// writeError writes an error in the shape of the API.
-func writeError(w http.ResponseWriter, status int, code, message string) {
-	type body struct {
-		Message string `json:"message"`
-		Code    string `json:"code"`
-	}
-	writeJSON(w, status, map[string]body{"error": {message, code}})
+// hold declares a route that takes an endpoint out of service, or back.
+func hold(verb string, action Action, doc string) row[HoldRequest, *HoldResult] {
+	return row[HoldRequest, *HoldResult]{at: "POST /v1/endpoints/" + verb, scope: ScopeEndpointWrite, action: action, served: hasHolder, doc: doc,
+		object: func(q *HoldRequest) string { return "endpoint/" + q.Endpoint },
+		handle: func(s *Server, c *call, q *HoldRequest) (*HoldResult, error) {
+			return s.cfg.Holder.Hold(c.context(), q.Endpoint, verb)
+		}}
 }

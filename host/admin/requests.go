@@ -1,0 +1,152 @@
+package admin
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/internal/secret"
+)
+
+// None is the request of a route that takes nothing but its path.
+type None struct{}
+
+// ExplainRequest names a request that was served.
+type ExplainRequest struct {
+	ID     string `path:"id" doc:"x-request-id of the answer"`
+	Tenant string `query:"tenant" doc:"whose request it was; default the sender's tenant, or any for who holds explain:any"`
+}
+
+// DryRun is a request that is only decided about.
+type DryRun struct {
+	Tenant string `query:"tenant" doc:"who would ask; default the sender's tenant, of the admin token the anonymous one"`
+	User   string `query:"user" doc:"who in the tenant would ask"`
+	Path   string `query:"path" doc:"of the LLM API; default /v1/chat/completions"`
+	Body   []byte `body:"raw" doc:"the body as a client would send it"` // valid during the call
+}
+
+// PushRequest is a plugin module to store.
+type PushRequest struct {
+	Name     string `query:"name" doc:"the name to store it under"`
+	Activate bool   `query:"activate" doc:"true: the next request is placed by it"`
+	Shadow   bool   `query:"shadow" doc:"true: it scores beside the active one and places nothing"`
+	Code     []byte `body:"raw" doc:"the WebAssembly module"`
+}
+
+// ActivateRequest names a stored version of a plugin.
+type ActivateRequest struct {
+	Name   string `path:"name" doc:"the plugin"`
+	Digest string `query:"digest" doc:"the version's digest, or at least 8 characters of its beginning"`
+}
+
+// PluginRequest names a plugin.
+type PluginRequest struct {
+	Name string `path:"name" doc:"the plugin"`
+}
+
+// RotateRequest names a key that is to be followed by another one.
+type RotateRequest struct {
+	Key   string        `path:"id" doc:"the key's id, the whole key, its note, or NAME=VALUE of its labels"`
+	Grace time.Duration `query:"grace,required" doc:"how long the old key is still accepted, such as 24h"`
+}
+
+// RevokeRequest names a key that is to end.
+type RevokeRequest struct {
+	Key string `path:"id" doc:"the key's id, the whole key, its note, or NAME=VALUE of its labels"`
+}
+
+// KeyRequest is the body of a request for a key.
+type KeyRequest struct {
+	identity.Grant
+	Note string `json:"note,omitempty"`
+	TTL  string `json:"ttl,omitempty"` // how long it is valid, such as 720h; "" = until it is revoked
+
+	Terms identity.Terms `json:"-"` // filled by Check but for the issuer
+}
+
+// maxNote bounds the free text in a key's record, in bytes.
+const maxNote = 256
+
+// Check reports what is wrong with q and fills in its terms.
+func (q *KeyRequest) Check() error {
+	if !identity.ValidTenant(q.Tenant) {
+		return fmt.Errorf("tenant %q: want 1 to 128 letters, digits and ._@:/+-", q.Tenant)
+	}
+	if len(q.Note) > maxNote {
+		return fmt.Errorf("note is longer than %d bytes", maxNote)
+	}
+	if field := q.secretIn(); field != "" {
+		return fmt.Errorf("%s holds an API key or token: a key's record is read by others and must not hold one", field)
+	}
+	q.Terms.Note = q.Note
+	if q.TTL != "" {
+		var err error
+		if q.Terms.TTL, err = time.ParseDuration(q.TTL); err != nil || q.Terms.TTL < time.Second {
+			return fmt.Errorf("ttl %q: want a duration such as 720h", q.TTL)
+		}
+	}
+	return CheckScopes(q.Scopes)
+}
+
+// secretIn returns the name of a field that holds a credential, "" if none does.
+func (q *KeyRequest) secretIn() string {
+	fields := map[string][]string{"tenant": {q.Tenant}, "user": {q.User}, "note": {q.Note}, "groups": q.Groups, "scopes": q.Scopes,
+		"labels": slices.AppendSeq(slices.Collect(maps.Keys(q.Labels)), maps.Values(q.Labels))}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if slices.ContainsFunc(fields[name], secret.Has) {
+			return name
+		}
+	}
+	return ""
+}
+
+// PolicyReloadRequest asks for the policy's directory to be put in force.
+type PolicyReloadRequest struct {
+	Force bool `query:"force" doc:"true: whatever policy.gates say of the decisions that would change"`
+}
+
+// PolicyPushRequest is a policy to put in force.
+type PolicyPushRequest struct {
+	Force bool              `query:"force" doc:"true: whatever policy.gates say of the decisions that would change"`
+	Files map[string][]byte `body:"json" doc:"a JSON object of file names and contents in base64"`
+}
+
+// PolicyDiffRequest is a policy to compare with the one in force.
+type PolicyDiffRequest struct {
+	Files map[string][]byte `body:"json" doc:"a JSON object of file names and contents in base64"`
+}
+
+// PolicyExplainRequest is an input document to decide about.
+type PolicyExplainRequest struct {
+	Input []byte `body:"raw" doc:"the input document, as policies see it"`
+}
+
+// HoldRequest names an endpoint.
+type HoldRequest struct {
+	Endpoint string `query:"endpoint" doc:"its URL"`
+}
+
+// Notice says that an endpoint will be taken away, as the owner of a spot
+// machine announces.
+type Notice struct {
+	Pool     string    `json:"pool"`
+	Endpoint string    `json:"endpoint"`           // the driver's id, or the URL
+	Deadline time.Time `json:"deadline,omitempty"` // RFC 3339; absent = in two minutes
+}
+
+// noticeTime is what spot markets give.
+const noticeTime = 2 * time.Minute
+
+// Check reports what is wrong with n and fills in its deadline. Its errors wrap
+// ErrRefused.
+func (n *Notice) Check(now time.Time) error {
+	if n.Pool == "" || n.Endpoint == "" {
+		return fmt.Errorf("%w: pool and endpoint are needed", ErrRefused)
+	}
+	if n.Deadline.IsZero() {
+		n.Deadline = now.Add(noticeTime)
+	}
+	return nil
+}
