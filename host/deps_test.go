@@ -85,9 +85,10 @@ var mayImport = map[string]struct{ ours, theirs string }{
 
 	"host/collectors": {ours: "host/backend host/endpoint host/identity host/kvindex host/proxy host/queue host/scheduler host/telemetry host/telemetry/audit host/telemetry/metric"},
 
-	"host/route": {ours: "host/exchange host/identity host/llmapi host/proxy host/queue host/scaling host/scheduler host/telemetry/decisions"},
+	"host/route":  {ours: "host/exchange host/identity host/llmapi host/proxy host/queue host/scaling host/scheduler host/telemetry/decisions"},
+	"host/status": {ours: "host/admin host/backend host/endpoint host/identity host/kvindex host/llmapi host/proxy host/route host/scheduler host/telemetry/audit"},
 
-	"host": {ours: "host/collectors host/autoscale host/plugins host/admin host/backend host/config host/endpoint host/route host/fleet host/identity host/isolation host/identity/jwt host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi host/internal/secret" +
+	"host": {ours: "host/status host/collectors host/autoscale host/plugins host/admin host/backend host/config host/endpoint host/route host/fleet host/identity host/isolation host/identity/jwt host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi host/internal/secret" +
 		" host/policy host/proxy host/queue host/scaling host/scheduler host/telemetry host/telemetry/metric host/telemetry/audit host/telemetry/decisions host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
 	"cmd/kvasir": {ours: "abi host/autoscale conformance/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/plugsign host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},

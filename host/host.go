@@ -39,6 +39,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/route"
 	"github.com/kvasir-router/kvasir/host/scaling"
 	"github.com/kvasir-router/kvasir/host/scheduler"
+	"github.com/kvasir-router/kvasir/host/status"
 	"github.com/kvasir-router/kvasir/host/telemetry"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
 	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
@@ -105,6 +106,7 @@ type Host struct {
 
 	readyOnce sync.Once
 	readyCh   chan struct{}
+	status    *status.Reporter
 }
 
 // New builds a router, opens its listeners and starts nothing. On error all
@@ -252,9 +254,10 @@ func (h *Host) openServers() (err error) {
 	}), h.log); err != nil {
 		return err
 	}
+	h.openStatus()
 	h.admin, err = admin.New(admin.Config{
 		Token: h.adminToken, Hosts: c.Admin.Hosts, MaxBody: int64(c.Listen.MaxBody),
-		Explainer: explainer{h}, Status: status{h}, Reloader: reloader{h}, Plugins: h.plugins, Keys: keyAdmin{h}, Policies: policyAdmin{h}, Scaler: scaleAdmin{h}, Holder: holder{h}, Authorizer: policyAuthorizer{h},
+		Explainer: h.explainer(), Status: h.status, Reloader: reloader{h}, Plugins: h.plugins, Keys: keyAdmin{h}, Policies: policyAdmin{h}, Scaler: scaleAdmin{h}, Holder: holder{h}, Authorizer: policyAuthorizer{h},
 		Metrics: h.registry.Handler(), Log: h.log, Identity: identifier{h}, Audit: h.audit,
 	})
 	if err != nil {
@@ -390,7 +393,7 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	actor(&background, func() error { return h.admin.Serve(back, h.adminListener) })
 	if h.metricsListener != nil {
 		actor(&background, func() error {
-			return admin.ServeMetrics(back, h.metricsListener, h.registry.Handler(), status{h}, h.log)
+			return admin.ServeMetrics(back, h.metricsListener, h.registry.Handler(), h.status, h.log)
 		})
 	}
 	h.note("router:start", "router", nil, "version", h.opt.Version, "config", h.cfg.File)
