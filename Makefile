@@ -37,7 +37,7 @@ test: deps deps-hf ## all tests, with the race detector, and a bounded fuzz of e
 	CGO_LDFLAGS="-L$(CACHE)/libtokenizers" $(GO) test -tags hf ./host/tokenizer/hf
 	cd sdk/go && $(GO) vet ./... && $(GO) test ./...
 	cd sdk/rust && cargo test -q --offline
-	$(GO) test ./abi/... ./plugins/... ./policies/... ./examples/... ./conformance ./conformance/golden ./conformance/guests ./conformance/plugincheck ./conformance/sdk
+	$(GO) test ./abi/... ./plugins/... ./policies/... ./examples/... ./conformance ./conformance/golden ./conformance/guests ./host/plugincheck ./conformance/sdk
 	$(GO) test -count=1 -timeout 9m ./conformance/harness ./conformance/fleet
 	@FUZZTIME=$(FUZZTIME) bash .ci/fuzz.sh
 

@@ -24,7 +24,7 @@ type Host interface {
 	// Load loads a module with the host modules it is granted and at least two
 	// instances. A refusal names the step of loading, as abi/SPEC.md orders
 	// them: module, exports, imports, rewrite, compile, start, abi, manifest,
-	// roles, columns, grants, configure, smoke, time.
+	// roles, columns, grants, configure, smoke, time, check.
 	Load(code []byte, grants []string) (g Guest, refused string)
 }
 

@@ -81,7 +81,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/scaling":        {ours: "host/autoscale host/config host/endpoint host/exchange host/scheduler host/telemetry host/telemetry/metric"},
 	"host/replay/virtual": {ours: "host/autoscale host/replay"},
 
-	"host/plugins": {ours: "abi plugins host/admin host/autoscale host/backend host/config host/discovery host/endpoint host/hostmod host/plugsign host/plugstore host/scheduler host/telemetry host/telemetry/metric host/wasm"},
+	"host/plugins": {ours: "abi plugins host/admin host/autoscale host/backend host/config host/discovery host/endpoint host/hostmod host/plugincheck host/plugsign host/plugstore host/scheduler host/telemetry host/telemetry/metric host/wasm"},
 
 	"host/collectors": {ours: "host/backend host/endpoint host/identity host/kvindex host/proxy host/queue host/scheduler host/telemetry host/telemetry/audit host/telemetry/metric"},
 
@@ -91,16 +91,16 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host": {ours: "host/status host/collectors host/autoscale host/plugins host/admin host/backend host/config host/endpoint host/route host/fleet host/identity host/isolation host/identity/jwt host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi host/internal/secret" +
 		" host/policy host/proxy host/queue host/scaling host/scheduler host/telemetry host/telemetry/metric host/telemetry/audit host/telemetry/decisions host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
-	"cmd/kvasir": {ours: "abi host/autoscale conformance/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/plugsign host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},
+	"cmd/kvasir": {ours: "abi host/autoscale host/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/plugsign host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},
 
-	"conformance":             {ours: "conformance/guests"},
-	"conformance/guests":      {},
-	"conformance/plugincheck": {ours: "abi host/hostmod host/wasm"},
-	"conformance/sdk":         {},
-	"conformance/harness":     {},
-	"conformance/fleet":       {},
-	"conformance/engine":      {},
-	"conformance/bench":       {},
+	"conformance":         {ours: "conformance/guests"},
+	"conformance/guests":  {},
+	"host/plugincheck":    {ours: "abi host/hostmod host/wasm"},
+	"conformance/sdk":     {},
+	"conformance/harness": {},
+	"conformance/fleet":   {},
+	"conformance/engine":  {},
+	"conformance/bench":   {},
 }
 
 func TestImports(t *testing.T) {

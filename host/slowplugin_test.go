@@ -2,13 +2,15 @@ package host
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kvasir-router/kvasir/conformance/guests"
 	"github.com/kvasir-router/kvasir/host/admin"
+	"github.com/kvasir-router/kvasir/host/exchange"
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
@@ -16,19 +18,28 @@ import (
 // was placed.
 func placeMany(t *testing.T, h *Host, n int) (time.Duration, *scheduler.Explanation) {
 	t.Helper()
-	var last *scheduler.Explanation
+	l := h.rules.Acquire()
+	defer l.Release()
 	began := time.Now()
-	for i := range n {
-		last = placeOne(t, h, fmt.Sprint(i))
+	for range n {
+		var api llmapi.Request
+		if err := api.Scan(llmapi.OpChat, []byte(`{"model":"m","messages":[{"role":"user","content":"hello"}]}`)); err != nil {
+			t.Fatal(err)
+		}
+		p, err := l.Value().scheduler.Schedule(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: "local"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Done(exchange.Outcome{Status: 200, End: exchange.EndComplete})
 	}
-	return time.Since(began), last
+	return time.Since(began), placeOne(t, h, "last")
 }
 
 // TestSlowPlugins: a scorer that takes long is refused with what it takes, and one
 // that becomes slow is no longer asked after a few calls. Requests are placed as fast
 // as without it.
 func TestSlowPlugins(t *testing.T) {
-	const requests = 3000
+	const requests = 8000
 	plain, _ := startHost(t, t.TempDir(), "profiles: [{name: default, holdout: 0, scorers: [{builtin: leastwork}]}]\n")
 	usual, _ := placeMany(t, plain, requests)
 	for name, refused := range map[string]bool{"random_loop": true, "arithmetic": true, "drift": false} {

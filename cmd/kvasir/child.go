@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/kvasir-router/kvasir/host/hostmod"
+	"github.com/kvasir-router/kvasir/host/plugincheck"
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
@@ -18,7 +19,7 @@ func serveChild() {
 	if len(os.Args) != 2 || os.Args[1] != compileArg {
 		return
 	}
-	if err := wasm.ServeChild(os.Stdin, os.Stdout, hostmod.Alone()); err != nil {
+	if err := wasm.ServeChild(os.Stdin, os.Stdout, hostmod.Alone(), plugincheck.Verify); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitNo)
 	}

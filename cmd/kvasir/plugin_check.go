@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kvasir-router/kvasir/conformance/plugincheck"
+	"github.com/kvasir-router/kvasir/host/plugincheck"
 	"github.com/kvasir-router/kvasir/host/plugsign"
 )
 
@@ -15,11 +15,12 @@ func pluginCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "load a plugin as a router would and look for what it would be refused or silenced for",
-		Long:  "Loads the module, calls each of its roles with batches of many shapes and looks for results that depend on more than the batch,\nwrites outside the result, growing memory and fuel. Exit code 1: a check failed.",
+		Long:  "Loads the module, calls each of its roles with batches of many shapes and looks for results that depend on more than the batch,\nwrites outside the result, growing memory, fuel and time. A router refuses a push for the same. Exit code 1: a check failed.",
 		Args:  cobra.ExactArgs(1),
 	}
 	config := c.Flags().String("config", "", "JSON for the plugin, or @FILE")
 	calls := c.Flags().Int("calls", 0, "calls of the check for growing memory; default 2,000: 100,000 find a slow leak")
+	call := c.Flags().Duration("call", 0, "most processor time of a call with 64 candidates, as plugins[].limits.call; default 2ms")
 	output := outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
@@ -33,7 +34,7 @@ func pluginCheck() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		rep, err := plugincheck.Check(cmd.Context(), code, plugincheck.Options{Config: conf, Grants: allModules, Calls: *calls})
+		rep, err := plugincheck.Check(cmd.Context(), code, plugincheck.Options{Config: conf, Grants: allModules, Calls: *calls, CallTime: *call})
 		if err != nil {
 			return exit(exitNo, "%s: %v", args[0], err)
 		}

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -66,7 +65,7 @@ func TestPlugin_hostile(t *testing.T) {
 			beside.part.Store(hostile)
 			for i := range all {
 				beside.what.Store(&all[i].File)
-				pushHostile(t, r, model, &all[i], n)
+				pushHostile(t, r, model, &all[i])
 			}
 			passes++
 		}
@@ -88,9 +87,9 @@ func TestPlugin_hostile(t *testing.T) {
 // maxPause is what other requests may wait for hostile guests.
 const maxPause = 5 * time.Millisecond
 
-// pushHostile pushes a guest, places a request of n candidates by it, compares
-// with the reaction it must get, and takes it back.
-func pushHostile(t *testing.T, r *harness.Router, model string, g *guests.Guest, n int) {
+// pushHostile pushes a guest. What the check finds must be refused; by another one it
+// places a request, compares with the reaction it must get, and takes it back.
+func pushHostile(t *testing.T, r *harness.Router, model string, g *guests.Guest) {
 	t.Helper()
 	name := map[string]string{"filter": "narrow", "pick": "order", "score": "plain"}[g.Role]
 	if len(g.Grants) > 0 {
@@ -101,9 +100,13 @@ func pushHostile(t *testing.T, r *harness.Router, model string, g *guests.Guest,
 		t.Fatal(err)
 	}
 	status, b := adminDo(t, r, "POST", "/v1/plugins?name="+name+"&activate=true", code)
-	if g.Load != "" {
-		if status != 422 || !strings.Contains(string(b), "wasm: "+g.Load+":") {
-			t.Errorf("%s: got %d %s, want it refused in step %s", g.File, status, b, g.Load)
+	step := g.Load
+	if step == "" && (g.Check != "" || !g.OK && !g.Abstain) {
+		step = "check"
+	}
+	if step != "" {
+		if status != 422 || !strings.Contains(string(b), "wasm: "+step+":") {
+			t.Errorf("%s: got %d %s, want it refused in step %s", g.File, status, b, step)
 		}
 		return
 	}
@@ -118,18 +121,13 @@ func pushHostile(t *testing.T, r *harness.Router, model string, g *guests.Guest,
 			fault = p.Fault
 		}
 	}
-	told := func(reason string) bool { return strings.Contains(fault, ": "+reason+":") }
 	switch {
 	case g.Abstain:
 		if !strings.Contains(fault, "abstains") {
 			t.Errorf("%s: got %q, want an abstention", g.File, fault)
 		}
-	case g.OK, g.N != n:
-		if fault != "" {
-			t.Errorf("%s: got fault %q", g.File, fault)
-		}
-	case !slices.ContainsFunc(g.Fault, told):
-		t.Errorf("%s: got fault %q, want %v", g.File, fault, g.Fault)
+	case fault != "":
+		t.Errorf("%s: got fault %q", g.File, fault)
 	}
 	if status, b := adminDo(t, r, "DELETE", "/v1/plugins/"+name, nil); status != 200 {
 		t.Errorf("%s: %d %s", g.File, status, b)

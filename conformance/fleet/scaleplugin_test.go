@@ -15,11 +15,17 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
+// The modules of TestScalePlugin.
+const (
+	scheduleModule = "../../examples/autoscale-schedule/autoscale_schedule.wasm"
+	hostileModule  = "../guests/experimental/hostile.wasm"
+)
+
 // scaleRules writes the configuration of a running kvasir dev with a plugin for
 // its pool; the router reads it again by itself.
-func scaleRules(t *testing.T, d *harness.Dev, before, autoscale string, hour int) string {
+func scaleRules(t *testing.T, d *harness.Dev, before, file, autoscale string, hour int) string {
 	t.Helper()
-	module, err := filepath.Abs("../../examples/autoscale-schedule/autoscale_schedule.wasm")
+	module, err := filepath.Abs(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +51,7 @@ func TestScalePlugin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scaleRules(t, d, string(before), "plugin: sched", 2)
+	scaleRules(t, d, string(before), scheduleModule, "plugin: sched", 2)
 	harness.Await(t, 30*time.Second, "two engines, before any request", func() bool { return scaling(t, d).Pools[0].Ready == 2 })
 	if s := scaling(t, d); s.Override == nil || s.Override.Desired != 2 || !strings.HasPrefix(s.Override.By, "sched 1.0.0 ") || !strings.HasPrefix(s.Override.Reason, "least size 2 of hour") {
 		t.Errorf("override %+v", s.Override)
@@ -77,7 +83,7 @@ func TestScalePlugin(t *testing.T) {
 			t.Fatalf("push: %d %s", s, b)
 		}
 	}
-	code, err := os.ReadFile("../../examples/autoscale-schedule/autoscale_schedule.wasm")
+	code, err := os.ReadFile(scheduleModule)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,11 +99,17 @@ func TestScalePlugin(t *testing.T) {
 	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=sched&activate=true", guest(t, "first", 0)); s != http.StatusUnprocessableEntity || !strings.Contains(string(b), "no role x_autoscale") {
 		t.Errorf("a module without the role: %d %s", s, b)
 	}
-	hostile, err := os.ReadFile("../guests/experimental/hostile.wasm")
+	hostile, err := os.ReadFile(hostileModule)
 	if err != nil {
 		t.Fatal(err)
 	}
-	push(hostile)
+	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=sched&activate=true", hostile); s != http.StatusUnprocessableEntity || !strings.Contains(string(b), "wasm: check: x_autoscale") {
+		t.Errorf("a module that the check refuses: %d %s", s, b)
+	}
+	scaleRules(t, d, string(before), hostileModule, "plugin: sched", 2) // a file of the configuration is not checked
+	if s, b := adminDo(t, r, "DELETE", "/v1/plugins/sched", nil); s != http.StatusOK {
+		t.Fatalf("deactivate: %d %s", s, b)
+	}
 	harness.Await(t, 10*time.Second, "the trap is told", func() bool { return strings.Contains(scaling(t, d).Fault, "x_autoscale: trap") })
 	harness.Await(t, 20*time.Second, "the quarantine", func() bool { return strings.Contains(scaling(t, d).Fault, "quarantine") })
 	if s := scaling(t, d); s.Override != nil || s.Faults < 3 || s.Desired < 1 {
@@ -118,7 +130,7 @@ func TestScalePlugin(t *testing.T) {
 	}
 	harness.Await(t, 10*time.Second, "the version before proposes", func() bool { s := scaling(t, d); return s.Override != nil && s.Fault == "" })
 
-	scaleRules(t, d, string(before), "plugin: sched, shadow: true", 4)
+	scaleRules(t, d, string(before), scheduleModule, "plugin: sched, shadow: true", 4)
 	harness.Await(t, 10*time.Second, "both sizes are shown", func() bool {
 		s := scaling(t, d)
 		return s.Shadow && s.Override != nil && s.Override.Desired == 4 && s.Desired < 4

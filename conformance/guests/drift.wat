@@ -1,4 +1,4 @@
-;; adds in its first 300 calls, and divides in all others, for as many units of fuel as were measured
+;; adds in its first 5000 calls, and divides in all others, for as many units of fuel as were measured
 (module
   (memory (export "memory") 8)
   (global $calls (mut i32) (i32.const 0))
@@ -10,7 +10,7 @@
   (func $role (export "kvasir_score") (param $p i32) (result i32) (local $i i32) (local $k i32) (local $x i64)
     (if (i32.load offset=4 (local.get $p)) (then
       (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
-      (if (i32.gt_u (global.get $calls) (i32.const 300)) (then
+      (if (i32.gt_u (global.get $calls) (i32.const 5000)) (then
         (loop $again
           (local.set $x (i64.div_u (i64.const 0x7fffffffffffffff) (i64.or (local.get $x) (i64.const 3))))
           (local.set $x (i64.div_u (i64.const 0x7fffffffffffffff) (i64.or (local.get $x) (i64.const 3))))
@@ -23,7 +23,7 @@
           (local.set $x (i64.add (local.get $x) (i64.const 3)))
           (local.set $x (i64.add (local.get $x) (i64.const 3)))
           (local.set $k (i32.add (local.get $k) (i32.const 1)))
-          (br_if $again (i32.lt_u (local.get $k) (i32.const 10000))))))))
+          (br_if $again (i32.lt_u (local.get $k) (i32.const 2000))))))))
     (block $done (loop $next
       (br_if $done (i32.ge_u (local.get $i) (i32.load offset=4 (local.get $p))))
       (f32.store (i32.add (i32.add (local.get $p) (i32.load offset=56 (local.get $p))) (i32.shl (local.get $i) (i32.const 2)))

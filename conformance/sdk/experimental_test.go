@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/kvasir-router/kvasir/abi"
-	"github.com/kvasir-router/kvasir/conformance/plugincheck"
 	"github.com/kvasir-router/kvasir/host/hostmod"
+	"github.com/kvasir-router/kvasir/host/plugincheck"
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 

@@ -18,8 +18,8 @@ import (
 
 	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/conformance/harness"
-	"github.com/kvasir-router/kvasir/conformance/plugincheck"
 	"github.com/kvasir-router/kvasir/host/hostmod"
+	"github.com/kvasir-router/kvasir/host/plugincheck"
 	"github.com/kvasir-router/kvasir/host/wasm"
 	"github.com/kvasir-router/kvasir/plugins"
 )

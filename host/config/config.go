@@ -29,6 +29,7 @@ type Config struct {
 	Profiles    []Profile   `yaml:"profiles" doc:"how requests are placed; the first is the default"`
 	Plugins     []Plugin    `yaml:"plugins" doc:"Wasm plugins that profiles name"`
 	PluginDir   string      `yaml:"plugin_dir" doc:"watched folder: NAME.wasm in it is the module of plugin NAME while it lies there, before the pushed version and the plugin's file; one with the role score that no profile names is added to the default profile, if that names no scorers, and places instead of the default cost; default none: whoever may write there says where requests go, so production pushes"`
+	PluginStore PluginStore `yaml:"plugin_store" doc:"bounds of what is pushed"`
 	Signatures  Signatures  `yaml:"plugin_signatures" doc:"who must have signed the modules of plugins, pushed, saved or named by file; those that ship with the router are part of it"`
 	Policy      Policy      `yaml:"policy" doc:"what tenants may do, as Rego; absent = every tenant may use every model in a cache namespace of its own"`
 	Identity    Identity    `yaml:"identity" doc:"who may ask"`
@@ -210,6 +211,13 @@ type Plugin struct {
 	Grants []string     `yaml:"grants" doc:"what it may use: log, kv, metrics; default nothing"`
 	Limits PluginLimits `yaml:"limits" doc:"bounds of one instance and of a call"`
 	Config JSON         `yaml:"config" doc:"given to the plugin; default {}"`
+}
+
+// PluginStore bounds what is pushed.
+type PluginStore struct {
+	Bytes       Size     `yaml:"bytes" doc:"of all stored modules; default 512MiB; the oldest that are neither active nor the version before go, then a push is refused"`
+	PusherBytes Size     `yaml:"pusher_bytes" doc:"of the modules that one pusher stored first; default 64MiB: ten of Go's standard toolchain; as bytes"`
+	Trial       Duration `yaml:"trial" doc:"time in which a pushed module is compiled and checked; default 10s, at most 3m; one at a time per pusher"`
 }
 
 // PluginLimits bound one instance of a plugin and its calls.

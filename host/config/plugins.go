@@ -28,6 +28,9 @@ const maxPluginMemory = 64 << 20
 // plugin places less than ten requests a second.
 const maxCall = 100 * time.Millisecond
 
+// maxTrial is what the engine gives any module.
+const maxTrial = 3 * time.Minute
+
 // grants are the words for what a plugin may use.
 var grants = []string{"log", "kv", "metrics"}
 
@@ -61,6 +64,16 @@ func (k *checker) plugins(ps []Plugin) map[string]bool {
 		}
 	}
 	return usable
+}
+
+// pluginStore checks the bounds of what is pushed.
+func (k *checker) pluginStore(s *PluginStore) {
+	if s.Trial < 0 || s.Trial > Duration(maxTrial) {
+		k.add("plugin_store.trial", "want more than 0 and at most %v, got %v", maxTrial, time.Duration(s.Trial))
+	}
+	if s.Bytes < 0 || s.PusherBytes < 0 {
+		k.add("plugin_store", "want bytes and pusher_bytes of more than 0, got %d and %d", s.Bytes, s.PusherBytes)
+	}
 }
 
 // absent tells the plugins' files that are not there.

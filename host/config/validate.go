@@ -65,6 +65,9 @@ func (c *Config) defaults() {
 	for i := range c.Profiles {
 		c.Profiles[i].defaults()
 	}
+	or(&c.PluginStore.Bytes, 512<<20)
+	or(&c.PluginStore.PusherBytes, 64<<20)
+	or(&c.PluginStore.Trial, Duration(10*time.Second))
 	for i := range c.Plugins {
 		or(&c.Plugins[i].Limits.Memory, 16<<20)
 		or(&c.Plugins[i].Limits.Call, Duration(2*time.Millisecond))
@@ -182,6 +185,8 @@ func (c *Config) validate() []complaint {
 	k.overflows(c)
 	k.policy(&c.Policy, pools)
 	k.models(c.Models, pools)
+	k.pluginStore(&c.PluginStore)
+	k.pluginStore(&c.PluginStore)
 	usable := k.plugins(c.Plugins)
 	k.profiles(c.Profiles, usable)
 	k.poolPlugins(c.Pools, usable)

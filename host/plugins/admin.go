@@ -75,38 +75,29 @@ func (p *plugin) status() admin.Plugin {
 
 // Push implements admin.Plugins: the module is loaded as it will be, then
 // stored, then put in force.
-func (m *Manager) Push(_ context.Context, name string, code []byte, activate bool, who string) (*admin.PluginChange, error) {
+func (m *Manager) Push(ctx context.Context, name string, code []byte, activate bool, who string) (*admin.PluginChange, error) {
 	if !plugstore.ValidName(name) {
 		return nil, errPluginName(name)
 	}
-	m.change.Lock()
-	defer m.change.Unlock()
-	p, err := m.try(name, fromStore, code)
+	tried, err := m.try(ctx, name, fromStore, who, code)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
-	defer m.table.release([]*plugin{p}) // after the rules hold it
+	defer m.table.release(tried) // after the rules hold it
+	m.change.Lock()
+	defer m.change.Unlock()
 	digest, err := m.store.Put(name, code, who)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
 	if !activate {
-		return &admin.PluginChange{Name: name, Digest: digest, Signer: p.signedBy()}, nil
+		return &admin.PluginChange{Name: name, Digest: digest, Signer: tried[0].signedBy()}, nil
 	}
 	return m.apply(digest, &Change{name: name, code: code, commit: func() error { return m.store.Activate(name, digest) }})
 }
 
 func errPluginName(name string) error {
 	return fmt.Errorf("%w: name %.128q: say ?name=NAME with lower-case letters, digits and -", admin.ErrRefused, name)
-}
-
-// try loads a module with the settings of the rules in force. The caller must
-// release the plugin.
-func (m *Manager) try(name, source string, code []byte) (*plugin, error) {
-	set, _, release := m.rules.Current()
-	defer release()
-	c := declared(set.cfg, name)
-	return m.acquireSigned(set.cfg, keyOf(&c, moduleOf(source, code, nil).digest, ""), source, code)
 }
 
 // apply puts a change of the active version of a plugin in force; digest is that

@@ -297,23 +297,23 @@ var errFileMoves = errors.New("host: file changes")
 // gone. On error nothing has changed.
 func (m *Manager) takeFile(file string, there bool, sum [sha256.Size]byte) error {
 	f, name := m.folder, strings.TrimSuffix(file, ".wasm")
-	m.change.Lock()
-	defer m.change.Unlock()
 	var held heldModule
 	if there {
 		code, err := f.open(file, sum)
 		if err != nil {
 			return err
 		}
-		p, err := m.try(name, fromFolder, code)
+		tried, err := m.try(context.Background(), name, fromFolder, "plugin_dir", code)
 		if err != nil {
 			return fmt.Errorf("plugin %s (%s): %w", name, fromFolder, err)
 		}
-		defer m.table.release([]*plugin{p}) // after the rules hold it
-		held = heldModule{code, p.Has(wasm.Score)}
+		defer m.table.release(tried) // after the rules hold it
+		held = heldModule{code, tried[0].Has(wasm.Score)}
 	} else if f.code(name) == nil {
 		return nil
 	}
+	m.change.Lock()
+	defer m.change.Unlock()
 	set, revision, err := m.rules.Apply(&Change{name: name, folder: true, code: held.code, scores: held.scores, commit: func() error {
 		f.hold(name, held)
 		return nil

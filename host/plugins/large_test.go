@@ -30,7 +30,7 @@ func TestAdapter_large_hammer(t *testing.T) {
 	defer background.Wait()
 	defer cancel()
 	c := config.Plugin{Name: "large"}
-	p, err := table.acquire(keyOf(&c, moduleOf(fromFile, code, nil).digest, ""), fromFile, code, time.Now())
+	p, err := table.acquire(context.Background(), keyOf(&c, moduleOf(fromFile, code, nil).digest, ""), fromFile, code, time.Now(), trialOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/hostmod"
+	"github.com/kvasir-router/kvasir/host/plugincheck"
 	"github.com/kvasir-router/kvasir/host/plugstore"
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
@@ -65,6 +66,7 @@ type Manager struct {
 	failed    func(error)
 	note      func(verb, object string, err error, detail ...string)
 
+	trials  trials
 	table   *table
 	store   *plugstore.Store
 	folder  *folder
@@ -78,7 +80,7 @@ type Manager struct {
 // and starts nothing. The caller calls Close after the last Set was released.
 func New(opt Options) (*Manager, error) {
 	m := &Manager{log: opt.Log, now: opt.Now, endpoints: opt.Endpoints, rules: opt.Rules, failed: opt.Failed, note: opt.Note,
-		folder: newFolder(opt.Dir), metrics: hostmod.NewMetrics()}
+		folder: newFolder(opt.Dir), metrics: hostmod.NewMetrics(), trials: trials{by: map[string]bool{}}}
 	var err error
 	if m.store, err = plugstore.Open(filepath.Join(opt.StateDir, "plugins")); err != nil {
 		return nil, err
@@ -87,7 +89,7 @@ func New(opt Options) (*Manager, error) {
 		m.log.Warn("plugin store", "err", err)
 	}
 	r, err := wasm.New(context.Background(), wasm.Config{
-		CacheDir: filepath.Join(opt.StateDir, "wasm-cache"), Log: opt.Log, Child: opt.CompileChild,
+		CacheDir: filepath.Join(opt.StateDir, "wasm-cache"), Log: opt.Log, Child: opt.CompileChild, Check: plugincheck.Verify, Quarantined: m.quarantined,
 		Modules: []*wasm.HostModule{hostmod.Log(opt.Log), hostmod.KV(hostmod.NewSpaces(0)), m.metrics.Module()},
 	})
 	if err != nil {
@@ -122,8 +124,20 @@ func (m *Manager) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// quarantined keeps with the stored versions of a module why it went into quarantine,
+// "" = it has recovered.
+func (m *Manager) quarantined(digest, why string) {
+	if err := m.store.Quarantine(digest, why); err != nil {
+		m.log.Error("plugin store", "digest", digest, "err", err)
+	}
+}
+
 // Adopted tells that set is that of the revision in force.
-func (m *Manager) Adopted(set *Set) { m.offPath.wanted.Store(len(set.observers) > 0) }
+func (m *Manager) Adopted(set *Set) {
+	m.offPath.wanted.Store(len(set.observers) > 0)
+	l := &set.cfg.PluginStore
+	m.store.SetLimits(plugstore.Limits{Bytes: int64(l.Bytes), PusherBytes: int64(l.PusherBytes)})
+}
 
 // Close ends the shadows and closes everything, after the last Set was released
 // and Run has returned.

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -131,7 +132,7 @@ func (pl *plan) load(c *config.Plugin, cfg config.JSON, strict bool, fits func(*
 	for m := range pl.modules(c) {
 		err := m.err
 		if err == nil {
-			if p, err = pl.acquireSigned(pl.cfg, keyOf(c, m.digest, cfg), m.source, m.code); err == nil {
+			if p, err = pl.acquireSigned(context.Background(), pl.cfg, keyOf(c, m.digest, cfg), m.source, m.code, trialOptions{}); err == nil {
 				if err = fits(p); err == nil {
 					return p, why, nil
 				}
@@ -168,12 +169,12 @@ func distrusted(prev *Set, k asideKey, err error) error {
 
 // acquireSigned acquires a plugin whose module is signed as cfg asks for. The
 // caller must release it.
-func (m *Manager) acquireSigned(cfg *config.Config, k pluginKey, source string, code []byte) (*plugin, error) {
+func (m *Manager) acquireSigned(ctx context.Context, cfg *config.Config, k pluginKey, source string, code []byte, trial trialOptions) (*plugin, error) {
 	signer, err := signerOf(cfg, source, code)
 	if err != nil {
 		return nil, err
 	}
-	p, err := m.table.acquire(k, source, code, m.now())
+	p, err := m.table.acquire(ctx, k, source, code, m.now(), trial)
 	if err != nil {
 		return nil, err
 	}

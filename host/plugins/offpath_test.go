@@ -107,7 +107,7 @@ func TestOffPath_run(t *testing.T) {
 	}
 	table := openTable(t)
 	c := config.Plugin{Name: "rate"}
-	p, err := table.acquire(keyOf(&c, moduleOf(fromFile, code, nil).digest, ""), fromFile, code, time.Now())
+	p, err := table.acquire(context.Background(), keyOf(&c, moduleOf(fromFile, code, nil).digest, ""), fromFile, code, time.Now(), trialOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

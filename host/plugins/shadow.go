@@ -246,7 +246,7 @@ func (s *shadows) collect(e *telemetry.Emitter) {
 // in force.
 func (m *Manager) newShadow(ctx context.Context, name string, code []byte) (_ *shadow, err error) {
 	set, _, release := m.rules.Current()
-	defer release()
+	release() // of the set only memory is used
 	c := declared(set.cfg, name)
 	signer, err := signerOf(set.cfg, fromStore, code)
 	if err != nil {
@@ -263,7 +263,8 @@ func (m *Manager) newShadow(ctx context.Context, name string, code []byte) (_ *s
 			continue
 		}
 		k := keyOf(&c, moduleOf(fromStore, code, nil).digest, config.JSON(s.key.config))
-		opt := k.options()
+		trial := trialOptions{check: len(sh.plugins) == 0, most: trialTime(set.cfg)}
+		opt := trial.add(k.options())
 		opt.Instances = 1
 		p, err := m.table.runtime.Load(ctx, code, opt)
 		if err != nil {
@@ -281,17 +282,32 @@ func (m *Manager) newShadow(ctx context.Context, name string, code []byte) (_ *s
 	return sh, nil
 }
 
+// tryShadow is newShadow within the bounds of a pusher's trials.
+func (m *Manager) tryShadow(ctx context.Context, name, who string, code []byte) (*shadow, error) {
+	end, err := m.trials.begin(who)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	set, _, release := m.rules.Current()
+	most := trialTime(set.cfg)
+	release()
+	ctx, cancel := context.WithTimeout(ctx, (1+waitTrial)*most)
+	defer cancel()
+	return m.newShadow(ctx, name, code)
+}
+
 // Shadow implements admin.Plugins.
 func (m *Manager) Shadow(ctx context.Context, name string, code []byte, who string) (*admin.PluginChange, error) {
 	if !plugstore.ValidName(name) {
 		return nil, errPluginName(name)
 	}
-	m.change.Lock()
-	defer m.change.Unlock()
-	sh, err := m.newShadow(ctx, name, code)
+	sh, err := m.tryShadow(ctx, name, who, code)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
+	m.change.Lock()
+	defer m.change.Unlock()
 	digest, err := m.store.Put(name, code, who)
 	if err != nil {
 		sh.close()

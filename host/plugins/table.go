@@ -59,7 +59,7 @@ func newTable(r *wasm.Runtime) *table {
 
 // acquire returns the plugin of k, loaded from code if it is not there. The
 // caller must release it.
-func (t *table) acquire(k pluginKey, source string, code []byte, now time.Time) (*plugin, error) {
+func (t *table) acquire(ctx context.Context, k pluginKey, source string, code []byte, now time.Time, trial trialOptions) (*plugin, error) {
 	t.mu.Lock()
 	if p := t.all[k]; p != nil {
 		p.uses++
@@ -67,7 +67,7 @@ func (t *table) acquire(k pluginKey, source string, code []byte, now time.Time) 
 		return p, nil
 	}
 	t.mu.Unlock()
-	w, err := t.runtime.Load(context.Background(), code, k.options())
+	w, err := t.runtime.Load(ctx, code, trial.add(k.options()))
 	if err != nil {
 		return nil, err
 	}

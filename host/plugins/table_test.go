@@ -42,7 +42,7 @@ func acquire(t testing.TB, table *table, name string, cfg config.JSON, number in
 		code = binary.LittleEndian.AppendUint32(append(code, 0, 6, 1, 'n'), uint32(number))
 	}
 	c := config.Plugin{Name: name}
-	p, err := table.acquire(keyOf(&c, moduleOf(fromFile, code, nil).digest, cfg), fromShipped, code, time.Now())
+	p, err := table.acquire(context.Background(), keyOf(&c, moduleOf(fromFile, code, nil).digest, cfg), fromShipped, code, time.Now(), trialOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

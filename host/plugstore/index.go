@@ -84,24 +84,61 @@ func (p *plugin) has(digest string) bool {
 
 // previous returns the digest that Rollback goes to, "" = none.
 func (p *plugin) previous() string {
-	if len(p.History) == 0 {
-		return ""
-	}
-	return p.History[len(p.History)-1]
+	_, digest, _ := p.back("") // without one there is none
+	return digest
 }
+
+// back returns what Rollback of a plugin goes to, "" = none was active, and its place
+// in History: the last there that is not in quarantine. Where that would be none, after
+// versions in quarantine, the error is ErrBad: who goes back wants a version.
+func (p *plugin) back(name string) (at int, digest string, err error) {
+	switch {
+	case len(p.Versions) == 0:
+		return 0, "", fmt.Errorf("%w: %.200q", ErrUnknown, name)
+	case len(p.History) == 0:
+		return 0, "", fmt.Errorf("%w: %s", ErrNoPrevious, name)
+	}
+	for i, d := range slices.Backward(p.History) {
+		why := p.quarantine(d)
+		if why == "" && (d != "" || err == nil) {
+			return i, d, nil
+		}
+		if err == nil {
+			err = fmt.Errorf("%w: %s %.12s: %s", ErrBad, name, d, why)
+		}
+	}
+	return 0, "", err
+}
+
+// quarantine returns why a version is in quarantine, "" = it is not.
+func (p *plugin) quarantine(digest string) string {
+	for _, v := range p.Versions {
+		if v.Digest == digest {
+			return v.Quarantine
+		}
+	}
+	return ""
+}
+
+// needed reports whether a version is active or would be after Rollback.
+func (p *plugin) needed(digest string) bool { return digest == p.Active || digest == p.previous() }
 
 // put adds a version as the newest, with who put it first, and drops the oldest
 // that may go.
 func (p *plugin) put(v Version) {
 	for _, o := range p.Versions {
-		if o.Digest == v.Digest && o.Pusher != "" {
+		if o.Digest != v.Digest {
+			continue
+		}
+		v.Quarantine = o.Quarantine
+		if o.Pusher != "" {
 			v.Pusher = o.Pusher
 		}
 	}
 	p.Versions = slices.DeleteFunc(p.Versions, func(o Version) bool { return o.Digest == v.Digest })
 	p.Versions = append(p.Versions, v)
 	for len(p.Versions) > MaxVersions {
-		i := slices.IndexFunc(p.Versions, func(o Version) bool { return o.Digest != p.Active && o.Digest != p.previous() })
+		i := slices.IndexFunc(p.Versions, func(o Version) bool { return !p.needed(o.Digest) })
 		p.drop(p.Versions[i].Digest)
 	}
 }
@@ -167,15 +204,15 @@ func (s *Store) replaceLocked(name string, p *plugin) error {
 	return nil
 }
 
-// makeRoomLocked drops the name that was put longest ago of those that are not
-// active, if name is one too many.
+// makeRoomLocked drops the name that was put longest ago of those that have neither an
+// active nor a previous version, if name is one too many.
 func (s *Store) makeRoomLocked(name string) error {
 	if _, ok := s.index.Plugins[name]; ok || len(s.index.Plugins) < MaxNames {
 		return nil
 	}
 	oldest, at := "", time.Time{}
 	for n, p := range s.index.Plugins {
-		if put := p.Versions[len(p.Versions)-1].Stored; p.Active == "" && (oldest == "" || put.Before(at)) {
+		if put := p.Versions[len(p.Versions)-1].Stored; p.Active == "" && p.previous() == "" && (oldest == "" || put.Before(at)) {
 			oldest, at = n, put
 		}
 	}

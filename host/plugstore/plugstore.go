@@ -15,6 +15,7 @@
 package plugstore
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -44,6 +45,13 @@ const (
 	MaxNames = 256
 	// MaxNameBytes bounds a name.
 	MaxNameBytes = 128
+	// DefaultBytes is what all code takes together unless Limits say otherwise: some
+	// hundred modules of Go's standard toolchain, with room for 20 pushers.
+	DefaultBytes = 512 << 20
+	// DefaultPusherBytes is what the code that one pusher put first takes: ten
+	// modules of Go, or thousands of C. Less, and a day's work on a plugin in Go would
+	// not stay; more, and few pushers fill the store.
+	DefaultPusherBytes = 64 << 20
 	// MaxPusherBytes bounds who pushed a version: a tenant, a user and an issuer
 	// are some hundred bytes.
 	MaxPusherBytes = 512
@@ -55,8 +63,10 @@ var (
 	ErrPusher     = fmt.Errorf("plugstore: want who pushes in at most %d bytes of UTF-8", MaxPusherBytes)                      // Put
 	ErrSize       = fmt.Errorf("plugstore: want 1 to %d bytes of code", MaxCodeBytes)                                          // Put
 	ErrFull       = fmt.Errorf("plugstore: %d plugins are active, which is the most", MaxNames)                                // Put
+	ErrBytes      = errors.New("plugstore: no room")                                                                           // Put
 	ErrUnknown    = errors.New("plugstore: not stored")                                                                        // Activate, Rollback, Deactivate, Code
 	ErrNoPrevious = errors.New("plugstore: nothing to go back to")                                                             // Rollback
+	ErrBad        = errors.New("plugstore: every earlier version went into quarantine")                                        // Back, Previous, Rollback
 	ErrTorn       = errors.New("plugstore: torn file")                                                                         // Problems, Activate, Rollback, Code
 )
 
@@ -68,7 +78,13 @@ type Version struct {
 	// Pusher is who put it first, "" = not known, as in an index that was written
 	// before this was kept. Who puts the same code again is not its author.
 	Pusher string `json:"pusher,omitempty"`
+	// Quarantine is why it went into quarantine and has not recovered, "" = it has
+	// not. Rollback passes over such a version.
+	Quarantine string `json:"quarantine,omitempty"`
 }
+
+// Limits bound what a store holds, in bytes of code; 0 = the defaults.
+type Limits struct{ Bytes, PusherBytes int64 }
 
 // Stored is what a store knows of one name.
 type Stored struct {
@@ -84,6 +100,7 @@ type Store struct {
 	dir string
 
 	mu       sync.Mutex // guards what follows, and the files
+	limits   Limits
 	index    index
 	problems []error
 }
@@ -93,6 +110,7 @@ type Store struct {
 // of the file system, and where others than the owner may write to dir.
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir}
+	s.SetLimits(Limits{})
 	if err := os.MkdirAll(s.codeDir(), 0o700); err != nil {
 		return nil, fmt.Errorf("plugstore: %w", err)
 	}
@@ -119,6 +137,14 @@ func Open(dir string) (*Store, error) {
 	return s, nil
 }
 
+// SetLimits bounds what later calls of Put may store. What is stored already stays
+// until a Put needs its room.
+func (s *Store) SetLimits(l Limits) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limits = Limits{cmp.Or(l.Bytes, DefaultBytes), cmp.Or(l.PusherBytes, DefaultPusherBytes)}
+}
+
 func (s *Store) codeDir() string { return filepath.Join(s.dir, "code") }
 
 func (s *Store) codePath(digest string) string { return filepath.Join(s.codeDir(), digest+".wasm") }
@@ -133,9 +159,10 @@ func (s *Store) Problems() []error {
 
 // Put stores a version of a plugin, which becomes its newest, and returns its
 // digest. It does not activate it. The oldest version beyond MaxVersions that
-// neither is active nor would be after Rollback goes. pusher is kept where it
-// is the first, code is not. Errors: ErrName, ErrSize, ErrPusher, ErrFull and those
-// of the file system.
+// neither is active nor would be after Rollback goes; so do the oldest ones of the
+// pusher, and of all, that are more than the bounds in bytes allow. pusher is kept
+// where it is the first, code is not. Errors: ErrName, ErrSize, ErrPusher, ErrFull,
+// ErrBytes and those of the file system.
 func (s *Store) Put(name string, code []byte, pusher string) (digest string, err error) {
 	if !ValidName(name) {
 		return "", fmt.Errorf("%w: %.200q", ErrName, name)
@@ -150,6 +177,9 @@ func (s *Store) Put(name string, code []byte, pusher string) (digest string, err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.makeRoomLocked(name); err != nil {
+		return "", err
+	}
+	if err := s.makeBytesLocked(digest, int64(len(code)), pusher); err != nil {
 		return "", err
 	}
 	if _, err := s.readCode(digest); err != nil {
@@ -185,35 +215,51 @@ func (s *Store) Active(name string) (digest string, code []byte, ok bool) {
 }
 
 // Previous returns the version that Rollback goes to. The caller owns code.
-// Errors: ErrNoPrevious, ErrTorn and those of the file system.
+// Errors: ErrNoPrevious, ErrBad, ErrTorn and those of the file system.
 func (s *Store) Previous(name string) (code []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.index.Plugins[name]
-	digest := p.previous()
-	if digest == "" {
-		return nil, fmt.Errorf("%w: %.200q", ErrNoPrevious, name)
+	_, digest, err := p.back(name)
+	if err == nil && digest == "" {
+		err = fmt.Errorf("%w: %.200q", ErrNoPrevious, name)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return s.readCode(digest)
 }
 
 // Back returns the version that Rollback would make active; digest is "" and code nil
-// where none was active before. The caller owns code. Errors: ErrUnknown,
-// ErrNoPrevious, ErrTorn and those of the file system.
+// where none was active before. The caller owns code. Errors: as Rollback.
 func (s *Store) Back(name string) (digest string, code []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.index.Plugins[name]
-	switch digest = p.previous(); {
-	case len(p.Versions) == 0:
-		return "", nil, fmt.Errorf("%w: %.200q", ErrUnknown, name)
-	case len(p.History) == 0:
-		return "", nil, fmt.Errorf("%w: %s", ErrNoPrevious, name)
-	case digest == "":
-		return "", nil, nil
+	if _, digest, err = p.back(name); err != nil || digest == "" {
+		return "", nil, err
 	}
 	code, err = s.readCode(digest)
 	return digest, code, err
+}
+
+// Quarantine keeps with every stored version of a digest why it went into quarantine,
+// "" = it has recovered. Errors: those of the file system.
+func (s *Store) Quarantine(digest, why string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, p := range s.index.Plugins {
+		i := slices.IndexFunc(p.Versions, func(v Version) bool { return v.Digest == digest && v.Quarantine != why })
+		if i < 0 {
+			continue
+		}
+		p = p.clone()
+		p.Versions[i].Quarantine = why
+		if err := s.replaceLocked(name, &p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Pusher returns who pushed a stored version first, "" where that is not known.
@@ -259,24 +305,23 @@ func (s *Store) Activate(name, digest string) error {
 
 // Rollback undoes the last Activate or Deactivate that changed something: the
 // version that was active before is active again, and its digest returned; ""
-// where none was. Each call goes one further back, MaxVersions at most. Errors: ErrUnknown, ErrNoPrevious, ErrTorn and those of the file
-// system.
+// where none was. It passes over versions that are in quarantine. Each call goes
+// further back, MaxVersions at most. Errors: ErrUnknown, ErrNoPrevious, ErrBad, ErrTorn
+// and those of the file system.
 func (s *Store) Rollback(name string) (digest string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err = s.changeLocked(name, func(p *plugin) error {
-		if len(p.Versions) == 0 {
-			return fmt.Errorf("%w: %.200q", ErrUnknown, name)
+		at := 0
+		if at, digest, err = p.back(name); err != nil {
+			return err
 		}
-		if len(p.History) == 0 {
-			return fmt.Errorf("%w: %s", ErrNoPrevious, name)
-		}
-		if digest = p.previous(); digest != "" {
+		if digest != "" {
 			if _, err := s.readCode(digest); err != nil {
 				return err
 			}
 		}
-		p.Active, p.History = digest, p.History[:len(p.History)-1]
+		p.Active, p.History = digest, p.History[:at]
 		return nil
 	})
 	if err != nil {

@@ -33,21 +33,27 @@ type breaker struct {
 
 func (b *breaker) allow() bool { return !b.open.Load() }
 
-// ok counts a call without a fault.
-func (b *breaker) ok() {
+// ok counts a call without a fault and reports whether it is the one that forgives
+// the last strike.
+func (b *breaker) ok() (forgiven bool) {
 	if b.strikes.Load() == 0 {
-		return
+		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.good++; b.good < forgiveEvery || b.strikes.Load() == 0 {
-		return
+		return false
 	}
 	b.good = 0
-	if b.strikes.Add(-1) == 0 {
-		b.opens = 0
+	if b.strikes.Add(-1) != 0 {
+		return false
 	}
+	b.opens = 0
+	return true
 }
+
+// forgiven reports whether no strike is left.
+func (b *breaker) forgiven() bool { return b.strikes.Load() == 0 }
 
 // fault counts a fault at now and tells whether it opened the breaker.
 func (b *breaker) fault(now time.Time, err error) (opened bool) {

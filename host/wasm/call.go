@@ -59,7 +59,9 @@ func (p *Plugin) finish(in *instance, r Role, err error) error {
 	case err == nil:
 		p.giveBack(in)
 		p.stats.calls.Add(1)
-		p.breaker.ok()
+		if p.breaker.ok() {
+			p.rt.notify()
+		}
 		return nil
 	case errors.Is(err, ErrAbstain):
 		p.giveBack(in)

@@ -38,8 +38,8 @@ const (
 // form, in which nothing else runs on the thread and a collection of garbage waits.
 const plainTime = 250 * time.Microsecond
 
-// ceiling returns the processor time that a call with n candidates may take.
-func (p *Plugin) ceiling(n int) time.Duration {
+// Ceiling returns the processor time that a call with n candidates may take.
+func (p *Plugin) Ceiling(n int) time.Duration {
 	return p.opt.CallTime * time.Duration(max(1, (n+ceilingCandidates-1)/ceilingCandidates))
 }
 
@@ -87,7 +87,7 @@ func (p *Plugin) timed(in *instance, r Role, n int, budget int64) error {
 	t := time.Now()
 	cpu, err := in.processorTime(r, budget)
 	p.stats.sample(time.Since(t), in.used(), n)
-	if ceiling := p.ceiling(n); p.watch.saw(cpu, ceiling) && err == nil {
+	if ceiling := p.Ceiling(n); p.watch.saw(cpu, ceiling) && err == nil {
 		return &Fault{Plugin: p.name, Reason: ReasonTime,
 			Detail: fmt.Sprintf("calls take too long: the last took %v of processor time with %d candidates, at most %v", cpu.Round(time.Microsecond), n, ceiling)}
 	}
@@ -137,7 +137,7 @@ func (p *Plugin) timeRole(in *instance, r Role, n int) (time.Duration, error) {
 			return 0, err
 		}
 		took = append(took, in.took)
-		if i == 2 && slices.Min(took) > p.ceiling(n) {
+		if i == 2 && slices.Min(took) > p.Ceiling(n) {
 			break
 		}
 	}
@@ -152,7 +152,7 @@ func (p *Plugin) checkTime(in *instance) error {
 		return err
 	}
 	p.stats.calibrated.Store(took.Nanoseconds())
-	if ceiling := p.ceiling(ceilingCandidates); took > ceiling {
+	if ceiling := p.Ceiling(ceilingCandidates); took > ceiling {
 		return fmt.Errorf("a call of %v with %d candidates takes %v of processor time, at most %v: make it faster, or raise limits.call of the plugin",
 			r, ceilingCandidates, took.Round(time.Microsecond), ceiling)
 	}

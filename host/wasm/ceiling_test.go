@@ -76,7 +76,7 @@ func TestCeiling(t *testing.T) {
 	defer p.Close()
 	drift := func(p *Plugin) error {
 		b, scores := SmokeBatch(3, 1), make([]float32, 3)
-		for range 400 {
+		for range 5200 {
 			if err := p.Score(b, scores, nil); err != nil {
 				return err
 			}
@@ -104,7 +104,7 @@ func TestCeiling(t *testing.T) {
 	if waits[1] <= waits[0] || waits[2] <= waits[1] {
 		t.Errorf("it waits %v", waits)
 	}
-	if st := strict.Stats(); st.LoadNanos <= 0 || st.LoadNanos > int64(p.ceiling(abi.MaxCandidates)) {
+	if st := strict.Stats(); st.LoadNanos <= 0 || st.LoadNanos > int64(p.Ceiling(abi.MaxCandidates)) {
 		t.Errorf("a call takes %d ns when it is loaded", st.LoadNanos)
 	}
 	if err := drift(p); err != nil {

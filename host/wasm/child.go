@@ -65,9 +65,9 @@ type nursery struct {
 	proven  map[[sha256.Size]byte]struct{} // trials that succeeded
 }
 
-// take has a child load a module. Afterwards the compile cache holds its code.
+// take has a child load a module within most of time on the clock. Afterwards the compile cache holds its code.
 // The error is a *LoadError, errNoChild or that of ctx.
-func (n *nursery) take(ctx context.Context, digest string, code []byte, t *trial) error {
+func (n *nursery) take(ctx context.Context, digest string, code []byte, t *trial, most time.Duration) error {
 	head, err := json.Marshal(t)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (n *nursery) take(ctx context.Context, digest string, code []byte, t *trial
 	if _, ok := n.proven[key]; ok {
 		return nil
 	}
-	v, err := n.ask(ctx, head, code)
+	v, err := n.ask(ctx, head, code, most)
 	switch {
 	case err != nil:
 		return err
@@ -97,21 +97,21 @@ func (n *nursery) take(ctx context.Context, digest string, code []byte, t *trial
 }
 
 // ask hands a module to the child that runs, or to one it starts.
-func (n *nursery) ask(ctx context.Context, head, code []byte) (v verdict, err error) {
+func (n *nursery) ask(ctx context.Context, head, code []byte, most time.Duration) (v verdict, err error) {
 	fresh := n.running == nil
 	if fresh {
 		if n.running, err = startChild(n.command); err != nil {
 			return v, err
 		}
 	}
-	v, err = n.running.ask(ctx, head, code)
+	v, err = n.running.ask(ctx, head, code, most)
 	n.used = time.Now()
 	n.running.uses++
 	if err != nil || len(code) > slicedBytes || n.running.uses >= childUses {
 		n.end()
 	}
 	if errors.Is(err, errEnded) && !fresh { // perhaps before it was asked: that says nothing of this module
-		return n.ask(ctx, head, code)
+		return n.ask(ctx, head, code, most)
 	}
 	return v, err
 }
@@ -178,8 +178,8 @@ func startChild(command []string) (*child, error) {
 }
 
 // ask has the child load a module. After an error the child has ended.
-func (c *child) ask(ctx context.Context, head, code []byte) (v verdict, err error) {
-	within, cancel := context.WithTimeout(ctx, childTime)
+func (c *child) ask(ctx context.Context, head, code []byte, most time.Duration) (v verdict, err error) {
+	within, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	defer context.AfterFunc(within, func() { _ = c.cmd.Process.Kill() })() // fails where it has ended
 	_, err = c.in.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(head))), head...))
@@ -197,7 +197,7 @@ func (c *child) ask(ctx context.Context, head, code []byte) (v verdict, err erro
 	case ctx.Err() != nil:
 		return verdict{}, ctx.Err()
 	case within.Err() != nil:
-		return verdict{}, loadErr("compile", fmt.Errorf("the process that compiles plugins gave no answer in %v", childTime))
+		return verdict{}, loadErr("compile", fmt.Errorf("the process that compiles and tries plugins gave no answer in %v", most))
 	case ended == nil:
 		ended = err
 	}

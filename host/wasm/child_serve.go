@@ -13,10 +13,10 @@ import (
 )
 
 // ServeChild is the program of Config.Child: it loads the modules that it is
-// handed on in, with the modules a guest may import, and answers on out, until
-// in ends. It gives this process the lowest priority and bounds its memory and
+// handed on in, with the modules a guest may import and the check that pushed ones
+// must pass (may be nil), and answers on out, until in ends. It gives this process the lowest priority and bounds its memory and
 // processor time, and ends it when in is closed while it is at work.
-func ServeChild(in io.Reader, out io.Writer, modules []*HostModule) error {
+func ServeChild(in io.Reader, out io.Writer, modules []*HostModule, check func(context.Context, *Runtime, *Plugin) error) error {
 	if err := lowerChild(); err != nil {
 		return fmt.Errorf("wasm: child: %w", err)
 	}
@@ -44,7 +44,7 @@ func ServeChild(in io.Reader, out io.Writer, modules []*HostModule) error {
 		if a.err != nil {
 			return fmt.Errorf("wasm: child: %w", a.err)
 		}
-		v, err := a.t.load(a.code, modules)
+		v, err := a.t.load(a.code, modules, check)
 		if err != nil {
 			return err
 		}
@@ -110,12 +110,12 @@ func writeVerdict(out io.Writer, v verdict) error {
 }
 
 // load is Runtime.Load in a child.
-func (t *trial) load(code []byte, modules []*HostModule) (v verdict, err error) {
+func (t *trial) load(code []byte, modules []*HostModule, check func(context.Context, *Runtime, *Plugin) error) (v verdict, err error) {
 	if err := limitProcessor(); err != nil {
 		return v, err
 	}
 	ctx := context.Background()
-	r, err := New(ctx, Config{CacheDir: t.CacheDir, Modules: modules})
+	r, err := New(ctx, Config{CacheDir: t.CacheDir, Modules: modules, Check: check})
 	if err != nil {
 		return v, err
 	}

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	case childHangs:
 		_, _ = io.Copy(io.Discard, in)
 	}
-	if err := wasm.ServeChild(in, out, hostmod.Alone()); err != nil {
+	if err := wasm.ServeChild(in, out, hostmod.Alone(), nil); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -49,7 +49,7 @@ func (f *Fault) Error() string {
 
 // LoadError says why a module was refused and in which step.
 type LoadError struct {
-	Step string // module, exports, imports, rewrite, compile, start, abi, manifest, roles, columns, grants, configure, smoke, time
+	Step string // module, exports, imports, rewrite, compile, start, abi, manifest, roles, columns, grants, configure, smoke, time, check
 	Err  error
 }
 

@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,6 +32,11 @@ type Options struct {
 	// 64 candidates may take, and as much for every further 64; 0 = 2 ms. A plugin
 	// that takes more is refused, and goes into quarantine where it does so later.
 	CallTime time.Duration
+	// Check has the module pass Config.Check too, in the child where there is one.
+	Check bool
+	// TrialTime is the most time on the clock that the child may take for the module;
+	// 0 = 3 minutes.
+	TrialTime time.Duration
 	// Overlay keeps the plugin's writes to host state to itself: shadow, canary.
 	Overlay bool
 }
@@ -80,7 +86,8 @@ var exportTypes = map[string]funcType{
 
 // Load checks, compiles, measures and starts a plugin. The order of the checks
 // is that of a *LoadError's Step: module, exports, imports, rewrite, compile,
-// start, abi, manifest, roles, columns, grants, configure, smoke, time. With a child
+// start, abi, manifest, roles, columns, grants, configure, smoke, time,
+// check. With a child
 // (Config.Child) all that follows imports is done there first. It takes
 // milliseconds for a small module and seconds for one of Go's standard
 // toolchain that is not in the compile cache. code is not kept.
@@ -95,7 +102,11 @@ func (r *Runtime) Load(ctx context.Context, code []byte, opt Options) (*Plugin, 
 		p.granted[g] = true
 	}
 	p.pool.want = p.opt.Instances
-	if err := p.load(ctx, code); err != nil {
+	err := p.load(ctx, code)
+	if err == nil && opt.Check && !p.checked {
+		err = r.checkApart(ctx, code, opt)
+	}
+	if err != nil {
 		p.Close()
 		if le, ok := errors.AsType[*LoadError](err); ok {
 			return nil, le
@@ -106,6 +117,20 @@ func (r *Runtime) Load(ctx context.Context, code []byte, opt Options) (*Plugin, 
 	r.plugins[p] = struct{}{}
 	r.mu.Unlock()
 	return p, nil
+}
+
+// checkApart checks an instance of a module that nobody else uses.
+func (r *Runtime) checkApart(ctx context.Context, code []byte, opt Options) error {
+	if r.check == nil {
+		return nil
+	}
+	opt.Check, opt.Overlay, opt.Instances = false, true, 1
+	p, err := r.Load(ctx, code, opt)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	return loadErr("check", r.check(ctx, r, p))
 }
 
 func (p *Plugin) load(ctx context.Context, code []byte) error {
@@ -153,11 +178,13 @@ func (p *Plugin) tried(ctx context.Context, code []byte) error {
 	}
 	t := &trial{CacheDir: n.cacheDir, Options: p.opt, Published: p.rt.board.defaults(), Size: len(code)}
 	t.Options.Instances = 1
-	err := n.take(ctx, p.digest, code, t)
+	t.Options.TrialTime = 0 // what was tried under another bound needs no second trial
+	err := n.take(ctx, p.digest, code, t, cmp.Or(p.opt.TrialTime, childTime))
 	if errors.Is(err, errNoChild) {
 		n.lost.Do(func() { p.rt.log.Warn("plugins are compiled in this process, requests may wait", "err", err) })
 		return nil
 	}
+	p.checked = err == nil
 	p.rt.notify() // the child is to be ended some time
 	return err
 }

@@ -32,7 +32,7 @@ func (n *nursery) takeFile(t testing.TB, name string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n.take(t.Context(), name, code, &trial{CacheDir: n.cacheDir, Options: Options{Instances: 1}, Size: len(code)})
+	return n.take(t.Context(), name, code, &trial{CacheDir: n.cacheDir, Options: Options{Instances: 1}, Size: len(code)}, childTime)
 }
 
 // TestChild_priority: a child runs when nothing else wants to.

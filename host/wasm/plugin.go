@@ -42,6 +42,7 @@ type variant struct {
 // holder of the generation does (host/internal/snapshot).
 type Plugin struct {
 	rt       *Runtime
+	checked  bool // the child has passed it
 	opt      Options
 	name     string
 	digest   string // sha256 of the module as loaded, in hex
@@ -69,7 +70,8 @@ type Plugin struct {
 	deadMu sync.Mutex // guards dead
 	dead   []*instance
 
-	mu     sync.Mutex // guards pinned and closed; held while instances are made
+	mu     sync.Mutex // guards what follows; held while instances are made
+	bad    bool       // its quarantine was told
 	pinned *instance  // for observe and the experimental roles; nil = lost to a fault
 	closed bool
 }
@@ -139,6 +141,7 @@ func (p *Plugin) mend(ctx context.Context, now time.Time) time.Time {
 	if f, n := p.stats.takeFault(); f != nil {
 		p.rt.log.Warn("plugin fault", "plugin", p.name, "digest", p.digest, "role", f.Role, "reason", f.Reason, "detail", f.Detail, "faults", n, "quarantined", !p.breaker.allow())
 	}
+	p.tellQuarantineLocked()
 	if p.closed {
 		return time.Time{}
 	}
@@ -161,6 +164,17 @@ func (p *Plugin) mend(ctx context.Context, now time.Time) time.Time {
 		return now.Add(firstBackOff)
 	}
 	return time.Time{}
+}
+
+// tellQuarantineLocked tells the runtime's owner that the plugin went into quarantine,
+// or that what it did is forgiven. The caller holds p.mu.
+func (p *Plugin) tellQuarantineLocked() {
+	why := p.breaker.reason()
+	if p.rt.told == nil || (why != "") == p.bad || why == "" && !p.breaker.forgiven() {
+		return
+	}
+	p.bad = why != ""
+	p.rt.told(p.digest, why)
 }
 
 // probe runs the smoke batches on a fresh instance.

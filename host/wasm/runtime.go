@@ -26,6 +26,12 @@ type Config struct {
 	Child []string
 	// Modules a guest may import, if its plugin is granted them.
 	Modules []*HostModule
+	// Check is what a load with Options.Check must pass, with a plugin that serves
+	// nobody else; nil = nothing.
+	Check func(context.Context, *Runtime, *Plugin) error
+	// Quarantined is called when a plugin goes into quarantine, with the fault, and with
+	// "" when its faults since are forgiven; by Run, off the request path. nil = nothing.
+	Quarantined func(digest, why string)
 	// Log gets faults and quarantines; nil = nothing.
 	Log *slog.Logger
 }
@@ -35,6 +41,8 @@ type Runtime struct {
 	rt      wazero.Runtime
 	cache   wazero.CompilationCache
 	modules []*HostModule // [0] is WASI
+	check   func(context.Context, *Runtime, *Plugin) error
+	told    func(digest, why string)
 	log     *slog.Logger
 	board   board
 	wake    chan struct{} // cap 1: a plugin has something to mend
@@ -57,6 +65,8 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	}
 	r := &Runtime{
 		log:     log,
+		check:   cfg.Check,
+		told:    cfg.Quarantined,
 		board:   board{cols: map[string]*published{}},
 		wake:    make(chan struct{}, 1),
 		plugins: map[*Plugin]struct{}{},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"time"
 )
 
 // Tracer calls a plugin on an instance of its own and shows what the guest
@@ -17,10 +18,11 @@ type Tracer struct {
 
 // Trace is one call as a Tracer saw it.
 type Trace struct {
-	Result []uint32 // scores (bits), drops, or counts followed by indexes
-	Terms  []uint32 // bits, term by term; nil unless FlagExplain was set
-	Units  int64    // fuel
-	Budget int64    // fuel a call of this size may use
+	Result []uint32      // scores (bits), drops, or counts followed by indexes
+	Terms  []uint32      // bits, term by term; nil unless FlagExplain was set
+	Units  int64         // fuel
+	Budget int64         // fuel a call of this size may use
+	Took   time.Duration // processor time
 
 	// Overwritten is the offset in the batch of the first byte outside the
 	// result and the terms that the guest changed, -1 if there is none.
@@ -33,6 +35,7 @@ type tracing struct {
 	l             layout
 	before, after []byte
 	units, budget int64
+	took          time.Duration
 }
 
 // NewTracer makes an instance for checks. The caller must Close it.
@@ -53,6 +56,9 @@ func (t *Tracer) Close() { t.in.close() }
 // MemoryBytes returns the size of the instance's memory.
 func (t *Tracer) MemoryBytes() uint32 { return t.in.mem.Size() }
 
+// MemoryLimit returns the most that the instance's memory may grow to.
+func (t *Tracer) MemoryLimit() uint32 { return uint32(len(t.in.own.all)) }
+
 // Call calls a hot role. With poison the elements of the columns behind n are
 // NaN: a guest must not look at them. Errors: ErrNoRole, ErrAbstain, *Fault.
 func (t *Tracer) Call(r Role, b *Batch, poison bool) (*Trace, error) {
@@ -64,7 +70,7 @@ func (t *Tracer) Call(r Role, b *Batch, poison bool) (*Trace, error) {
 	defer func() { t.in.trace = nil }()
 	out := &Trace{Overwritten: -1}
 	err := t.call(r, b, out)
-	out.Units, out.Budget = tr.units, tr.budget
+	out.Units, out.Budget, out.Took = tr.units, tr.budget, tr.took
 	if f, ok := errors.AsType[*Fault](err); ok {
 		f.Role = r.String()
 	}
@@ -109,8 +115,8 @@ func (p *Plugin) traced(in *instance, r Role, n int, budget int64) error {
 		}
 	}
 	tr.before = bytes.Clone(v)
-	err := in.run(r, budget)
-	tr.units, tr.budget = in.used(), budget
+	took, err := in.processorTime(r, budget)
+	tr.units, tr.budget, tr.took = in.used(), budget, took
 	if err != nil {
 		return err
 	}

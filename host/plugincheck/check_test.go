@@ -52,6 +52,27 @@ func TestCheck_guests(t *testing.T) {
 	}
 }
 
+// TestCheck_calls: with as many calls as there are by default a leak is found even
+// where the memory was full before half of them, and so is a guest that became slow.
+func TestCheck_calls(t *testing.T) {
+	for file, c := range map[string]struct {
+		calls int
+		check string
+	}{"leak": {0, "memory"}, "drift": {6000, "time"}} {
+		code, err := (&guests.Guest{File: file}).Code()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rep, err := Check(t.Context(), code, Options{Calls: c.calls})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !failed(rep, c.check) {
+			t.Errorf("%s: the check %q did not fail\n%v", file, c.check, rep)
+		}
+	}
+}
+
 func failed(r *Report, check string) bool {
 	for _, x := range r.Results {
 		if !x.OK && strings.HasSuffix(x.Name, ": "+check) {
@@ -64,7 +85,7 @@ func failed(r *Report, check string) bool {
 // TestCheck_experimental: what is wrong with a plugin in an experimental role is
 // told of each role it has.
 func TestCheck_experimental(t *testing.T) {
-	code, err := os.ReadFile("../guests/experimental/hostile.wasm")
+	code, err := os.ReadFile("../../conformance/guests/experimental/hostile.wasm")
 	if err != nil {
 		t.Fatal(err)
 	}

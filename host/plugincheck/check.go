@@ -1,7 +1,7 @@
-// Package plugincheck checks a plugin as `kvasir plugin check` does: it loads
-// it as a host would, calls its roles with batches of many shapes and looks
-// for what no host could forgive or explain. It is also the suite an SDK's
-// examples must pass.
+// Package plugincheck checks a plugin: it calls its roles with batches of many
+// shapes and looks for what no host could forgive or explain. A router refuses a
+// pushed plugin for what `kvasir plugin check` finds, because both call this package.
+// It is also the suite an SDK's examples must pass.
 package plugincheck
 
 import (
@@ -24,6 +24,8 @@ type Options struct {
 	// Calls of the check for growing memory; 0 = 2,000. 100,000 find what a
 	// slow leak does in a day.
 	Calls int
+	// CallTime is the ceiling of a call, as wasm.Options has it; 0 = its default.
+	CallTime time.Duration
 }
 
 // Result is one check.
@@ -87,33 +89,60 @@ func Check(ctx context.Context, code []byte, opt Options) (*Report, error) {
 	}
 	defer rt.Close()
 	rep := &Report{Bytes: len(code)}
-	p, err := rt.Load(ctx, code, wasm.Options{Config: opt.Config, Grants: opt.Grants, Instances: 1})
+	p, err := rt.Load(ctx, code, wasm.Options{Config: opt.Config, Grants: opt.Grants, Instances: 1, CallTime: opt.CallTime})
 	if !rep.add("load", err) {
 		return rep, nil
 	}
 	defer p.Close()
-	rep.describe(p)
-	for r := wasm.Filter; r <= wasm.Pick; r++ {
-		if p.Has(r) {
-			c := &checker{ctx: ctx, p: p, role: r, calls: opt.Calls, rep: rep}
+	rep.run(ctx, rt, p, opt.Calls)
+	return rep, nil
+}
+
+// Verify checks a loaded plugin that serves nobody else. The error says which checks
+// failed and why, nil = none. It is what wasm.Config.Check wants.
+func Verify(ctx context.Context, rt *wasm.Runtime, p *wasm.Plugin) error {
+	rep := new(Report)
+	rep.run(ctx, rt, p, 0)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return rep.Err()
+}
+
+// Err returns the failed checks as an error, nil = none.
+func (r *Report) Err() error {
+	var errs []error
+	for _, x := range r.Results {
+		if !x.OK {
+			errs = append(errs, fmt.Errorf("%s: %s", x.Name, x.Detail))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// run runs all checks of a plugin.
+func (r *Report) run(ctx context.Context, rt *wasm.Runtime, p *wasm.Plugin, calls int) {
+	r.describe(p)
+	for role := wasm.Filter; role <= wasm.Pick; role++ {
+		if p.Has(role) {
+			c := &checker{ctx: ctx, p: p, role: role, calls: calls, rep: r}
 			c.run()
 		}
 	}
 	if p.Has(wasm.Observe) {
-		rep.add("observe", checkObserve(p))
+		r.add("observe", checkObserve(p))
 	}
 	if p.Has(wasm.Autoscale) {
-		rep.add("x_autoscale", checkAutoscale(p))
+		r.add("x_autoscale", checkAutoscale(p))
 	}
 	rt.Mend(ctx, time.Now()) // in place of an instance that was lost above
 	if p.Has(wasm.BackendParse) {
-		rep.add("x_backend_parse", checkDocuments(func(doc []byte) error { _, err := p.BackendParse(doc, 1.7e12); return err }))
+		r.add("x_backend_parse", checkDocuments(func(doc []byte) error { _, err := p.BackendParse(doc, 1.7e12); return err }))
 	}
 	rt.Mend(ctx, time.Now())
 	if p.Has(wasm.Discover) {
-		rep.add("x_discover", checkDocuments(func(doc []byte) error { _, err := p.Discover(doc, 1.7e12); return err }))
+		r.add("x_discover", checkDocuments(func(doc []byte) error { _, err := p.Discover(doc, 1.7e12); return err }))
 	}
-	return rep, nil
 }
 
 func (r *Report) describe(p *wasm.Plugin) {

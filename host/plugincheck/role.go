@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/host/wasm"
@@ -44,6 +45,7 @@ func (c *checker) run() {
 	c.add("flags change nothing", c.flags())
 	c.add("budget", c.budget())
 	c.add("memory", c.memory())
+	c.add("time", c.time())
 }
 
 func (c *checker) add(name string, err error) bool {
@@ -160,11 +162,18 @@ func (c *checker) budget() error {
 	return nil
 }
 
+// The check for growing memory makes defaultCalls calls, and fewer where they take
+// longer than defaultCallsTime together.
+const (
+	defaultCalls     = 2000
+	defaultCallsTime = 2 * time.Second
+)
+
 // memory calls many times and looks whether memory grows without end.
 func (c *checker) memory() error {
-	calls := c.calls
+	calls, end := c.calls, time.Time{}
 	if calls == 0 {
-		calls = 2000
+		calls, end = c.affordable(), time.Now().Add(2*defaultCallsTime)
 	}
 	half := uint32(0)
 	b := wasm.SmokeBatch(64, 9)
@@ -175,11 +184,41 @@ func (c *checker) memory() error {
 		if _, err := call(c.a, c.role, b, false); err != nil {
 			return fmt.Errorf("call %d: %w", i, err)
 		}
+		if !end.IsZero() && time.Now().After(end) || c.ctx.Err() != nil {
+			break // it became slow, which the check of time tells
+		}
 	}
-	end := c.a.MemoryBytes()
-	c.rep.MemoryBytes = max(c.rep.MemoryBytes, end)
-	if end > half {
-		return fmt.Errorf("memory grew from %d to %d bytes in the second half of %d calls", half, end, calls)
+	size := c.a.MemoryBytes()
+	c.rep.MemoryBytes = max(c.rep.MemoryBytes, size)
+	if size == c.a.MemoryLimit() {
+		return fmt.Errorf("memory grew to the %d bytes it may have in %d calls", size, calls)
+	}
+	if half > 0 && size > half {
+		return fmt.Errorf("memory grew from %d to %d bytes in the second half of %d calls", half, size, calls)
+	}
+	return nil
+}
+
+// affordable returns how many calls are made unless the caller says how many.
+func (c *checker) affordable() int {
+	began := time.Now()
+	_, _ = call(c.a, c.role, wasm.SmokeBatch(64, 9), false) // a fault is found by the calls to come
+	return max(100, min(defaultCalls, int(defaultCallsTime/max(1, time.Since(began)))))
+}
+
+// time looks whether calls are still fast after all that were made.
+func (c *checker) time() error {
+	var took []time.Duration
+	for i := range 7 {
+		tr, err := call(c.a, c.role, wasm.SmokeBatch(64, uint64(200+i)), false)
+		if err != nil {
+			return err
+		}
+		took = append(took, tr.Took)
+	}
+	slices.Sort(took)
+	if median, ceiling := took[len(took)/2], c.p.Ceiling(64); median > ceiling {
+		return fmt.Errorf("a call with 64 candidates takes %v of processor time after many calls, at most %v", median.Round(time.Microsecond), ceiling)
 	}
 	return nil
 }
