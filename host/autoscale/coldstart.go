@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// coldStarts remembers the last times from order to readiness.
+// coldStarts keeps the last times from order to readiness.
 type coldStarts struct {
 	last [16]time.Duration
 	n    int
@@ -16,7 +16,7 @@ func (c *coldStarts) add(d time.Duration) {
 	c.n++
 }
 
-// quantile is the q-quantile of what is remembered, 0 if nothing is.
+// quantile returns the q-quantile of the times kept, 0 if there are none.
 func (c *coldStarts) quantile(q float64) time.Duration {
 	n := min(c.n, len(c.last))
 	if n == 0 {

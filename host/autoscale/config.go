@@ -6,46 +6,47 @@ import (
 	"time"
 )
 
-// Config says how one pool scales. The zero value of a field means its default.
+// Config configures how one pool scales. The zero value of a field means its
+// default.
 type Config struct {
 	Min int // endpoints at least; 0 = may scale to zero
 	Max int // endpoints at most; at least 1
 
 	// Target is the share of the endpoints' time that the offered work may
-	// fill. Default 0.53: within one percent of the goodput of the best size that
-	// hindsight picks, on chat and on agents, with cold starts of 1 and 3 minutes
-	// (RATIONALE.md). 0.7 takes a fifth fewer endpoints and loses up to two points
+	// fill. Default 0.53: within one percent of the goodput of the best size in
+	// hindsight, on chat and on agents, with cold starts of 1 and 3 minutes
+	// (RATIONALE.md). 0.7 needs a fifth fewer endpoints and loses up to two points
 	// of goodput where demand swings.
 	Target float64
 
-	// Window is how long a size must not have been needed before it is given up.
+	// Window is how long a size must not have been needed before the pool shrinks.
 	// Default 5 minutes, at least twice the cold start.
 	Window time.Duration
 
 	// IdleAfter is how long a pool must have had no request at all before its
-	// last endpoints go; only with Min 0. Default 15 minutes.
+	// last endpoints are removed; only with Min 0. Default 15 minutes.
 	IdleAfter time.Duration
 
 	// ColdStart is assumed from the order of an endpoint to its readiness until
 	// one was measured. Default 2 minutes.
 	ColdStart time.Duration
 
-	// DrainTimeout bounds how long an endpoint that is to go waits for its
-	// requests. Default 15 minutes: an agent's turn with a long answer.
+	// DrainTimeout bounds how long a draining endpoint waits for its requests.
+	// Default 15 minutes: an agent's turn with a long answer.
 	DrainTimeout time.Duration
 
 	// DriverTimeout bounds one call of the driver. Default 30 seconds.
 	DriverTimeout time.Duration
 
-	// WarmTimeout bounds what the driver does with a machine before it serves
-	// (Warmer). 0 = nothing is asked of it.
+	// WarmTimeout bounds how long the driver may prepare a machine before it serves
+	// (Warmer). 0 = it does not.
 	WarmTimeout time.Duration
 
-	// DryRun proposes and explains, and orders nothing.
+	// DryRun proposes and explains, but orders nothing.
 	DryRun bool
 }
 
-// MaxSize bounds Config.Max: the endpoints one process can know.
+// MaxSize bounds Config.Max: the endpoints that one process can have.
 const MaxSize = 1024
 
 // maxWindow bounds the history a loop keeps.

@@ -14,37 +14,37 @@ import (
 type Pool struct {
 	Name string
 	Config
-	Driver Driver // nil = the machines are given: endpoints are parked instead
+	Driver Driver // nil = the machines are fixed: endpoints are parked instead
 	Price  float64
 	Spot   bool
 }
 
 // Group configures a Controller.
 type Group struct {
-	// Pools serve the same models, the one to fill first comes first; the later
-	// ones take what it cannot get. The Config of the first rules the loop.
+	// Pools serve the same models. The first is filled first; the others take what
+	// it cannot get. The loop uses the Config of the first.
 	Pools    []Pool
 	Fleet    Fleet
 	Override Overrider    // nil = the built-in loop
-	Shadow   bool         // Override is asked, shown and not followed
-	Audit    func(Action) // called for each action, nil = nobody
+	Shadow   bool         // Override is called and shown, but not followed
+	Audit    func(Action) // called for each action, nil = not called
 	Log      *slog.Logger
 	Fence    uint64
 	// Inline calls drivers within Tick, for virtual time. Otherwise a driver
-	// that hangs holds up its pool only.
+	// that hangs delays its own pool only.
 	Inline bool
 }
 
 // Controller scales the pools of one group. Tick must be called by one
 // goroutine; Status and Notice may be called concurrently.
 type Controller struct {
-	group Group
-	loop  *Loop
-	pools []*member
-	stand standing
-	hist  []Sample
-	dry   int // size last proposed in a dry run
-	calls sync.WaitGroup
+	group    Group
+	loop     *Loop
+	pools    []*member
+	override activeOverride
+	history  []Sample
+	dry      int // size last proposed in a dry run
+	calls    sync.WaitGroup
 
 	mu      sync.Mutex // guards status, notices
 	status  Status
@@ -56,8 +56,8 @@ type notice struct {
 	deadline time.Time
 }
 
-// New returns the controller of a group, whose size at the time now is its
-// starting point. It starts no goroutine.
+// New returns the controller of a group. Its history begins with the size of the
+// group at the time now. It starts no goroutine.
 func New(g Group, now time.Time) (*Controller, error) {
 	if len(g.Pools) == 0 || g.Fleet == nil || g.Log == nil {
 		return nil, errors.New("autoscale: a group needs pools, a fleet and a log")
@@ -71,7 +71,7 @@ func New(g Group, now time.Time) (*Controller, error) {
 			all = append(all, fmt.Errorf("pool %s: %w", p.Name, err))
 		}
 		m := newMember(p)
-		m.look(g.Fleet.Nodes(p.Name), now)
+		m.update(g.Fleet.Nodes(p.Name), now)
 		m.adoptLoading(now)
 		c.pools = append(c.pools, m)
 		least, most, size = least+p.Min, most+p.Max, size+m.size()
@@ -85,8 +85,8 @@ func New(g Group, now time.Time) (*Controller, error) {
 	return c, nil
 }
 
-// Notice says that an endpoint will be taken away at the deadline: it drains at
-// once, and is not brought back.
+// Notice announces that the machine of an endpoint will be taken away at the
+// deadline: the endpoint drains at once and does not return.
 func (c *Controller) Notice(pool, id string, deadline time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,23 +107,23 @@ func (c *Controller) Status() Status {
 // Wait returns when no driver is being called.
 func (c *Controller) Wait() { c.calls.Wait() }
 
-// Retire takes in what the calls of drivers that were running have done, for a
-// controller that is ticked no more, and reports whether none runs.
+// Retire handles the results of driver calls that have ended, for a controller
+// that is no longer ticked, and reports whether no call is running.
 func (c *Controller) Retire(now time.Time) bool {
-	c.settle(now)
+	c.finishCalls(now)
 	return !slices.ContainsFunc(c.pools, func(m *member) bool { return m.called })
 }
 
-// Tick takes the signal of a tick (its Ready, Pending and ColdStart are filled
-// in here) and acts. ctx bounds the driver's and the plugin's calls.
+// Tick evaluates the signal of a tick (it sets Ready, Pending and ColdStart
+// itself) and acts. ctx bounds the calls of drivers and of the plugin.
 func (c *Controller) Tick(ctx context.Context, s Signal) {
 	now := s.Now
-	c.settle(now)
+	c.finishCalls(now)
 	s.Ready, s.Pending = 0, 0
 	for _, m := range c.pools {
-		m.look(c.group.Fleet.Nodes(m.Name), now)
+		m.update(c.group.Fleet.Nodes(m.Name), now)
 		if n := m.orders.expire(now); n > 0 {
-			c.act(m, Action{Time: now, Verb: VerbExpire, N: n, Reason: "machines that were ordered did not come in time"})
+			c.report(m, Action{Time: now, Verb: VerbExpire, N: n, Reason: "machines that were ordered were not ready in time"})
 		}
 		s.Ready += m.ready
 		s.Pending += m.waiting()
@@ -140,12 +140,12 @@ func (c *Controller) Tick(ctx context.Context, s Signal) {
 	c.publish(&s, &p, want)
 }
 
-// SetOverride changes who proposes, nil = nobody but the built-in loop, and whether
-// that is only compared. It belongs to the goroutine that calls Tick. What an
-// override said before stands as long as it said, unless nobody proposes any more.
+// SetOverride changes the override, nil = only the built-in loop proposes, and
+// whether it is only compared. It belongs to the goroutine that calls Tick. The last
+// answer of an override stays valid for its TTL, unless o is nil.
 func (c *Controller) SetOverride(o Overrider, shadow bool) {
 	if o == nil {
-		c.stand = standing{}
+		c.override = activeOverride{}
 	}
 	c.group.Override, c.group.Shadow = o, shadow
 }
@@ -160,10 +160,11 @@ func (c *Controller) SetPrice(pool string, price float64, spot bool) {
 	}
 }
 
-// decide asks the override, if there is one, and keeps it within the bounds.
+// decide returns the size of the override, if there is one, within the bounds, else
+// that of the proposal.
 func (c *Controller) decide(ctx context.Context, s *Signal, p *Proposal) int {
 	size := s.Ready + s.Pending
-	c.remember(s, p)
+	c.recordSample(s, p)
 	if c.group.Override == nil || s.Missing {
 		c.setOverride(nil)
 		return p.Desired
@@ -174,45 +175,45 @@ func (c *Controller) decide(ctx context.Context, s *Signal, p *Proposal) int {
 	}
 	switch {
 	case err != nil:
-		c.stand = standing{}
+		c.override = activeOverride{}
 		c.setFault(err, s.Now)
 		return p.Desired
 	case o != nil:
-		c.stand = standing{o: o, until: s.Now.Add(time.Duration(o.TTLMs) * time.Millisecond), hold: s.Now.Add(time.Duration(o.HoldMs) * time.Millisecond)}
-	case c.stand.o == nil || s.Now.After(c.stand.until):
-		c.stand = standing{}
+		c.override = activeOverride{o: o, until: s.Now.Add(time.Duration(o.TTLMs) * time.Millisecond), hold: s.Now.Add(time.Duration(o.HoldMs) * time.Millisecond)}
+	case c.override.o == nil || s.Now.After(c.override.until):
+		c.override = activeOverride{}
 		c.setOverride(nil)
 		return p.Desired
 	}
-	c.setOverride(c.stand.o)
+	c.setOverride(c.override.o)
 	if c.group.Shadow {
 		return p.Desired
 	}
-	p.Reason = "plugin: " + c.stand.o.Reason
-	if s.Now.Before(c.stand.hold) {
+	p.Reason = "plugin: " + c.override.o.Reason
+	if s.Now.Before(c.override.hold) {
 		return size
 	}
-	return c.within(c.stand.o.Desired, size)
+	return c.within(c.override.o.Desired, size)
 }
 
-// within keeps an override's size inside the bounds and the greatest steps.
+// within limits an override's size to the bounds and the greatest step.
 func (c *Controller) within(n, size int) int {
 	least, most := c.loop.cfg.Min, c.loop.cfg.Max
 	n = min(n, max(2*size, size+1))
 	return max(least, min(most, n))
 }
 
-// check refuses an override that cannot be.
+// check refuses an override with invalid values.
 func (c *Controller) check(o *Override) error {
 	if o.Desired < 0 || o.Desired > MaxSize {
-		return fmt.Errorf("autoscale: plugin wants %d endpoints", o.Desired)
+		return fmt.Errorf("autoscale: plugin: desired %d: want 0 to %d", o.Desired, MaxSize)
 	}
 	if o.HoldMs < 0 || o.TTLMs < 0 || o.HoldMs > maxWindow.Milliseconds() || o.TTLMs > maxWindow.Milliseconds() {
-		return fmt.Errorf("autoscale: plugin's hold %d ms or ttl %d ms is outside 0 to %d", o.HoldMs, o.TTLMs, maxWindow.Milliseconds())
+		return fmt.Errorf("autoscale: plugin: hold %d ms or ttl %d ms: want 0 to %d", o.HoldMs, o.TTLMs, maxWindow.Milliseconds())
 	}
 	for name, n := range o.Pools {
 		if n < 0 || !slices.ContainsFunc(c.pools, func(m *member) bool { return m.Name == name }) {
-			return fmt.Errorf("autoscale: plugin wants %d endpoints of pool %q", n, name)
+			return fmt.Errorf("autoscale: plugin: %d endpoints of pool %q: unknown pool or negative number", n, name)
 		}
 	}
 	if len(o.Reason) > 256 {

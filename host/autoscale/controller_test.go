@@ -2,7 +2,6 @@ package autoscale
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -34,8 +33,8 @@ func TestController_follows(t *testing.T) {
 	}
 }
 
-// TestController_flat is an hour of even load: after the first settling not one
-// action may be taken.
+// TestController_flat: under an hour of even load, no action is taken once the size
+// has settled.
 func TestController_flat(t *testing.T) {
 	for _, size := range []int{2, 6, 15} {
 		r := newRig(t, func() *cloud { c := newCloud(t, 3*time.Minute); c.have("p", size); return c }(), nil, Pool{Name: "p", Config: Config{Target: 0.7, Min: 1, Max: 20}})
@@ -137,8 +136,8 @@ func TestController_drainTimeout(t *testing.T) {
 	}
 }
 
-// TestController_undrainFirst: what drains is brought back before a machine is
-// bought.
+// TestController_undrainFirst: draining endpoints return to service before a machine
+// is ordered.
 func TestController_undrainFirst(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.have("p", 4)
@@ -219,9 +218,8 @@ func TestController_notice(t *testing.T) {
 	}
 }
 
-// TestController_driver is the table of drivers that are not what they should
-// be. An incremental one adds machines for each new key: however it fails, there
-// must never be more machines than needs.
+// TestController_driver runs drivers that misbehave. An incremental one adds machines
+// for each new key: however it fails, there must never be more machines than orders.
 func TestController_driver(t *testing.T) {
 	cases := []struct {
 		name  string
@@ -242,7 +240,7 @@ func TestController_driver(t *testing.T) {
 			return a, nil
 		}, 4},
 		{"always hangs", func(*rig, int, *Order) (*Answer, error) { return nil, context.DeadlineExceeded }, 1},
-		{"says yes and does nothing", func(*rig, int, *Order) (*Answer, error) { return &Answer{}, nil }, 1},
+		{"accepts and does nothing", func(*rig, int, *Order) (*Answer, error) { return &Answer{}, nil }, 1},
 		{"adds by key alone", func(r *rig, calls int, o *Order) (*Answer, error) {
 			if r.keys[o.Key] > 0 {
 				r.keys[o.Key]++
@@ -254,7 +252,7 @@ func TestController_driver(t *testing.T) {
 			}
 			return a, nil
 		}, 4},
-		{"tells of machines it does not have", func(r *rig, calls int, o *Order) (*Answer, error) {
+		{"lists machines it does not have", func(r *rig, calls int, o *Order) (*Answer, error) {
 			r.obey(o)
 			a := &Answer{}
 			for i := range 50 {
@@ -283,7 +281,7 @@ func TestController_driver(t *testing.T) {
 	}
 }
 
-// TestController_retriesOneKey: a try that failed is repeated with its key.
+// TestController_retriesOneKey: an attempt that failed is repeated with its key.
 func TestController_retriesOneKey(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.have("p", 1)
@@ -297,8 +295,8 @@ func TestController_retriesOneKey(t *testing.T) {
 	}
 	r.work = 5
 	r.run(10 * time.Minute)
-	if len(c.told) < 4 || c.told[0].Key != c.told[1].Key || c.told[0].Key != c.told[3].Key {
-		t.Errorf("orders %+v", c.told)
+	if len(c.orders) < 4 || c.orders[0].Key != c.orders[1].Key || c.orders[0].Key != c.orders[3].Key {
+		t.Errorf("orders %+v", c.orders)
 	}
 }
 
@@ -336,7 +334,7 @@ func TestController_scarceIsTold(t *testing.T) {
 }
 
 // TestController_warm: machines that were ordered are warmed before they serve;
-// the first of a pool serves at once, and an error keeps none away.
+// the first of a pool serves at once, and an error keeps none out of service.
 func TestController_warm(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.warmErr = errDriver
@@ -361,8 +359,8 @@ func TestController_dryRun(t *testing.T) {
 	r.work = 5
 	r.run(20 * time.Minute)
 	wantReady(t, r, "p", 2)
-	if len(c.told) != 0 || len(r.verbs(VerbOrder)) == 0 || !r.actions[0].DryRun {
-		t.Errorf("told %+v, actions %+v", c.told, r.actions)
+	if len(c.orders) != 0 || len(r.verbs(VerbOrder)) == 0 || !r.actions[0].DryRun {
+		t.Errorf("orders %+v, actions %+v", c.orders, r.actions)
 	}
 	if n := len(r.actions); n > 5 {
 		t.Errorf("%d actions for one proposal", n)
@@ -382,163 +380,4 @@ func TestController_static(t *testing.T) {
 	r.work = 2.6
 	r.run(2 * time.Minute)
 	wantReady(t, r, "p", 4)
-}
-
-// fixed is an override that says the same whenever it is asked.
-type fixed struct {
-	o   *Override
-	err error
-	v   *View
-}
-
-func (f *fixed) Propose(_ context.Context, v *View) (*Override, error) { f.v = v; return f.o, f.err }
-
-func TestController_override(t *testing.T) {
-	c := newCloud(t, time.Minute)
-	c.have("p", 2)
-	f := &fixed{o: &Override{Desired: 5, Reason: "because"}}
-	r := newRig(t, c, func(g *Group) { g.Override = f }, Pool{Name: "p", Config: Config{Target: 0.7, Min: 1, Max: 6}})
-	r.work = 1
-	r.run(3 * time.Minute)
-	wantReady(t, r, "p", 5)
-	if len(f.v.Pools) != 1 || len(f.v.History) == 0 || len(f.v.Pools[0].Machines) != 5 {
-		t.Errorf("view %+v", f.v)
-	}
-	f.o = &Override{Desired: 1000}
-	r.run(3 * time.Minute)
-	wantReady(t, r, "p", 6)
-
-	f.o, f.err = nil, errors.New("trap")
-	r.run(40 * time.Minute)
-	wantReady(t, r, "p", 2) // the built-in: 1 / 0.7
-	if st := r.c.Status(); st.Fault != "trap" {
-		t.Errorf("fault %q", st.Fault)
-	}
-	f.o, f.err = &Override{Desired: 3, TTLMs: 120_000}, nil
-	r.run(tick)
-	f.o = nil
-	r.run(90 * time.Second)
-	wantReady(t, r, "p", 3)
-	r.run(30 * time.Minute)
-	wantReady(t, r, "p", 2)
-	f.o = &Override{Desired: 3, Pools: map[string]int{"q": 1}}
-	r.run(tick)
-	if st := r.c.Status(); st.Fault == "" {
-		t.Error("an unknown pool is no fault")
-	}
-}
-
-func TestController_shadow(t *testing.T) {
-	c := newCloud(t, time.Minute)
-	c.have("p", 2)
-	r := newRig(t, c, func(g *Group) { g.Override, g.Shadow = &fixed{o: &Override{Desired: 5}}, true }, Pool{Name: "p", Config: Config{Target: 0.7, Min: 1, Max: 6}})
-	r.work = 1
-	r.run(10 * time.Minute)
-	wantReady(t, r, "p", 2)
-	if st := r.c.Status(); st.Override == nil || st.Override.Desired != 5 || !st.Shadow {
-		t.Errorf("status %+v", st.Override)
-	}
-}
-
-func TestConfig_Validate(t *testing.T) {
-	for _, c := range []Config{{}, {Min: 3, Max: 2}, {Max: 2000}, {Max: 1, Target: 2}, {Max: 1, Window: -1}, {Max: 1, Window: 2 * time.Hour}, {Min: -1, Max: 1}} {
-		if c.Validate() == nil {
-			t.Errorf("%+v is valid", c)
-		}
-	}
-	if err := (&Config{Max: 3}).Validate(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestController_faultIsToldOnce: a plugin that fails at every tick is counted at
-// each, and fills neither the actions nor the audit log.
-func TestController_faultIsToldOnce(t *testing.T) {
-	c := newCloud(t, time.Minute)
-	c.have("p", 2)
-	f := &fixed{err: errors.New("trap")}
-	r := newRig(t, c, nil, Pool{Name: "p", Config: Config{Target: 0.7, Min: 2, Max: 6}})
-	r.c.SetOverride(f, false)
-	r.run(time.Minute)
-	f.err = errors.New("fuel")
-	r.run(time.Minute)
-	if st := r.c.Status(); len(r.verbs(VerbOverride)) != 2 || st.Faults != 24 || st.Fault != "fuel" || st.Override != nil {
-		t.Errorf("%d actions, status %d %q", len(r.verbs(VerbOverride)), st.Faults, st.Fault)
-	}
-	f.o, f.err = &Override{Desired: 4}, nil
-	r.run(tick)
-	if st := r.c.Status(); st.Fault != "" || st.Override == nil {
-		t.Errorf("status %q, %+v", st.Fault, st.Override)
-	}
-}
-
-// TestController_SetOverride: what a plugin said stands for its time when another
-// version takes over, and ends when none proposes any more.
-func TestController_SetOverride(t *testing.T) {
-	c := newCloud(t, time.Minute)
-	c.have("p", 2)
-	r := newRig(t, c, nil, Pool{Name: "p", Config: Config{Target: 0.7, Min: 2, Max: 6}})
-	r.work = 1
-	f := &fixed{o: &Override{Desired: 5, TTLMs: time.Hour.Milliseconds()}}
-	r.c.SetOverride(f, false)
-	r.run(3 * time.Minute)
-	wantReady(t, r, "p", 5)
-	r.c.SetOverride(&fixed{}, false)
-	r.run(20 * time.Minute)
-	wantReady(t, r, "p", 5)
-	r.c.SetOverride(&fixed{o: &Override{Desired: 6}}, true)
-	r.run(tick)
-	if st := r.c.Status(); !st.Shadow || st.Override.Desired != 6 || st.Desired > 5 {
-		t.Errorf("shadow: %+v", st)
-	}
-	r.c.SetOverride(nil, false)
-	r.run(20 * time.Minute)
-	wantReady(t, r, "p", 2)
-	if len(f.v.History) < 2 {
-		t.Errorf("%d samples", len(f.v.History))
-	}
-}
-
-// swapPools proposes what examples/autoscale-spot does: the built-in size, of the
-// first pool one endpoint, exchanged one after the other.
-type swapPools struct{}
-
-func (swapPools) Propose(_ context.Context, v *View) (*Override, error) {
-	own, spot, pending := 0, 0, 0
-	for i, p := range v.Pools {
-		for _, m := range p.Machines {
-			if m.Ready && m.Drain == Serving.String() {
-				*[]*int{&own, &spot}[i]++
-			}
-		}
-		pending += p.Pending
-	}
-	o := &Override{Desired: v.Proposal.Desired, Pools: map[string]int{"own": 1}}
-	if own > 1 && own+spot == o.Desired && pending == 0 {
-		o.Desired++
-	}
-	return o, nil
-}
-
-// TestController_exchange: sizes of single pools are kept by growing and by
-// shrinking: a fleet of the dear pool becomes one of the cheap one, and never
-// has less than is needed.
-func TestController_exchange(t *testing.T) {
-	c := newCloud(t, time.Minute)
-	c.have("own", 4)
-	r := newRig(t, c, func(g *Group) { g.Override = swapPools{} },
-		Pool{Name: "own", Config: Config{Target: 0.7, Min: 0, Max: 8}}, Pool{Name: "spot", Config: Config{Target: 0.7, Max: 8}, Spot: true})
-	r.work = 2.7
-	for range 1000 {
-		r.run(tick)
-		if n := r.ready("own") + r.ready("spot"); n < 4 {
-			t.Fatalf("%d endpoints serve", n)
-		}
-	}
-	if own, spot := r.ready("own"), r.ready("spot"); own != 1 || spot != 3 {
-		t.Errorf("own %d, spot %d, want 1 and 3", own, spot)
-	}
-	if n := len(r.actions); n > 30 {
-		t.Errorf("%d actions to exchange three machines", n)
-	}
 }

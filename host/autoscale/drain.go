@@ -6,14 +6,14 @@ import (
 )
 
 // sessionTime bounds how long a draining endpoint still serves the sessions it
-// knows: long enough for a turn or two of an agent, short beside the price of
-// the machine.
+// has: long enough for a turn or two of an agent, short compared with the price
+// of the machine.
 const sessionTime = 30 * time.Second
 
-// drain takes every draining endpoint a stage further, and begins to drain what
-// fails or was given notice.
+// drain moves draining endpoints to their next stage, and begins to drain endpoints
+// that fail or were given notice.
 func (c *Controller) drain(now time.Time) {
-	c.heed(now)
+	c.applyNotices(now)
 	for _, m := range c.pools {
 		c.drainFailing(m, now)
 		for i := range m.nodes {
@@ -29,7 +29,7 @@ func (c *Controller) drain(now time.Time) {
 	}
 }
 
-// drainFailing gives back one endpoint that has failed for long.
+// drainFailing begins to drain one endpoint that has failed for long.
 func (c *Controller) drainFailing(m *member, now time.Time) {
 	if m.Driver == nil || m.DryRun {
 		return
@@ -42,8 +42,8 @@ func (c *Controller) drainFailing(m *member, now time.Time) {
 	}
 }
 
-// heed begins to drain the endpoints that will be taken away.
-func (c *Controller) heed(now time.Time) {
+// applyNotices begins to drain the endpoints that were given notice.
+func (c *Controller) applyNotices(now time.Time) {
 	c.mu.Lock()
 	all := c.notices
 	c.notices = nil
@@ -54,7 +54,7 @@ func (c *Controller) heed(now time.Time) {
 				continue
 			}
 			if m.drains[x.id] == nil {
-				c.beginDrain(m, x.id, NoRequests, now, x.deadline, "notice: it will be taken away")
+				c.beginDrain(m, x.id, NoRequests, now, x.deadline, "notice: its machine will be taken away")
 			}
 			if d := m.drains[x.id]; d != nil {
 				d.final = true
@@ -63,9 +63,9 @@ func (c *Controller) heed(now time.Time) {
 	}
 }
 
-// beginDrain cordons an endpoint.
+// beginDrain begins to drain an endpoint at a stage.
 func (c *Controller) beginDrain(m *member, id string, stage Drain, now, deadline time.Time, reason string) {
-	c.act(m, Action{Time: now, Verb: VerbDrain, N: 1, IDs: []string{id}, Reason: reason})
+	c.report(m, Action{Time: now, Verb: VerbDrain, N: 1, IDs: []string{id}, Reason: reason})
 	if m.DryRun {
 		return
 	}
@@ -85,11 +85,11 @@ func (c *Controller) undrain(m *member, id string, now time.Time) {
 	delete(m.drains, id)
 	m.count()
 	c.group.Fleet.Drain(m.Name, id, Serving)
-	c.act(m, Action{Time: now, Verb: VerbUndrain, N: 1, IDs: []string{id}, Reason: "needed again"})
+	c.report(m, Action{Time: now, Verb: VerbUndrain, N: 1, IDs: []string{id}, Reason: "needed again"})
 }
 
-// drained lists the endpoints that may be given back, and those whose removal was
-// ordered and has not been done.
+// drained lists the endpoints that can be removed, and those whose removal was
+// ordered and is not done.
 func (m *member) drained(now time.Time) []string {
 	var out []string
 	for i := range m.nodes {
@@ -108,8 +108,8 @@ func (m *member) drained(now time.Time) []string {
 	return out
 }
 
-// returnable lists the draining endpoints that can serve again, those on which
-// most is cached first.
+// returnable lists the draining endpoints that can serve again, those with the most
+// cached tokens first.
 func (m *member) returnable() []string {
 	var back []Node
 	for i := range m.nodes {

@@ -58,7 +58,7 @@ func TestCommand_bad(t *testing.T) {
 		{"no JSON", `echo hello`, "driver's answer"},
 		{"unknown field", `echo '{"nodes":[]}'`, "nodes"},
 		{"two values", `echo '{}{}'`, "more than one"},
-		{"an id twice", `echo '{"machines":[{"id":"a","url":""},{"id":"a","url":""}]}'`, "there twice"},
+		{"duplicate id", `echo '{"machines":[{"id":"a","url":""},{"id":"a","url":""}]}'`, "duplicate"},
 		{"endless output", `exec yes x`, ""},
 		{"hangs with a child", `sleep 600 & wait`, "deadline"},
 	}
@@ -93,7 +93,7 @@ func TestCommand_answersNothing(t *testing.T) {
 	}
 }
 
-// TestWebhook checks the signature with openssl, which nobody here wrote.
+// TestWebhook checks the signature with openssl, an independent implementation.
 func TestWebhook(t *testing.T) {
 	secret := []byte("a secret of the operator")
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,7 +13,7 @@ import (
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // cloud is a fleet and the driver of its pools in virtual time: machines serve
-// cold after they were made.
+// after the cold start.
 type cloud struct {
 	t     *testing.T
 	now   time.Time
@@ -23,9 +23,9 @@ type cloud struct {
 	keys  map[string]int        // orders taken, by key
 	adopt error
 
-	apply func(o *Order) (*Answer, error) // instead of the well-behaved driver
-	stock map[string]int                  // machines a pool can have; absent = any
-	told  []Order
+	apply  func(o *Order) (*Answer, error) // instead of the well-behaved driver
+	stock  map[string]int                  // machines a pool can have; absent = any
+	orders []Order
 
 	warmedIDs []string
 	warmErr   error
@@ -42,7 +42,7 @@ func newCloud(t *testing.T, cold time.Duration) *cloud {
 	return &cloud{t: t, now: start, cold: cold, nodes: map[string][]*machine{}, keys: map[string]int{}, stock: map[string]int{}}
 }
 
-// have makes n machines that serve.
+// have adds n machines that serve.
 func (c *cloud) have(pool string, n int) {
 	for range n {
 		c.make(pool).up = c.now
@@ -97,7 +97,7 @@ func (c *cloud) Warm(_ context.Context, pool string, m Machine) error {
 }
 
 func (c *cloud) Apply(ctx context.Context, o *Order) (*Answer, error) {
-	c.told = append(c.told, *o)
+	c.orders = append(c.orders, *o)
 	if o.Reason == "" {
 		c.t.Errorf("an order without a reason: %+v", o)
 	}
@@ -107,8 +107,8 @@ func (c *cloud) Apply(ctx context.Context, o *Order) (*Answer, error) {
 	return c.obey(o)
 }
 
-// obey does what a good driver does: it makes or gives up machines until as
-// many exist as were ordered.
+// obey does what a good driver does: it starts or cancels machines until as many
+// exist as were ordered.
 func (c *cloud) obey(o *Order) (*Answer, error) {
 	c.keys[o.Key]++
 	have := len(c.nodes[o.Pool]) - len(o.Remove)

@@ -2,46 +2,46 @@ package autoscale
 
 import "time"
 
-// Drain is how far an endpoint is taken out of service.
+// Drain is the stage of an endpoint that is taken out of service.
 type Drain uint8
 
 const (
 	Serving    Drain = iota
-	NoSessions       // no request of a session it has not seen, if another endpoint can take it
-	NoRequests       // no request at all; those it has go on
+	NoSessions       // no requests of sessions that are new to it, if another endpoint can take them
+	NoRequests       // no further requests; those in flight go on
 )
 
 var drainNames = [...]string{"serving", "no_sessions", "no_requests"}
 
-// String names the stage as the operator sees it.
+// String returns the stage as operators see it.
 func (d Drain) String() string { return drainNames[d] }
 
-// Node is one endpoint of a pool as the fleet sees it at a tick.
+// Node is one endpoint of a pool at a tick.
 type Node struct {
 	ID       string // unique in the pool; the driver's name, else the URL
 	Since    time.Time
 	Ready    bool
 	Failing  bool          // was ready, and has not been for long
-	Held     bool          // an operator has it drained: it serves nobody, and is nobody's to remove
+	Held     bool          // an operator has drained it: it takes no requests and is not removed
 	InFlight int           // requests on it
 	Oldest   time.Duration // age of the oldest of them
-	Sessions int           // sessions whose last request was placed here not long ago
+	Sessions int           // sessions whose last request was recently placed here
 	Heat     float64       // tokens cached here and nowhere else, weighted by recent use
 	Price    float64       // per hour, in the operator's unit
-	Spot     bool          // may be taken away by its owner
+	Spot     bool          // its machine may be taken away at any time
 }
 
 // Fleet is the part of the router that owns endpoints. A Controller calls it
-// from Tick only. Unknown ids are ignored.
+// from New and Tick only. Unknown ids are ignored.
 type Fleet interface {
-	// Nodes returns the endpoints of a pool, the caller's to keep.
+	// Nodes returns the endpoints of a pool. The caller owns the slice.
 	Nodes(pool string) []Node
-	// Drain sets how far an endpoint is out of service.
+	// Drain sets the drain stage of an endpoint.
 	Drain(pool, id string, d Drain)
-	// Adopt makes the machines endpoints of the pool; known ones are left alone.
-	// What is not allowed there is refused with a reason and not adopted.
+	// Adopt makes machines endpoints of the pool; those that are endpoints already do
+	// not change. Its error names those that are refused, with the reason.
 	Adopt(pool string, m []Machine) error
-	// Remove takes an endpoint out. Its requests, if it has any left, end as if
-	// the endpoint had died.
+	// Remove removes an endpoint. Requests that it still has end as if the endpoint
+	// had died.
 	Remove(pool, id string)
 }

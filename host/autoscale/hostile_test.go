@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestController_removalIsFinal: what a driver was told to remove is not brought
-// back while nobody knows whether it has gone.
+// TestController_removalIsFinal: an endpoint whose removal was ordered does not
+// return to service while it is unknown whether its machine still exists.
 func TestController_removalIsFinal(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.have("p", 3)
@@ -21,14 +21,14 @@ func TestController_removalIsFinal(t *testing.T) {
 	}
 	r.work = 0.3
 	for range 400 {
-		if r.run(tick); len(c.told) > 0 {
+		if r.run(tick); len(c.orders) > 0 {
 			break
 		}
 	}
-	if len(c.told) == 0 || len(c.told[0].Remove) == 0 {
+	if len(c.orders) == 0 || len(c.orders[0].Remove) == 0 {
 		t.Fatal("nothing was to be removed")
 	}
-	gone := c.told[0].Remove[0]
+	gone := c.orders[0].Remove[0]
 	r.work = 4
 	r.run(2 * time.Minute)
 	c.apply = c.obeyWhole
@@ -58,8 +58,8 @@ func (c *cloud) obeyWhole(o *Order) (*Answer, error) {
 	return c.obey(&again)
 }
 
-// TestController_failsWhileLoading: a driver that fails for good while more loads
-// than was ordered.
+// TestController_failsWhileLoading: a driver that fails permanently while more
+// machines load than were ordered.
 func TestController_failsWhileLoading(t *testing.T) {
 	c := newCloud(t, time.Hour)
 	c.have("p", 2)
@@ -75,8 +75,8 @@ func TestController_failsWhileLoading(t *testing.T) {
 	}
 }
 
-// TestController_asksForAddresses: a driver whose machines have no address yet is
-// asked again until they have one.
+// TestController_asksForAddresses: a driver whose machines have no address is called
+// again until they have one.
 func TestController_asksForAddresses(t *testing.T) {
 	c := newCloud(t, 0)
 	d := &slowCloud{cloud: c}
@@ -100,7 +100,7 @@ func TestController_asksForAddresses(t *testing.T) {
 	}
 }
 
-// slowCloud tells addresses late, as clouds do.
+// slowCloud reports addresses late, as clouds do.
 type slowCloud struct {
 	*cloud
 	desired, lists int
@@ -117,7 +117,7 @@ func (s *slowCloud) Apply(_ context.Context, o *Order) (*Answer, error) {
 	return s.answer(), nil
 }
 
-// answer tells all machines, and gives the fleet those with an address: Adopt of
+// answer lists all machines, and gives the fleet those with an address: Adopt of
 // the fake does nothing.
 func (s *slowCloud) answer() *Answer {
 	a := &Answer{Machines: []Machine{}}
@@ -135,9 +135,9 @@ func (s *slowCloud) answer() *Answer {
 	return a
 }
 
-// TestController_liar: a driver that tells of other machines in each answer gets
-// no more of them in than the pool may have.
-func TestController_liar(t *testing.T) {
+// TestController_untruthfulDriver: a driver that lists other machines in each answer
+// gets no more endpoints than the pool may have.
+func TestController_untruthfulDriver(t *testing.T) {
 	c := newCloud(t, 0)
 	d := &liar{cloud: c}
 	r := newRig(t, c, func(g *Group) { g.Fleet = d }, Pool{Name: "p", Driver: d, Config: Config{Target: 0.7, Min: 1, Max: 3, ColdStart: time.Minute}})
@@ -181,8 +181,8 @@ func (l *liar) answer() *Answer {
 func (l *liar) List(context.Context, string) (*Answer, error)  { return l.answer(), nil }
 func (l *liar) Apply(context.Context, *Order) (*Answer, error) { return l.answer(), nil }
 
-// TestController_gone: a machine that was removed and that the driver still tells
-// of, since it is ending, gets no second life as an endpoint.
+// TestController_gone: a machine that was removed and that the driver still lists,
+// because it is shutting down, does not become an endpoint again.
 func TestController_gone(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.have("p", 2)
@@ -204,7 +204,7 @@ func TestController_gone(t *testing.T) {
 	}
 }
 
-// lingering tells machines for a while after they were removed.
+// lingering lists machines for a while after they were removed.
 type lingering struct {
 	*cloud
 	ended []Machine
@@ -238,9 +238,9 @@ func (l *lingering) Apply(_ context.Context, o *Order) (*Answer, error) {
 	return a, nil
 }
 
-// TestController_newLife: a machine that came anew and never serves counts as
-// failing after a while, though an earlier life of it served.
-func TestController_newLife(t *testing.T) {
+// TestController_returningMachine: a machine that was started again and never serves
+// counts as failing after a while, even though it served before.
+func TestController_returningMachine(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.have("p", 2)
 	r := newRig(t, c, nil, Pool{Name: "p", Config: Config{Target: 0.7, Min: 2, Max: 4, ColdStart: time.Minute}})
@@ -253,8 +253,8 @@ func TestController_newLife(t *testing.T) {
 	}
 }
 
-// TestController_held: what an operator has drained is replaced, and neither removed
-// nor brought back.
+// TestController_held: an endpoint that an operator has drained is replaced, and is
+// neither removed nor returned to service.
 func TestController_held(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.have("p", 2)
@@ -286,11 +286,11 @@ func TestCommand_leavesChildren(t *testing.T) {
 	}
 }
 
-// TestCommand_equalAddresses: two machines at one address are one lie.
+// TestCommand_equalAddresses: two machines with one address are refused.
 func TestCommand_equalAddresses(t *testing.T) {
 	_, err := parseAnswer([]byte(`{"machines": [{"id": "a", "url": "http://127.0.0.1:1"}, {"id": "b", "url": "http://127.0.0.1:1/"}]}`), false)
 	if err == nil {
-		t.Error("two machines at one address were believed")
+		t.Error("two machines at one address were accepted")
 	}
 	if _, err := parseAnswer([]byte(`{"machines": [{"id": "a", "url": ""}, {"id": "b", "url": ""}]}`), false); err != nil {
 		t.Errorf("two without an address: %v", err)

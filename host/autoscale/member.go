@@ -11,23 +11,23 @@ type member struct {
 	orders orders
 	drains map[string]*draining
 	seen   map[string]time.Time // ids that were ready once: when at last
-	first  map[string]time.Time // ids that have not been ready in this life: since when known
-	gone   map[string]time.Time // ids that were removed not long ago: when
+	first  map[string]time.Time // ids that have not been ready since they appeared: when that was
+	gone   map[string]time.Time // ids that were recently removed: when
 
 	fresh   []string        // ordered ones that are ready for the first time
-	warming map[string]bool // with the driver before they serve
+	warming map[string]bool // being prepared by the driver before they serve
 	warmed  chan warmed     // MaxSize: of the calls that ended
 
 	nodes   []Node // of this tick
-	ready   int    // serve or will again soon, and do not drain
-	loading int    // have never been ready
+	ready   int    // that serve or will again soon, and do not drain
+	loading int    // that have never been ready
 	failing int
 	held    int // drained by an operator
 
-	told   bool // the driver has told its machines
-	tells  bool // its last answer did
+	listed bool // the driver has listed its machines, or there is none
+	lists  bool // its last answer had machines
 	asked  time.Time
-	need   *Order // to be told to the driver, nil = nothing
+	need   *Order // to be sent to the driver, nil = nothing
 	called bool   // the driver is being called
 	dirty  bool   // the size changed since the last need
 	why    string // of the last change of size
@@ -36,28 +36,28 @@ type member struct {
 	seq    uint64
 	result chan result // 1: of the call that runs
 	errs   int
-	err    string // of the last call, "" = it went well
+	err    string // of the last call, "" = it succeeded
 }
 
-// draining is an endpoint that is to go.
+// draining is an endpoint that is to be removed.
 type draining struct {
 	since    time.Time
 	deadline time.Time
 	stage    Drain
-	final    bool // a notice: not to be brought back
-	removing bool // its removal was ordered: it may be gone at any time
+	final    bool // it was given notice: it does not return to service
+	removing bool // its removal was ordered: it may disappear at any time
 }
 
 func newMember(p *Pool) *member {
 	m := &member{Pool: *p, drains: map[string]*draining{}, seen: map[string]time.Time{}, first: map[string]time.Time{}, gone: map[string]time.Time{}, result: make(chan result, 1),
 		warming: map[string]bool{}, warmed: make(chan warmed, MaxSize)}
 	m.Config = m.Config.withDefaults()
-	m.told = p.Driver == nil
+	m.listed = p.Driver == nil
 	return m
 }
 
-// look takes in what the fleet says of the pool.
-func (m *member) look(nodes []Node, now time.Time) {
+// update replaces the nodes of the pool and derives their states.
+func (m *member) update(nodes []Node, now time.Time) {
 	m.nodes = nodes
 	came := 0
 	for i := range nodes {
@@ -83,13 +83,13 @@ func (m *member) look(nodes []Node, now time.Time) {
 			n.Failing = n.Failing || now.Sub(m.first[n.ID]) > m.loadingTime()
 		}
 	}
-	m.orders.came(came, now)
+	m.orders.arrived(came, now)
 	m.forget()
 	m.count()
 }
 
-// count sorts the endpoints that do not drain. One that was ready and stumbles
-// counts as ready until the fleet calls it failing.
+// count counts the endpoints that do not drain, by state. One that was ready and is
+// not counts as ready until the fleet reports it as failing.
 func (m *member) count() {
 	m.ready, m.loading, m.failing, m.held = 0, 0, 0, 0
 	for i := range m.nodes {
@@ -143,17 +143,18 @@ func (m *member) forget() {
 	}
 }
 
-// adoptLoading takes endpoints that were loading when the controller began for
-// ordered ones.
+// adoptLoading counts endpoints that were loading when the controller began as
+// ordered.
 func (m *member) adoptLoading(now time.Time) { m.orders.add(m.loading, now, m.ColdStart) }
 
-// waiting is the number of machines that were ordered and do not serve.
+// waiting returns the number of machines that were ordered and do not serve.
 func (m *member) waiting() int { return max(len(m.orders.wait), m.loading) }
 
-// size is what the pool has or will have without any further order.
+// size returns the endpoints that the pool has or will have without a further
+// order.
 func (m *member) size() int { return m.ready + m.waiting() }
 
-// total is the number of machines that exist or are ordered.
+// total returns the number of machines that exist or are ordered.
 func (m *member) total() int { return m.ready + m.failing + m.held + m.waiting() + len(m.drains) }
 
 func (m *member) ids() []string {

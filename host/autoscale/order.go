@@ -2,30 +2,31 @@ package autoscale
 
 import "time"
 
-// pending is one machine that was ordered and has not come.
+// pending is one machine that was ordered and is not ready.
 type pending struct {
 	since    time.Time
 	deadline time.Time
 }
 
-// orders are the machines that a pool waits for, the oldest first, and what is
-// known about how well the driver keeps its word.
+// orders are the machines that a pool waits for, the oldest first, and how well the
+// driver has fulfilled orders.
 type orders struct {
 	wait   []pending
 	cold   coldStarts
-	fails  int       // orders in a row that were not kept
+	fails  int       // orders in a row that were not fulfilled
 	until  time.Time // no further order before
-	failed int       // machines that never came, in all
+	failed int       // machines that were never ready, in all
 }
 
-// Back-off after machines did not come or the driver refused. One minute: less
-// would ask an empty zone all the time; fifteen: stock comes back within hours.
+// Back-off after machines were not ready in time or the driver refused. One minute:
+// less would retry an exhausted zone all the time; fifteen: capacity returns within
+// hours.
 const (
 	leastBackoff = time.Minute
 	mostBackoff  = 15 * time.Minute
 )
 
-// backoff puts off further orders.
+// backoff delays further orders.
 func (o *orders) backoff(now time.Time) {
 	d := mostBackoff
 	if o.fails < 4 {
@@ -37,7 +38,7 @@ func (o *orders) backoff(now time.Time) {
 
 func (o *orders) blocked(now time.Time) bool { return now.Before(o.until) }
 
-// add notes n ordered machines. They are given up after twice the time that
+// add records n ordered machines. They are given up after twice the time that
 // nine in ten took.
 func (o *orders) add(n int, now time.Time, assumed time.Duration) {
 	cold := o.cold.quantile(0.9)
@@ -50,8 +51,8 @@ func (o *orders) add(n int, now time.Time, assumed time.Duration) {
 	}
 }
 
-// came notes n machines that became ready: the oldest orders are kept.
-func (o *orders) came(n int, now time.Time) {
+// arrived records n machines that became ready: the oldest orders are fulfilled.
+func (o *orders) arrived(n int, now time.Time) {
 	for range min(n, len(o.wait)) {
 		o.cold.add(now.Sub(o.wait[0].since))
 		o.wait = o.wait[1:]
@@ -59,7 +60,7 @@ func (o *orders) came(n int, now time.Time) {
 	}
 }
 
-// expire gives up what is overdue and returns how many that were.
+// expire gives up overdue orders and returns how many machines they were.
 func (o *orders) expire(now time.Time) int {
 	n := 0
 	for len(o.wait) > 0 && now.After(o.wait[0].deadline) {
@@ -73,9 +74,10 @@ func (o *orders) expire(now time.Time) int {
 	return n
 }
 
-// cancel gives up the n youngest orders, as far as there are.
+// cancel cancels the n youngest orders, or all if there are fewer, and returns how
+// many it cancelled.
 func (o *orders) cancel(n int) int {
-	n = max(0, min(n, len(o.wait))) // more may load than was ordered
+	n = max(0, min(n, len(o.wait))) // more may load than were ordered
 	o.wait = o.wait[:len(o.wait)-n]
 	return n
 }

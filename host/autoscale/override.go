@@ -8,8 +8,8 @@ import (
 // Samples is how many ticks of history a [View] holds.
 const Samples = 60
 
-// View is all that an override sees. It is built for one call and the callee's
-// to keep. Plugins get it as abi/SPEC.md lays it out.
+// View is what an override sees. It is built for one call and owned by the callee.
+// Plugins get it as abi/SPEC.md lays it out.
 type View struct {
 	NowMs    int64      `json:"now_ms"`
 	Pools    []PoolView `json:"pools"`
@@ -24,7 +24,7 @@ type PoolView struct {
 	Min      int        `json:"min"`
 	Max      int        `json:"max"`
 	Pending  int        `json:"pending"`
-	Blocked  bool       `json:"blocked"` // the driver did not keep its word; no orders for a while
+	Blocked  bool       `json:"blocked"` // the driver failed; no further orders for a while
 	ColdMs   int64      `json:"cold_start_ms"`
 	Price    float64    `json:"price"`
 	Spot     bool       `json:"spot"`
@@ -57,26 +57,26 @@ type Sample struct {
 	Desired  int     `json:"desired"`
 }
 
-// Override replaces the built-in proposal. The host keeps bounds, steps, drain,
-// and what was ordered.
+// Override replaces the built-in proposal. The controller still enforces bounds and
+// steps, and drains and orders by itself.
 type Override struct {
 	Desired int            `json:"desired"`
 	Pools   map[string]int `json:"pools,omitempty"`   // sizes of single pools; the rest is filled by preference
-	Victims []string       `json:"victims,omitempty"` // to go first, when the size goes down
-	HoldMs  int64          `json:"hold_ms,omitempty"` // no change of size for so long
-	TTLMs   int64          `json:"ttl_ms,omitempty"`  // how long it stands when the next call abstains
+	Victims []string       `json:"victims,omitempty"` // to be removed first when the size goes down
+	HoldMs  int64          `json:"hold_ms,omitempty"` // how long the size does not change
+	TTLMs   int64          `json:"ttl_ms,omitempty"`  // how long it stays valid when further calls abstain
 	Reason  string         `json:"reason,omitempty"`
-	By      string         `json:"by,omitempty"` // who proposes, in words
+	By      string         `json:"by,omitempty"` // name, version and digest of the plugin
 }
 
-// Overrider proposes instead of the built-in loop. (nil, nil) abstains. An
-// error, or a proposal that cannot be, is a fault: the built-in one is taken.
+// Overrider proposes sizes instead of the built-in loop. (nil, nil) abstains. An
+// error, or an invalid proposal, is a fault: the built-in proposal is used.
 type Overrider interface {
 	Propose(ctx context.Context, v *View) (*Override, error)
 }
 
-// standing is the last override that still holds.
-type standing struct {
+// activeOverride is the last override, as long as it is valid.
+type activeOverride struct {
 	o     *Override
 	until time.Time
 	hold  time.Time

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// resize makes the group want endpoints, as far as pools and drivers allow.
+// resize changes the group towards a size, as far as pools and drivers allow.
 func (c *Controller) resize(want int, reason string, now time.Time) {
 	size := 0
 	for _, m := range c.pools {
-		if !m.told {
-			return // what the driver has is not known
+		if !m.listed {
+			return // the driver's machines are not known
 		}
 		size += m.size()
 	}
 	if c.pools[0].DryRun {
 		if want == c.dry {
-			return // said before
+			return // proposed before
 		}
 		c.dry = want
 	}
@@ -28,7 +28,8 @@ func (c *Controller) resize(want int, reason string, now time.Time) {
 	}
 }
 
-// grow brings draining endpoints back, then orders machines, by preference.
+// grow returns draining endpoints to service, then orders machines, in the order of
+// the pools.
 func (c *Controller) grow(n int, reason string, now time.Time) {
 	for _, m := range c.pools {
 		for _, id := range m.returnable() {
@@ -50,7 +51,7 @@ func (c *Controller) grow(n int, reason string, now time.Time) {
 		if k <= 0 {
 			continue
 		}
-		c.act(m, Action{Time: now, Verb: VerbOrder, N: k, Reason: reason})
+		c.report(m, Action{Time: now, Verb: VerbOrder, N: k, Reason: reason})
 		if m.DryRun {
 			return
 		}
@@ -60,9 +61,9 @@ func (c *Controller) grow(n int, reason string, now time.Time) {
 	}
 }
 
-// share is how many endpoints an override lets the pool have.
+// share returns how many endpoints an override allows the pool.
 func (c *Controller) share(m *member) int {
-	if o := c.stand.o; o != nil && !c.group.Shadow {
+	if o := c.override.o; o != nil && !c.group.Shadow {
 		if n, ok := o.Pools[m.Name]; ok {
 			return n
 		}
@@ -70,9 +71,8 @@ func (c *Controller) share(m *member) int {
 	return MaxSize
 }
 
-// shrink gives up what was ordered and has not come, then drains endpoints; first
-// in pools that have more than an override lets them, then in the least preferred
-// ones.
+// shrink cancels orders, then drains endpoints; first in pools that have more than
+// an override allows, then in the last pools.
 func (c *Controller) shrink(n int, reason string, now time.Time) {
 	for _, m := range slices.Backward(c.pools) {
 		n -= c.shrinkPool(m, min(n, m.size()-max(m.Min, c.share(m))), reason, now)
@@ -82,7 +82,7 @@ func (c *Controller) shrink(n int, reason string, now time.Time) {
 	}
 }
 
-// shrinkPool takes spare endpoints from a pool and returns how many went.
+// shrinkPool removes spare endpoints from a pool and returns how many.
 func (c *Controller) shrinkPool(m *member, spare int, reason string, now time.Time) (gone int) {
 	if spare <= 0 {
 		return 0
@@ -92,7 +92,7 @@ func (c *Controller) shrinkPool(m *member, spare int, reason string, now time.Ti
 	}
 	if gone > 0 {
 		m.dirty, m.why = true, reason
-		c.act(m, Action{Time: now, Verb: VerbCancel, N: gone, Reason: reason})
+		c.report(m, Action{Time: now, Verb: VerbCancel, N: gone, Reason: reason})
 	}
 	for _, id := range c.choose(m, spare-gone) {
 		c.beginDrain(m, id, NoSessions, now, now.Add(m.DrainTimeout), reason)
@@ -101,7 +101,7 @@ func (c *Controller) shrinkPool(m *member, spare int, reason string, now time.Ti
 	return gone
 }
 
-// choose names the k endpoints of a pool that go first.
+// choose returns the ids of the k endpoints of a pool to remove first.
 func (c *Controller) choose(m *member, k int) []string {
 	var can []Node
 	for i := range m.nodes {
@@ -113,7 +113,7 @@ func (c *Controller) choose(m *member, k int) []string {
 		can = append(can, n)
 	}
 	can = victims(can)
-	if o := c.stand.o; o != nil && !c.group.Shadow {
+	if o := c.override.o; o != nil && !c.group.Shadow {
 		slices.SortStableFunc(can, func(a, b Node) int {
 			return -compareBool(slices.Contains(o.Victims, a.ID), slices.Contains(o.Victims, b.ID))
 		})

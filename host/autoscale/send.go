@@ -8,50 +8,50 @@ import (
 	"time"
 )
 
-// result is what a call of a driver came to.
+// result is the result of a call of a driver.
 type result struct {
 	order  *Order // nil = List
 	answer *Answer
 	err    error
 }
 
-// Waits between tries of one order, and after how many failures the need is
-// given up so that another pool can take it.
+// Delays between attempts of one order, and the failures after which it is given up
+// so that another pool can take it.
 const (
 	leastRetry = time.Second
 	mostRetry  = time.Minute
 	giveUp     = 5
 
-	// relistEvery is how often a driver is asked for machines that it has taken
-	// the order of and not told the address of.
+	// relistEvery is how often a driver is asked for machines that it has accepted
+	// the order of and whose address it has not reported.
 	relistEvery = 10 * time.Second
-	// goneTime is how long a machine that was removed may still be told of.
+	// goneTime is how long a driver may still report a machine that was removed.
 	goneTime = 2 * time.Minute
 )
 
-// send tells the drivers what changed.
+// send calls the drivers of pools that changed.
 func (c *Controller) send(ctx context.Context, now time.Time) {
 	for _, m := range c.pools {
 		if m.Driver == nil || m.called || now.Before(m.retry) {
 			continue
 		}
 		switch {
-		case !m.told:
+		case !m.listed:
 			c.call(ctx, m, nil, now)
 		case m.DryRun:
 		default:
 			m.plan(c.group.Fence, now)
 			if m.need != nil {
 				c.call(ctx, m, m.need, now)
-			} else if m.tells && len(m.orders.wait) > m.loading && now.Sub(m.asked) >= relistEvery {
+			} else if m.lists && len(m.orders.wait) > m.loading && now.Sub(m.asked) >= relistEvery {
 				c.call(ctx, m, nil, now)
 			}
 		}
 	}
 }
 
-// plan makes an order of what changed. An order that was not taken is replaced
-// only by one of another size: orders are absolute, so that nothing is lost.
+// plan makes the next order, if anything changed. An order that was not accepted is
+// replaced only by one of another size: orders are absolute, so nothing is lost.
 func (m *member) plan(fence uint64, now time.Time) {
 	remove := m.drained(now)
 	if m.need != nil && len(remove) <= len(m.need.Remove) && m.need.Desired == m.total()-len(m.need.Remove) {
@@ -91,39 +91,39 @@ func (c *Controller) call(ctx context.Context, m *member, o *Order, now time.Tim
 	}
 	if c.group.Inline {
 		run()
-		c.settleOne(m, <-m.result, now)
+		c.finishCall(m, <-m.result, now)
 		return
 	}
 	c.calls.Go(run)
 }
 
-// settle takes the results of calls that have ended.
-func (c *Controller) settle(now time.Time) {
+// finishCalls handles the results of calls that have ended.
+func (c *Controller) finishCalls(now time.Time) {
 	for _, m := range c.pools {
 		select {
 		case r := <-m.result:
-			c.settleOne(m, r, now)
+			c.finishCall(m, r, now)
 		default:
 		}
 	}
 }
 
-func (c *Controller) settleOne(m *member, r result, now time.Time) {
+func (c *Controller) finishCall(m *member, r result, now time.Time) {
 	m.called = false
 	if r.err != nil {
 		c.failed(m, r.order, r.err, now)
 		return
 	}
 	m.tries, m.retry, m.err = 0, time.Time{}, ""
-	if m.tells = r.answer != nil && r.answer.Machines != nil; m.tells {
+	if m.lists = r.answer != nil && r.answer.Machines != nil; m.lists {
 		c.adopt(m, r, now)
 	}
 	if r.order == nil {
-		if m.told {
+		if m.listed {
 			return
 		}
-		m.told = true
-		m.look(c.group.Fleet.Nodes(m.Name), now)
+		m.listed = true
+		m.update(c.group.Fleet.Nodes(m.Name), now)
 		m.adoptLoading(now)
 		return
 	}
@@ -138,29 +138,29 @@ func (c *Controller) settleOne(m *member, r result, now time.Time) {
 		m.nodes = slices.DeleteFunc(m.nodes, func(n Node) bool { return n.ID == id })
 	}
 	if len(r.order.Remove) > 0 {
-		c.act(m, Action{Time: now, Verb: VerbRemove, N: len(r.order.Remove), IDs: r.order.Remove, Key: r.order.Key, Reason: "drained"})
+		c.report(m, Action{Time: now, Verb: VerbRemove, N: len(r.order.Remove), IDs: r.order.Remove, Key: r.order.Key, Reason: "drained"})
 	}
 }
 
-// adopt makes endpoints of the driver's machines, as far as they are believed.
+// adopt makes the driver's machines endpoints, except those that are refused.
 func (c *Controller) adopt(m *member, r result, now time.Time) {
 	machines := r.answer.Machines
 	if r.order != nil && len(machines) > r.order.Desired+len(r.order.Remove) {
-		c.act(m, Action{Time: now, Verb: VerbDriver, N: len(machines), Key: r.order.Key,
-			Reason: fmt.Sprintf("tells of %d machines, %d were ordered", len(machines), r.order.Desired)})
+		c.report(m, Action{Time: now, Verb: VerbDriver, N: len(machines), Key: r.order.Key,
+			Reason: fmt.Sprintf("the driver lists %d machines, %d were ordered", len(machines), r.order.Desired)})
 	}
-	machines = m.believable(machines, now)
+	machines = m.acceptable(machines, now)
 	if err := c.group.Fleet.Adopt(m.Name, machines); err != nil {
 		m.errs++
 		m.err = err.Error()
-		c.act(m, Action{Time: now, Verb: VerbDriver, Reason: err.Error()})
+		c.report(m, Action{Time: now, Verb: VerbDriver, Reason: err.Error()})
 	}
 }
 
-// believable leaves out what was removed and is ending, and new machines beyond
-// what the pool may have: a driver that tells of others each time fills it, and
-// not the router.
-func (m *member) believable(machines []Machine, now time.Time) []Machine {
+// acceptable leaves out machines that were removed, and new ones beyond what the
+// pool may have: a driver that lists others each time fills its pool, not the
+// router.
+func (m *member) acceptable(machines []Machine, now time.Time) []Machine {
 	maps.DeleteFunc(m.gone, func(_ string, at time.Time) bool { return now.Sub(at) > goneTime })
 	room := m.Max + len(m.drains) - len(m.nodes)
 	var out []Machine
@@ -178,7 +178,7 @@ func (m *member) believable(machines []Machine, now time.Time) []Machine {
 	return out
 }
 
-// failed puts off the next try, and after several gives the need up.
+// failed delays the next attempt, and after several gives the order up.
 func (c *Controller) failed(m *member, o *Order, err error, now time.Time) {
 	m.errs++
 	m.err = err.Error()
@@ -188,13 +188,13 @@ func (c *Controller) failed(m *member, o *Order, err error, now time.Time) {
 	if o != nil {
 		a.Key = o.Key
 	}
-	c.act(m, a)
+	c.report(m, a)
 	if o == nil || m.tries < giveUp {
 		return
 	}
 	if n := m.orders.cancel(len(m.orders.wait) - m.loading); n > 0 {
 		m.orders.backoff(now)
 		m.dirty, m.why = true, "the driver failed too often"
-		c.act(m, Action{Time: now, Verb: VerbCancel, N: n, Key: o.Key, Reason: m.why})
+		c.report(m, Action{Time: now, Verb: VerbCancel, N: n, Key: o.Key, Reason: m.why})
 	}
 }

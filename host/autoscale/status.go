@@ -5,17 +5,17 @@ import "time"
 // Verbs of an Action.
 const (
 	VerbOrder    = "order"    // machines were ordered
-	VerbCancel   = "cancel"   // ordered machines were given up
+	VerbCancel   = "cancel"   // orders were cancelled
 	VerbDrain    = "drain"    // an endpoint begins to drain
 	VerbUndrain  = "undrain"  // a draining endpoint serves again
-	VerbRemove   = "remove"   // a drained endpoint is given back
-	VerbExpire   = "expire"   // ordered machines did not come in time
-	VerbDriver   = "driver"   // the driver failed or was not believed
-	VerbOverride = "override" // the plugin was not heard
+	VerbRemove   = "remove"   // a drained endpoint was removed
+	VerbExpire   = "expire"   // ordered machines were not ready in time
+	VerbDriver   = "driver"   // the driver failed, or its answer was refused
+	VerbOverride = "override" // the plugin failed, or its answer was refused
 )
 
-// Action is one thing the controller did, would have done (dry run), or met
-// with; for explain, the audit log and plugins.
+// Action is something that the controller did, would have done (dry run), or
+// failed to do; for operators, the audit log and plugins.
 type Action struct {
 	Time   time.Time `json:"time"`
 	Pool   string    `json:"pool"`
@@ -27,19 +27,19 @@ type Action struct {
 	DryRun bool      `json:"dry_run,omitempty"`
 }
 
-// keptActions is how many actions a status holds.
-const keptActions = 20
+// maxActions is how many actions a status holds.
+const maxActions = 20
 
 // Status is what `kvasir autoscale` shows of one group of pools.
 type Status struct {
 	Time     time.Time    `json:"time"`
 	Signal   Signal       `json:"signal"`
 	Proposal Proposal     `json:"proposal"`
-	Override *Override    `json:"override,omitempty"` // taken, or only compared (Shadow)
+	Override *Override    `json:"override,omitempty"` // followed, or only compared (Shadow)
 	Shadow   bool         `json:"shadow,omitempty"`
 	Fault    string       `json:"override_fault,omitempty"`
-	Faults   int          `json:"override_faults,omitempty"` // so far
-	Desired  int          `json:"desired"`                   // what was carried out
+	Faults   int          `json:"override_faults,omitempty"` // since the start
+	Desired  int          `json:"desired"`                   // the size that was decided
 	Capacity string       `json:"capacity_state"`
 	DryRun   bool         `json:"dry_run"`
 	Pools    []PoolStatus `json:"pools"`
@@ -55,7 +55,7 @@ type PoolStatus struct {
 	Pending      int        `json:"pending"`
 	Draining     int        `json:"draining"`
 	Failing      int        `json:"failing"`
-	NeverCame    int        `json:"never_came"` // ordered machines given up so far
+	NeverCame    int        `json:"never_came"` // machines that were ordered and never became ready
 	DriverErrors int        `json:"driver_errors"`
 	BlockedUntil *time.Time `json:"blocked_until,omitempty"`
 	DriverError  string     `json:"driver_error,omitempty"`
@@ -63,9 +63,9 @@ type PoolStatus struct {
 	Machines     []NodeView `json:"machines"`
 }
 
-// Words of Status.Capacity, which policies see as capacity_state.
+// Values of Status.Capacity, which policies see as capacity_state.
 const (
 	CapacityOK     = "ok"
-	CapacityScarce = "scarce" // machines are wanted that did not come
-	CapacityNone   = "none"   // nothing serves
+	CapacityScarce = "scarce" // machines are needed and cannot be had
+	CapacityNone   = "none"   // no endpoint serves
 )

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// sessionHeat is what a live session is worth in tokens when a victim is
-// chosen: about what its next request would compute again.
+// sessionHeat is the value of a live session in tokens when an endpoint is chosen
+// for removal: about what its next request would have to compute again.
 const sessionHeat = 8192
 
-// victims orders nodes so that the one to lose first comes first: failing ones,
-// then spot and dear ones, then ones that are not ready, then those on which the
-// least is cached that no other has. Least heat, not fewest blocks: the latter
-// was worst twice over several loads (RATIONALE.md).
+// victims sorts nodes so that the one to remove first comes first: failing ones,
+// then spot and expensive ones, then ones that are not ready, then those with the
+// least cached that no other endpoint has. By least heat, not fewest blocks: the
+// latter was worst for two of several loads (RATIONALE.md).
 func victims(nodes []Node) []Node {
 	out := slices.Clone(nodes)
 	rank := func(n *Node) int {

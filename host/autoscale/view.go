@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// act notes an action, audits it and logs it.
-func (c *Controller) act(m *member, a Action) {
+// report adds an action to the status, audits it and logs it.
+func (c *Controller) report(m *member, a Action) {
 	a.Pool, a.DryRun = m.Name, m.DryRun
 	c.mu.Lock()
-	if n := len(c.status.Actions); n >= keptActions {
-		c.status.Actions = slices.Delete(c.status.Actions, 0, n-keptActions+1)
+	if n := len(c.status.Actions); n >= maxActions {
+		c.status.Actions = slices.Delete(c.status.Actions, 0, n-maxActions+1)
 	}
 	c.status.Actions = append(c.status.Actions, a)
 	c.mu.Unlock()
@@ -26,34 +26,34 @@ func (c *Controller) setOverride(o *Override) {
 	c.status.Fault, c.status.Override = "", o
 }
 
-// setFault counts a fault of the override, and tells of it where it is not that of
-// the tick before.
+// setFault counts a fault of the override, and reports it if it is not that of the
+// previous tick.
 func (c *Controller) setFault(err error, now time.Time) {
 	text := err.Error()
 	c.mu.Lock()
-	told := c.status.Fault == text
+	known := c.status.Fault == text
 	c.status.Fault, c.status.Override = text, nil
 	c.status.Faults++
 	c.mu.Unlock()
-	if !told {
-		c.act(c.pools[0], Action{Time: now, Verb: VerbOverride, Reason: text})
+	if !known {
+		c.report(c.pools[0], Action{Time: now, Verb: VerbOverride, Reason: text})
 	}
 }
 
-// remember keeps the signal for overrides.
-func (c *Controller) remember(s *Signal, p *Proposal) {
-	if n := len(c.hist); n >= Samples {
-		c.hist = slices.Delete(c.hist, 0, n-Samples+1)
+// recordSample adds the signal to the history that overrides see.
+func (c *Controller) recordSample(s *Signal, p *Proposal) {
+	if n := len(c.history); n >= Samples {
+		c.history = slices.Delete(c.history, 0, n-Samples+1)
 	}
-	c.hist = append(c.hist, Sample{
+	c.history = append(c.history, Sample{
 		AtMs: s.Now.UnixMilli(), Rate: p.Rate, Backlog: s.Backlog, QueueMs: s.QueueWait.Milliseconds(), InFlight: s.InFlight,
 		KVUsage: s.KVUsage, Ready: s.Ready, Pending: s.Pending, Desired: p.Desired,
 	})
 }
 
-// view is what an override sees.
+// view returns what an override sees.
 func (c *Controller) view(s *Signal, p *Proposal) *View {
-	v := &View{NowMs: s.Now.UnixMilli(), History: slices.Clone(c.hist), Proposal: *p}
+	v := &View{NowMs: s.Now.UnixMilli(), History: slices.Clone(c.history), Proposal: *p}
 	for _, m := range c.pools {
 		v.Pools = append(v.Pools, PoolView{
 			Name: m.Name, Min: m.Min, Max: m.Max, Pending: m.waiting(), Blocked: m.orders.blocked(s.Now), ColdMs: m.cold().Milliseconds(),
@@ -82,7 +82,7 @@ func (m *member) machines(now time.Time) []NodeView {
 	return out
 }
 
-// publish makes the status of a tick.
+// publish sets the status after a tick.
 func (c *Controller) publish(s *Signal, p *Proposal, want int) {
 	var pools []PoolStatus
 	scarce, serve := false, false

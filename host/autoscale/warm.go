@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Warmer is a Driver that has something to do with a machine before it takes
-// requests: load adapters, send it the prompts everybody begins with. Warm is
-// called once for each machine that was ordered, when it is ready for the first
-// time, and bounded by Config.WarmTimeout; whatever comes of it, the machine serves
-// then. It may be called by several goroutines at once.
+// Warmer is a Driver that prepares a machine before it takes requests: it loads
+// adapters, or sends the prompts that most requests begin with. Warm is called once
+// for each machine that was ordered, when it is ready for the first time, and
+// bounded by Config.WarmTimeout; after that the machine serves, whether Warm failed
+// or not. It may be called by several goroutines at once.
 type Warmer interface {
 	Warm(ctx context.Context, pool string, m Machine) error
 }
@@ -20,8 +20,8 @@ type warmed struct {
 	err error
 }
 
-// warm hands machines that came to the driver before they serve, unless nothing
-// else serves: then they are needed more than warm.
+// warm has the driver prepare machines that became ready, unless no other endpoint
+// serves: then they serve at once.
 func (c *Controller) warm(ctx context.Context, now time.Time) {
 	for _, m := range c.pools {
 		c.endWarm(m, now)
@@ -39,7 +39,7 @@ func (c *Controller) warm(ctx context.Context, now time.Time) {
 	}
 }
 
-// othersServe reports whether an endpoint serves that is not among fresh.
+// othersServe reports whether any endpoint serves that is not in fresh.
 func (c *Controller) othersServe(fresh []string) bool {
 	n := -len(fresh)
 	for _, m := range c.pools {
@@ -61,7 +61,7 @@ func (c *Controller) callWarm(ctx context.Context, m *member, w Warmer, id strin
 	c.calls.Go(run)
 }
 
-// endWarm lets machines serve whose warming has ended.
+// endWarm puts machines into service whose warming has ended.
 func (c *Controller) endWarm(m *member, now time.Time) {
 	for {
 		select {
@@ -71,7 +71,7 @@ func (c *Controller) endWarm(m *member, now time.Time) {
 				c.group.Fleet.Drain(m.Name, d.id, Serving)
 			}
 			if d.err != nil {
-				c.act(m, Action{Time: now, Verb: VerbDriver, IDs: []string{d.id}, Reason: "warm: " + d.err.Error()})
+				c.report(m, Action{Time: now, Verb: VerbDriver, IDs: []string{d.id}, Reason: "warm: " + d.err.Error()})
 			}
 		default:
 			return

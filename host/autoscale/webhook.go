@@ -22,34 +22,34 @@ import (
 //	X-Kvasir-Signature: sha256=HEX
 //
 // where HEX is HMAC-SHA256 of "timestamp.body" under Secret. The receiver
-// compares it, and refuses old timestamps. A status of 200 to 299 takes the
+// compares it, and refuses old timestamps. A status of 200 to 299 accepts the
 // order; its body, if any, is an Answer. Redirects are not followed.
 type Webhook struct {
 	URL    string
 	Secret []byte
-	Client *http.Client     // nil = one of its own
+	Client *http.Client     // nil = one that all webhooks share
 	Now    func() time.Time // nil = time.Now
 }
 
 // List implements Driver.
 func (w *Webhook) List(ctx context.Context, pool string) (*Answer, error) {
-	return w.post(ctx, question{"list", &Order{Pool: pool, Current: []string{}}})
+	return w.post(ctx, request{"list", &Order{Pool: pool, Current: []string{}}})
 }
 
 // Apply implements Driver.
 func (w *Webhook) Apply(ctx context.Context, o *Order) (*Answer, error) {
-	return w.post(ctx, question{"apply", o})
+	return w.post(ctx, request{"apply", o})
 }
 
 var webhookClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 // Warm implements Warmer, as Command does.
 func (w *Webhook) Warm(ctx context.Context, pool string, m Machine) error {
-	_, err := w.post(ctx, question{"warm", &Order{Pool: pool, Current: []string{m.ID}}})
+	_, err := w.post(ctx, request{"warm", &Order{Pool: pool, Current: []string{m.ID}}})
 	return err
 }
 
-func (w *Webhook) post(ctx context.Context, q question) (*Answer, error) {
+func (w *Webhook) post(ctx context.Context, q request) (*Answer, error) {
 	body, err := json.Marshal(q)
 	if err != nil {
 		return nil, fmt.Errorf("autoscale: %w", err)
@@ -90,7 +90,8 @@ func (w *Webhook) post(ctx context.Context, q question) (*Answer, error) {
 	return parseAnswer(b, false)
 }
 
-// Signature is the value a webhook's receiver compares, without "sha256=".
+// Signature returns the value that a webhook's receiver compares, without
+// "sha256=".
 func Signature(secret []byte, timestamp string, body []byte) string {
 	h := hmac.New(sha256.New, secret)
 	h.Write([]byte(timestamp))

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// agePeriods bounds the periods that ages tells apart. A period is at least the
-// time between two calls of oldest: with the autoscaler's 5 s, requests of up to
-// 21 minutes are told apart, more than a drain waits for by default.
+// agePeriods bounds the periods of ages. A period is at least the time between two
+// calls of oldest: with the autoscaler's 5 s, all periods are 21 minutes, longer than
+// a drain waits by default.
 const agePeriods = 256
 
 // ages counts requests in flight by the period in which they began, so that the

@@ -16,7 +16,7 @@ const (
 	// ResultFailed is a refused or lost connection, a timeout before the first
 	// byte, or a 5xx other than 503.
 	ResultFailed
-	// ResultNeutral says nothing: the client left.
+	// ResultNeutral shows nothing: the client left.
 	ResultNeutral
 )
 
@@ -36,10 +36,11 @@ const (
 	// between doubles it up to breakerMax.
 	breakerBase = time.Second
 	breakerMax  = time.Minute
-	// slowStart is how long a returner's share of new work is ramped up.
+	// slowStart is how long the share of new work of an endpoint that returns to
+	// service is ramped up.
 	slowStart = 30 * time.Second
 	// maxEjectedShare of a pool may be ejected by breakers. Above it the pool
-	// as a whole is at fault and choosing among its endpoints helps nobody.
+	// as a whole is at fault, and choosing among its endpoints does not help.
 	maxEjectedShare = 0.5
 )
 
@@ -48,7 +49,7 @@ const (
 // request at a time is let through.
 type breaker struct {
 	openUntil atomic.Int64 // Unix nanoseconds, 0 = closed
-	probing   atomic.Int64 // Unix nanoseconds until which a probe holds the door, 0 = none
+	probing   atomic.Int64 // Unix nanoseconds until which a probe keeps other requests out, 0 = none
 	returned  atomic.Int64 // Unix nanoseconds of the return to service, 0 = never left
 
 	mu       sync.Mutex // guards the fields below
@@ -58,7 +59,7 @@ type breaker struct {
 	served   bool       // was ready once
 }
 
-// probeHold bounds how long a probe that never reports keeps others out.
+// probeHold bounds how long a probe that never reports keeps other requests out.
 const probeHold = 30 * time.Second
 
 // Open reports whether the breaker keeps requests away at now: it is open, or
@@ -106,8 +107,8 @@ func (l *Load) Ramp(now time.Time) float32 {
 	return max(0.05, float32(d)/float32(slowStart))
 }
 
-// readiness notes that the watcher took the endpoint out of service or put it
-// back. The first time into service is no return.
+// readiness records that the watcher took the endpoint out of service or put it
+// back. The first time into service is not a return.
 func (l *Load) readiness(ready bool) {
 	b := &l.breaker
 	b.mu.Lock()
@@ -125,9 +126,9 @@ func (l *Load) readiness(ready bool) {
 	b.mu.Unlock()
 }
 
-// Report feeds the breaker of one life of an endpoint. load is the Load the
-// request was charged to, so that a late report never meets the slot's next
-// tenant. It reports whether the breaker opened by it.
+// Report passes a result to an endpoint's breaker. load is the Load that the
+// request was charged to, so that a late report never reaches the next endpoint
+// of the slot. It reports whether the breaker opened.
 func (s *Store) Report(load *Load, r Result, now time.Time) (opened bool) {
 	if r != ResultNeutral {
 		load.errors.take(r == ResultFailed, now)

@@ -1,12 +1,13 @@
-// Package endpoint holds what the router knows of its endpoints: who they are,
-// what they report, what this router has sent them, and whether they answer.
+// Package endpoint holds what the router knows of its endpoints: their
+// attributes, what they report, what this router has sent them, and whether they
+// answer.
 //
 // An endpoint is one worker address (one data-parallel rank). It lives in a
 // dense slot, its [ID]; slots are reused and the epoch tells one use of a
 // slot from the next. Readers take one immutable [Snapshot] of columns per
 // request with a single atomic load. What changes with every request (work in
-// flight, breaker, learned rate) is in the [Load] of each life, which outlives
-// the endpoint's removal for as long as a request refers to it.
+// flight, breaker, learned rate) is in the endpoint's [Load], which outlives its
+// removal for as long as a request refers to it.
 package endpoint
 
 import "time"
@@ -21,7 +22,7 @@ const SetWords = MaxEndpoints / 64
 // ID is a slot of a Store, below MaxEndpoints.
 type ID uint32
 
-// EventMode says where an endpoint's cache contents are known from.
+// EventMode is the source of what the router knows of an endpoint's cache.
 type EventMode uint8
 
 const (
@@ -44,19 +45,19 @@ func (m EventMode) String() string {
 // LabelPool is the label every endpoint has: the name of its pool.
 const LabelPool = "pool"
 
-// LabelIsolation is the label that tells whether the endpoint was seen to keep
-// caches of different salts apart. Every endpoint has it, with one of the
-// Isolation words.
+// LabelIsolation is the label that says whether the engine was seen to isolate
+// the caches of different salts. Every endpoint has it, with one of the Isolation
+// values.
 const LabelIsolation = "isolation"
 
 // Values of LabelIsolation.
 const (
 	IsolationVerified   = "verified"   // one salt found its prompt again, another did not
-	IsolationUnverified = "unverified" // not probed, or its cache tells nothing
-	IsolationNone       = "none"       // another salt found it too, or there are no salts
+	IsolationUnverified = "unverified" // not probed, or the probe showed nothing
+	IsolationNone       = "none"       // another salt found it too, or the engine ignores salts
 )
 
-// Info is who an endpoint is. It is immutable once added; Add fills ID and
+// Info identifies and describes an endpoint. It is immutable; Add fills ID and
 // Epoch and copies Labels.
 type Info struct {
 	ID      ID
@@ -70,8 +71,8 @@ type Info struct {
 	Spot    bool              // may be taken away at any moment
 }
 
-// State is what an endpoint says of itself, written by its watcher through
-// [Store.Update]. The zero State is not ready and trusted with nothing.
+// State is what an endpoint reports and what was decided about it, written
+// through [Store.Update]. The zero State is not ready and not trusted.
 type State struct {
 	Ready    bool   // healthy and serving
 	Reason   string // why not ready; "" when it is
@@ -92,24 +93,24 @@ type State struct {
 	// engine ignores cache salts: different salts share its cache.
 	NoSalt uint16
 
-	Trust  float32 // weight of what is believed of its cache, in [0, 1]
+	Trust  float32 // weight of what is known of its cache, in [0, 1]
 	Events EventMode
 
-	Models   []string // names it serves; empty = unknown, taken to serve its pool's. Immutable
+	Models   []string // names it serves; empty = unknown: it is taken to serve those of its pool. Immutable
 	Adapters []string // LoRA adapters it can serve. Immutable
 	Loaded   []string // of these, those that requests ran with at the last scrape. Immutable
 
 	CachedTokens uint32    // tokens whose blocks the index knows there
-	EvictRate    float32   // tokens/s that its events told to be evicted, mean of the last ten seconds
+	EvictRate    float32   // tokens/s evicted, by its events, mean of the last ten seconds
 	RTTMS        float32   // shortest of the last health checks, which is a round trip and little else; 0 = unknown
-	EventAt      time.Time // when its last cache event came, zero = none did
+	EventAt      time.Time // of its last cache event, zero = there was none
 
-	Isolation string // one of the Isolation words, "" = unverified
+	Isolation string // one of the Isolation values, "" = unverified
 
 	ScrapedAt time.Time // when the figures above were read
 }
 
-// serving tells whether an endpoint in this state takes further requests.
+// serving reports whether an endpoint in this state takes further requests.
 func (s *State) serving() bool {
 	return s.Ready && !s.Sleeping && !s.Draining && s.Held != HoldDrained
 }
@@ -123,7 +124,7 @@ const (
 	HoldDrained       // as State.Draining
 )
 
-// String is the operator's word.
+// String returns the value that operators see: "", "cordoned" or "drained".
 func (h Hold) String() string { return [...]string{"", "cordoned", "drained"}[h] }
 
 func (s *State) isolation() string {

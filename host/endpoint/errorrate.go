@@ -8,23 +8,23 @@ import (
 
 const (
 	// errorWeight of one result: the share is over about the last 32 requests. Over
-	// fewer, one failure would be 10 %; over more, an endpoint that began to fail
-	// would look well for long.
+	// fewer, one failure would be 10 %; over more, an endpoint that begins to fail
+	// would look healthy for long.
 	errorWeight = 1. / 32
-	// errorHalfLife halves what is remembered of an endpoint that is asked nothing:
-	// failures that nobody has seen again for minutes say little.
+	// errorHalfLife halves the share of an endpoint that gets no requests: failures
+	// that have not been repeated for minutes mean little.
 	errorHalfLife = time.Minute
 )
 
 // errorRate is the moving share of failed requests. The zero errorRate is 0. It is
 // safe for concurrent use; of two results at the same instant one may be lost,
-// which a moving mean bears.
+// which hardly changes a moving mean.
 type errorRate struct {
 	share atomic.Uint32 // float32 bits, at the time when
 	when  atomic.Int64  // Unix nanoseconds, 0 = nothing yet
 }
 
-// take notes a result at now.
+// take records a result at now.
 func (e *errorRate) take(failed bool, now time.Time) {
 	was := e.share.Load()
 	if was == 0 && !failed {

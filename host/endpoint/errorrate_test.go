@@ -65,7 +65,7 @@ func TestErrorRate_reports(t *testing.T) {
 	}
 }
 
-func TestErrorRate_hammer(t *testing.T) {
+func TestErrorRate_stress(t *testing.T) {
 	var e errorRate
 	now := time.Now()
 	var wg sync.WaitGroup

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// Load is what this router has sent to one life of an endpoint and has not
-// seen end, what it learned from that, and its breaker. It is router-local and
-// so has no polling lag. All methods may be called concurrently.
+// Load counts the requests that this router has in flight on an endpoint, and holds
+// what it learned from earlier ones and the endpoint's breaker. It belongs to one
+// epoch. It is local to the router and so has no polling lag. All methods may be
+// called concurrently.
 type Load struct {
 	inflight    atomic.Int64  // requests charged
 	outstanding atomic.Int64  // uncached prompt tokens not yet prefilled
@@ -127,7 +128,7 @@ func (c *Charge) Release() {
 
 // The learned prefill rate is the 90th percentile of the last 64 samples of
 // work/elapsed, as in SMetric (vllm-project/router, smetric.rs): elapsed has
-// queueing in it, so the better samples are the ones that tell the hardware.
+// queueing in it, so the better samples are the ones that show the hardware.
 const (
 	rateSamples    = 64
 	rateMinSamples = 8

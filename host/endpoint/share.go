@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// Work of a tenant that is over counts half after every shareHalf, so that a
-// share is of about the last minutes: shorter forgets a tenant between two
-// bursts, longer holds last hour's load against it.
+// shareHalf is the half-life of finished work, so that a share is of about the
+// last minutes: a shorter one forgets a tenant between two bursts, a longer one
+// counts the load of the last hour.
 const shareHalf = time.Minute
 
-// maxShares bounds the tenants whose recent work on one endpoint is told apart;
-// that of further ones counts for the endpoint only.
+// maxShares bounds the tenants whose recent work on one endpoint is counted for
+// each; that of further ones counts for the endpoint only.
 const maxShares = 1024
 
-// shares is the recent work of tenants on one life of an endpoint, guarded by
-// Load.mu.
+// shares is the recent work of tenants on one endpoint, guarded by Load.mu.
 type shares struct {
 	own   map[string]float64 // uncached tokens by tenant
 	all   float64
@@ -42,7 +41,7 @@ func (s *shares) fade(now time.Time) {
 	}
 }
 
-// Worked notes that uncached tokens of a tenant were computed.
+// Worked records that uncached tokens of a tenant were computed.
 func (l *Load) Worked(tenant string, uncached int64, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +67,7 @@ func (l *Load) TenantWork(tenant string, now time.Time) (own, all float32) {
 
 // Concentration returns, of the work of about the last minutes, the greatest
 // share that one tenant has and the sum of the squares of all shares, both in
-// [0, 1], 0 without work. Tenants that are not told apart have no share.
+// [0, 1], 0 without work. Tenants beyond maxShares have no share.
 func (l *Load) Concentration(now time.Time) (most, hhi float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

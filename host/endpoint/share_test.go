@@ -34,7 +34,7 @@ func TestLoad_tenantWork(t *testing.T) {
 		l.Worked(fmt.Sprint("t", i), 10, now)
 	}
 	if n := len(l.recent.own); n != maxShares {
-		t.Errorf("got %d tenants told apart, want %d", n, maxShares)
+		t.Errorf("got %d tenants counted, want %d", n, maxShares)
 	}
 	check("nobody", 0, 20*maxShares)
 }
@@ -59,7 +59,7 @@ func TestLoad_concentration(t *testing.T) {
 	check(0, 0)
 }
 
-func TestLoad_tenantWork_hammer(t *testing.T) {
+func TestLoad_tenantWork_stress(t *testing.T) {
 	l, now := newLoad(), time.Now()
 	var wg sync.WaitGroup
 	for g := range 4 {

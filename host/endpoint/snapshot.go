@@ -7,11 +7,11 @@ import (
 
 // Snapshot is the state of all endpoints at one moment, in columns. It is
 // immutable and may be kept for as long as a reader likes; Loads are the live
-// counters of each life and change under the reader.
+// counters of the endpoints and change while it is read.
 //
 // Every column is [N], indexed by slot; the value of an empty slot is zero.
 type Snapshot struct {
-	N     int // slots in use or used once below the highest live one
+	N     int // slots up to the highest one in use
 	Infos []*Info
 	Loads []*Load
 
@@ -20,7 +20,7 @@ type Snapshot struct {
 	Live     Set // slots with an endpoint
 	Ready    Set // of these, those that take requests (ready, awake, not draining)
 	Cordoned Set // serving, but not for conversations that are new to it
-	Draining Set // would serve, if it did not drain
+	Draining Set // would serve if they did not drain
 
 	Running     []uint32
 	Waiting     []uint32
@@ -51,7 +51,7 @@ type topology struct {
 	labels   map[label]Set
 	models   map[string]Set
 	adapters map[string]Set
-	anyModel Set // endpoints whose models are not known
+	anyModel Set // endpoints that have not reported their models
 }
 
 type label struct{ key, value string }
@@ -63,14 +63,14 @@ func (s *Snapshot) Label(key, value string) Set { return s.topo.labels[label{key
 // Pool returns the endpoints of a pool, as Label does.
 func (s *Snapshot) Pool(name string) Set { return s.Label(LabelPool, name) }
 
-// Serves reports whether an endpoint serves model: it says so, or has not said
-// what it serves.
+// Serves reports whether an endpoint serves model: it lists the model, or has
+// not reported what it serves.
 func (s *Snapshot) Serves(id ID, model string) bool {
 	return s.topo.anyModel.Has(id) || s.topo.models[model].Has(id)
 }
 
-// Models returns the endpoints that name model among those they serve and the
-// endpoints that have not said what they serve. The sets must not be written.
+// Models returns the endpoints that list model and the endpoints that have not
+// reported what they serve. The sets must not be written.
 func (s *Snapshot) Models(model string) (serving, unknown Set) {
 	return s.topo.models[model], s.topo.anyModel
 }
@@ -92,7 +92,7 @@ func (s *Snapshot) State(id ID) State {
 	return s.states[id]
 }
 
-// Info returns who is in slot id, nil if nobody.
+// Info returns the endpoint of slot id, nil for an empty slot.
 func (s *Snapshot) Info(id ID) *Info {
 	if int(id) >= s.N {
 		return nil

@@ -91,7 +91,7 @@ func labelsOf(info *Info) map[string]string {
 }
 
 // SetInfo changes what of an endpoint may change while it serves: dialect, labels,
-// price and spot. Its slot, generation, address, pool, state and Load stay.
+// price and spot. Its slot, epoch, address, pool, state and Load stay.
 // It reports whether the slot has an endpoint.
 func (s *Store) SetInfo(id ID, info Info) bool {
 	s.mu.Lock()
@@ -112,7 +112,7 @@ func (s *Store) SetInfo(id ID, info Info) bool {
 // Remove takes an endpoint out. Requests in flight keep their Load and end
 // normally; the slot may be given to another endpoint at once. The watcher of
 // an endpoint must have ended before it is removed, or its next Update would
-// meet whoever has the slot then.
+// change the next endpoint of the slot.
 func (s *Store) Remove(id ID) {
 	s.mu.Lock()
 	if int(id) >= len(s.slots) || s.slots[id].info == nil {

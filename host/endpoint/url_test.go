@@ -39,8 +39,8 @@ func FuzzParseURL(f *testing.F) {
 	})
 }
 
-// TestSetInfo: attributes change in place; who the endpoint is, and what is known of
-// it, stays.
+// TestSetInfo: attributes change in place; the endpoint's identity, state and load
+// stay.
 func TestSetInfo(t *testing.T) {
 	s := NewStore()
 	id, err := s.Add(Info{URL: "http://a:1", Addr: "a:1", Pool: "p", Dialect: "vllm", Labels: map[string]string{"zone": "a"}})

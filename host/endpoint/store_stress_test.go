@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// TestStore_hammer adds, removes, updates, charges and reports at once. Every
+// TestStore_stress adds, removes, updates, charges and reports at once. Every
 // snapshot must be whole, and all charges must be gone at the end, on the
 // loads of removed endpoints too.
-func TestStore_hammer(t *testing.T) {
+func TestStore_stress(t *testing.T) {
 	s := NewStore()
 	const n, rounds = 8, 400
 	for i := range n {
@@ -74,9 +74,9 @@ func TestStore_hammer(t *testing.T) {
 	}
 }
 
-// TestBreaker_hammerOneProbe lets many ask a half-open breaker at once: one
+// TestBreaker_oneProbeStress lets many ask a half-open breaker at once: one
 // gets in.
-func TestBreaker_hammerOneProbe(t *testing.T) {
+func TestBreaker_oneProbeStress(t *testing.T) {
 	s, l := newPool(t, 3)
 	now := time.Unix(1000, 0)
 	for range 50 {
