@@ -20,6 +20,7 @@ type Proxy struct {
 	router Router
 	log    *slog.Logger
 
+	bodies    bodyPool
 	upstreams upstreams
 	budget    budget
 	count     counters

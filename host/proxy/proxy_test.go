@@ -277,8 +277,8 @@ func startRouter(t testing.TB, r inside, mod ...func(*setup)) *running {
 // settle waits until nothing is in progress and nothing is held.
 func (x *running) settle(t *testing.T) {
 	t.Helper()
-	waitFor(t, func() bool { return x.count.inFlight.Load() == 0 && bodyBytes.Load() == 0 }, func() string {
-		return fmt.Sprintf("left behind: in flight %d, body bytes %d", x.count.inFlight.Load(), bodyBytes.Load())
+	waitFor(t, func() bool { return x.count.inFlight.Load() == 0 && x.bodies.held.Load() == 0 }, func() string {
+		return fmt.Sprintf("left behind: in flight %d, body bytes %d", x.count.inFlight.Load(), x.bodies.held.Load())
 	})
 }
 

@@ -194,7 +194,7 @@ func TestIdentify(t *testing.T) {
 	if e.begun.Load() != 2 {
 		t.Error(e.begun.Load())
 	}
-	if bodyBytes.Load() != 0 {
+	if x.bodies.held.Load() != 0 {
 		t.Error("a body was read")
 	}
 }

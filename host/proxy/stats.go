@@ -29,7 +29,7 @@ func (s Stage) String() string { return stageNames[s] }
 type Stats struct {
 	Connections   int   // of clients, open
 	InFlight      int   // requests
-	BodyBytesHeld int64 // memory of request bodies, of all proxies of the process
+	BodyBytesHeld int64 // memory of request bodies
 
 	Requests   uint64            // with a known path
 	Completed  uint64            // answers of engines passed on whole
@@ -68,7 +68,7 @@ type counters struct {
 func (p *Proxy) Stats() Stats {
 	c := &p.count
 	st := Stats{
-		InFlight: int(c.inFlight.Load()), BodyBytesHeld: bodyBytes.Load(),
+		InFlight: int(c.inFlight.Load()), BodyBytesHeld: p.bodies.held.Load(),
 		Requests: c.requests.Load(), Completed: c.completed.Load(), ClientGone: c.clientGone.Load(),
 		Refused: byName(c.refused[:], llmapi.Code.String), Failed: byName(c.failed[:], exchange.End.String), Retries: byName(c.retries[:], retryReason.String),
 		BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), UsageRemoved: c.usageRemoved.Load(), Heartbeats: c.heartbeats.Load(),

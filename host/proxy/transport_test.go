@@ -162,21 +162,35 @@ func TestChunkDecoder_allSplits(t *testing.T) {
 }
 
 func TestMappedBuffersGoBack(t *testing.T) {
+	var pool bodyPool
 	var bs []*[]byte
 	for range 8 {
-		b := getBody(400 << 10)
+		b := pool.get(400 << 10)
 		for j := 0; j < len(*b); j += 4096 {
 			(*b)[j] = 1
 		}
 		bs = append(bs, b)
 	}
 	for _, b := range bs {
-		putBody(b)
+		pool.put(b)
 	}
-	p := &bodyMaps[class(400<<10)]
+	p := &pool.mapped[class(400<<10)]
 	waitFor(t, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(p.free) == 0 && !p.timer
 	}, func() string { return "kept" })
+}
+
+// Bodies that one proxy holds count against its own limit only.
+func TestBodyPool_perProxy(t *testing.T) {
+	x, y := start(t, newRouter()), start(t, newRouter())
+	b := x.bodies.get(1 << 20)
+	if h := x.Stats().BodyBytesHeld; h != 1<<20 {
+		t.Errorf("got %d bytes held, want %d", h, 1<<20)
+	}
+	if h := y.Stats().BodyBytesHeld; h != 0 {
+		t.Errorf("the other proxy holds %d bytes", h)
+	}
+	x.bodies.put(b)
 }
