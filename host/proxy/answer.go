@@ -184,8 +184,12 @@ func (p *Proxy) options(ctx *fasthttp.RequestCtx, allow string) {
 var exposed = strings.Join([]string{"X-Request-Id", "Retry-After",
 	openAILimits.requests.list(), openAILimits.tokens.list(), anthropicLimits.requests.list(), anthropicLimits.tokens.list()}, ", ")
 
-// cors lets scripts of an allowed origin read the answer.
-func (p *Proxy) cors(ctx *fasthttp.RequestCtx, origin []byte) {
+// setCORS lets scripts of an allowed origin read the answer.
+func (p *Proxy) setCORS(ctx *fasthttp.RequestCtx, f *fields) {
+	origin := f.one[kindOrigin]
+	if origin == nil {
+		return
+	}
 	for _, o := range p.cfg.CORSOrigins {
 		if o != "*" && !strings.EqualFold(o, string(origin)) {
 			continue

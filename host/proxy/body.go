@@ -12,7 +12,7 @@ import (
 // progressBytes is what a client must send within each BodyTimeout.
 const progressBytes = 1 << 20
 
-// readBody reads the whole body of the request into s.body. io.EOF means that
+// readBody reads the whole body of the request into s.client. io.EOF means that
 // the client left in the middle; a *llmapi.Error is for the client.
 func (s *stream) readBody(ctx *fasthttp.RequestCtx) error {
 	src := ctx.Request.BodyStream()
@@ -43,7 +43,7 @@ func (s *stream) readBody(ctx *fasthttp.RequestCtx) error {
 			p.bodies.put(b)
 			return io.ErrUnexpectedEOF
 		case err == io.EOF || err == nil && n == announced:
-			s.bodyBuf, s.body = b, (*b)[:n]
+			s.client.bodyBuf, s.client.body = b, (*b)[:n]
 			return nil
 		case err != nil:
 			p.bodies.put(b)
@@ -51,7 +51,7 @@ func (s *stream) readBody(ctx *fasthttp.RequestCtx) error {
 		}
 		if n >= mark {
 			mark = n + progressBytes
-			s.cc.SetReadDeadline(time.Now().Add(p.cfg.BodyTimeout))
+			s.client.conn.SetReadDeadline(time.Now().Add(p.cfg.BodyTimeout))
 		}
 		if n < len(*b) {
 			continue
@@ -74,9 +74,9 @@ func (s *stream) readBody(ctx *fasthttp.RequestCtx) error {
 
 // freeBody gives the body back. Nothing that refers to it may be used after.
 func (s *stream) freeBody() {
-	if s.bodyBuf != nil {
-		s.p.bodies.put(s.bodyBuf)
-		s.bodyBuf, s.body = nil, nil
+	if c := &s.client; c.bodyBuf != nil {
+		s.p.bodies.put(c.bodyBuf)
+		c.bodyBuf, c.body = nil, nil
 	}
 }
 

@@ -128,7 +128,7 @@ func (r *Request) Renew() error { return r.s.readHeader(r, r.s.p.router.Edge()) 
 // sender.
 func (s *stream) readHeader(r *Request, e *Edge) error {
 	r.Edge = e
-	if bad := s.fields.read(s.header, &e.hints); bad != nil {
+	if bad := s.client.fields.read(s.client.header, &e.hints); bad != nil {
 		return bad
 	}
 	return s.authenticate(r)
@@ -143,9 +143,9 @@ func (s *stream) authenticate(r *Request) error {
 	if bad := s.peer(r.Edge); bad != nil {
 		return bad
 	}
-	f := &s.fields
-	s.cred.Authorization, s.cred.APIKey = f.one[kindAuthorization], f.one[kindAPIKey]
-	principal, err := r.Edge.auth.Authenticate(&s.cred)
+	f := &s.client.fields
+	s.client.cred.Authorization, s.client.cred.APIKey = f.one[kindAuthorization], f.one[kindAPIKey]
+	principal, err := r.Edge.auth.Authenticate(&s.client.cred)
 	r.Principal = principal
 	return err
 }

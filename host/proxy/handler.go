@@ -18,7 +18,7 @@ import (
 
 // handle serves one request. fasthttp calls it when the head was parsed.
 func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
-	s := newStream(p, ctx)
+	s := p.newStream(ctx)
 	http10 := !ctx.Request.Header.IsHTTP11()
 	defer func() {
 		if http10 {
@@ -28,11 +28,10 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		// A panic in a handler would end the process.
 		if r := recover(); r != nil {
 			p.log.Error("panic in handler", "request_id", s.req.ID, "err", r, "stack", string(debug.Stack()))
-			s.end = exchange.EndInternal
+			s.acct.fail(exchange.EndInternal, 500)
 			ctx.Response.Reset()
 			ctx.Response.Header.SetConnectionClose()
 			p.refuse(ctx, errCrash, errCrash)
-			s.status = 500
 			s.finish()
 		}
 	}()
@@ -57,7 +56,7 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 // expect is asked before 100 Continue is sent: who is refused need not send the
 // body.
 func (p *Proxy) expect(ctx *fasthttp.RequestCtx) int {
-	s := newStream(p, ctx)
+	s := p.newStream(ctx)
 	_, answered := p.head(ctx, s)
 	if !answered {
 		if announced := ctx.Request.Header.ContentLength(); int64(announced) > s.req.Edge.maxBody {
@@ -104,9 +103,10 @@ var (
 // who asks. answered means that ctx holds the answer.
 func (p *Proxy) head(ctx *fasthttp.RequestCtx, s *stream) (op llmapi.Operation, answered bool) {
 	h := &ctx.Request.Header
-	s.header, s.req.Edge = h, p.router.Edge()
-	bad := s.fields.read(h, &s.req.Edge.hints)
-	s.identify(ctx)
+	s.client.header, s.req.Edge = h, p.router.Edge()
+	bad := s.client.fields.read(h, &s.req.Edge.hints)
+	s.client.setID()
+	ctx.Response.Header.SetCanonical(requestIDKey, s.client.id)
 	if bad == nil && !supported(h.Protocol()) {
 		bad = llmapi.Refuse(llmapi.CodeHTTPVersion, "HTTP/1.0 and HTTP/1.1 are spoken here.")
 	}
@@ -115,10 +115,8 @@ func (p *Proxy) head(ctx *fasthttp.RequestCtx, s *stream) (op llmapi.Operation, 
 		p.refuse(ctx, bad, errCrash)
 		return 0, true
 	}
-	f := &s.fields
-	if o := f.one[kindOrigin]; o != nil && len(p.cfg.CORSOrigins) > 0 {
-		p.cors(ctx, o)
-	}
+	f := &s.client.fields
+	p.setCORS(ctx, f)
 	target := path(h.RequestURI())
 	op, answered = p.route(ctx, target)
 	if answered {
@@ -221,21 +219,9 @@ func path(target []byte) []byte {
 	return rest[i:]
 }
 
-// identify gives the request its id: the client's if it is well-formed. Every
-// answer carries it.
-func (s *stream) identify(ctx *fasthttp.RequestCtx) {
-	s.idBuf = s.idBuf[:0]
-	if id := s.fields.one[kindRequestID]; validID(id) {
-		s.idBuf = append(s.idBuf, id...)
-	} else {
-		s.idBuf = appendID(s.idBuf)
-	}
-	ctx.Response.Header.SetCanonical(requestIDKey, s.idBuf)
-}
-
 // admit takes the request in or refuses it for overload.
 func (p *Proxy) admit(ctx *fasthttp.RequestCtx, s *stream) error {
-	s.counted = true
+	s.acct.admitted = true
 	if p.count.inFlight.Add(1) > int64(s.req.Edge.maxConcurrent) {
 		return errConcurrency
 	}
@@ -251,12 +237,12 @@ func (p *Proxy) receive(ctx *fasthttp.RequestCtx, s *stream, op llmapi.Operation
 		p.brokenBody(ctx, err)
 		return false
 	}
-	s.bytesIn = int64(len(s.body))
-	p.count.bytesIn.Add(uint64(s.bytesIn))
-	if s.wc != nil && !s.wc.begin(s) {
+	s.acct.bytesIn = int64(len(s.client.body))
+	p.count.bytesIn.Add(uint64(s.acct.bytesIn))
+	if s.client.watched != nil && !s.client.watched.begin(s) {
 		s.stop(stopGone)
 	}
-	if err := s.req.API.Scan(op, s.body); err != nil {
+	if err := s.req.API.Scan(op, s.client.body); err != nil {
 		p.refuse(ctx, err, errBadBody)
 		return false
 	}
@@ -284,13 +270,13 @@ func (p *Proxy) brokenBody(ctx *fasthttp.RequestCtx, err error) {
 // place asks the router. False: ctx holds the answer. True with s.wait set: the
 // stream begins before it has its place.
 func (p *Proxy) place(ctx *fasthttp.RequestCtx, s *stream) bool {
-	s.req.ID = string(s.idBuf)
+	s.req.ID = string(s.client.id)
 	from := s.now
 	pl, err := p.router.Schedule(&s.req)
 	s.now = time.Now()
 	p.count.stages[StageSchedule].Add(s.now.Sub(from))
 	if h, ok := errors.AsType[*Held](err); ok {
-		if pl, err = s.held(h); s.wait != nil {
+		if pl, err = s.hold(h); s.wait != nil {
 			return true
 		}
 		s.now = time.Now()
@@ -307,8 +293,8 @@ func (p *Proxy) place(ctx *fasthttp.RequestCtx, s *stream) bool {
 		ctx.Response.Header.SetConnectionClose()
 		ctx.SetStatusCode(statusClientGone)
 	default:
-		s.tellLimits(&ctx.Response.Header)
-		s.status = p.refuse(ctx, err, errNoEndpoint)
+		s.setLimitHeaders(&ctx.Response.Header)
+		s.acct.status = p.refuse(ctx, err, errNoEndpoint)
 	}
 	return false
 }
@@ -330,26 +316,23 @@ func (p *Proxy) forward(ctx *fasthttp.RequestCtx, s *stream) {
 		s.handOver(ctx)
 		return
 	}
-	s.end = endOf(err)
-	id := s.idBuf
+	s.acct.end = endOf(err)
 	ctx.Response.Reset()
 	h := &ctx.Response.Header
 	h.SetNoDefaultContentType(true)
-	h.SetCanonical(requestIDKey, id)
-	s.tellLimits(h)
-	if o := s.fields.one[kindOrigin]; o != nil && len(p.cfg.CORSOrigins) > 0 {
-		p.cors(ctx, o)
-	}
+	h.SetCanonical(requestIDKey, s.client.id)
+	s.setLimitHeaders(h)
+	p.setCORS(ctx, &s.client.fields)
 	switch {
-	case s.end == exchange.EndClientGone:
+	case s.acct.end == exchange.EndClientGone:
 		h.SetConnectionClose()
 		ctx.SetStatusCode(statusClientGone)
-		s.status = statusClientGone
-	case s.end == exchange.EndRewrite && s.refusal != nil:
-		s.status = p.refuse(ctx, s.refusal, errCrash)
+		s.acct.status = statusClientGone
+	case s.acct.end == exchange.EndRewrite && s.out.refusal != nil:
+		s.acct.status = p.refuse(ctx, s.out.refusal, errCrash)
 	default:
-		e := upstreamError(s.end)
-		s.status = e.Status
+		e := upstreamError(s.acct.end)
+		s.acct.status = e.Status
 		writeError(ctx, e)
 	}
 	s.finish()

@@ -12,27 +12,24 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// Held is an error of Router.Schedule that is none yet: nobody takes the request,
-// and an endpoint that will is being started. The proxy waits, and tells the
-// client of a stream meanwhile that it is not forgotten.
+// Held is an error of Router.Schedule for a request that no endpoint takes yet,
+// while one that will is being started. The proxy waits, and meanwhile sends signs
+// of life to the client of a stream.
 type Held struct {
-	// Wait returns when the request has its place or will have none, and soon after
-	// r.Gone was closed. It is called exactly once, perhaps by another goroutine
-	// than Schedule was, with the request or a copy of it, whose Limits it sets. It
-	// returns what Schedule does, but no *Held.
+	// Wait returns when the request is placed or refused, and soon after r.Gone was
+	// closed. It is called exactly once, perhaps by another goroutine than Schedule
+	// was, with the request or a copy of it, whose Limits it sets. It returns what
+	// Schedule does, but no *Held.
 	Wait func(r *Request) (Placement, error)
 }
 
 // Error implements error.
-func (h *Held) Error() string { return "proxy: held until an endpoint is there" }
-
-// hijacked has nothing left to do.
-func hijacked(net.Conn) {}
+func (h *Held) Error() string { return "proxy: held until an endpoint is ready" }
 
 // wait is one call of Held.Wait on a goroutine of its own. Whoever started it
 // waits for its end, before the request's memory is used for another.
 type wait struct {
-	done chan struct{} // closed at its end; what follows is the goroutine's before
+	done chan struct{} // closed at its end; until then the rest is the goroutine's
 	req  Request
 	pl   Placement
 	err  error
@@ -48,14 +45,14 @@ func (w *wait) run(p *Proxy, h *Held) {
 	defer close(w.done)
 	defer func() {
 		if r := recover(); r != nil {
-			p.log.Error("panic in a request that is held", "request_id", w.req.ID, "err", r, "stack", string(debug.Stack()))
+			p.log.Error("panic in a held request", "request_id", w.req.ID, "err", r, "stack", string(debug.Stack()))
 			w.pl, w.err = nil, errCrash
 		}
 	}()
 	w.pl, w.err = h.Wait(&w.req)
 }
 
-// endWait takes over what the wait came to, and blocks until it came to it.
+// endWait blocks until the wait is over and takes its result.
 func (s *stream) endWait() (Placement, error) {
 	w := s.wait
 	<-w.done
@@ -64,9 +61,9 @@ func (s *stream) endWait() (Placement, error) {
 	return w.pl, w.err
 }
 
-// held waits for a place. A stream's client is let wait without a word for one
-// heartbeat; s.wait is then left, and the stream must begin without its engine.
-func (s *stream) held(h *Held) (Placement, error) {
+// hold waits for a placement. The client of a stream waits without a byte for one
+// heartbeat; then s.wait is left set, and the stream must begin without its engine.
+func (s *stream) hold(h *Held) (Placement, error) {
 	if !s.req.API.Stream || s.req.API.Op.StreamFormat() == llmapi.StreamNone {
 		return h.Wait(&s.req)
 	}
@@ -81,59 +78,48 @@ func (s *stream) held(h *Held) (Placement, error) {
 	}
 }
 
-// giveUpWait ends a wait that nobody has a use for any more.
-func (s *stream) giveUpWait() {
+// abandonWait ends a wait whose result is not needed any more.
+func (s *stream) abandonWait() {
 	s.stop(stopGone)
 	s.pl, _ = s.endWait()
-	if s.pl != nil && s.end == exchange.EndUnset {
-		s.end = exchange.EndClientGone
+	if s.pl != nil && s.acct.end == exchange.EndUnset {
+		s.acct.end = exchange.EndClientGone
 	}
 }
 
 // handOverHeld begins the answer of a stream that waits, with the head that
 // engines send. From here on it is as after handOver.
 func (s *stream) handOverHeld(ctx *fasthttp.RequestCtx) {
-	h := &ctx.Response.Header
+	h, c := &ctx.Response.Header, &s.client
 	ctx.SetStatusCode(fasthttp.StatusOK)
 	h.SetContentType("text/event-stream; charset=utf-8")
-	s.sse = true
-	s.dress(ctx)
+	s.resp.format = s.req.API.Op.StreamFormat()
+	s.setRouterHeaders(ctx)
 	if ctx.Request.Header.IsHTTP11() {
-		s.goDirect()
+		c.goDirect()
 		ctx.Response.ImmediateHeaderFlush = true
 		ctx.Response.SetBodyStream(s, -1)
 		return
 	}
 	// What goes to the engine is taken from the client's head, which fasthttp gives
-	// away with the connection: so all is done before.
+	// away with the connection: so everything is done before.
 	head := rawHead(h)
 	ctx.HijackSetNoResponse(true)
-	ctx.Hijack(hijacked)
-	if _, err := s.cc.Write(head); err == nil {
-		s.WriteTo(s.cc)
+	ctx.Hijack(func(net.Conn) {})
+	if _, err := c.conn.Write(head); err == nil {
+		s.WriteTo(c.conn)
 	}
 	s.Close()
 }
 
-// What keeps a client and what is between from giving up. Every parser of events
-// drops comments; Anthropic's API has an event for it, which its clients count as
-// a sign of life.
-var (
-	commentBeat = []byte(": waiting for the model to start\n\n")
-	pingBeat    = []byte("event: ping\ndata: {\"type\":\"ping\"}\n\n")
-)
-
-// beat sends heartbeats until the wait is over. A client that does not take them
-// has left.
-func (s *stream) beat() {
-	b := commentBeat
-	if s.req.API.Op.StreamFormat() == llmapi.StreamMessages {
-		b = pingBeat
-	}
+// writeBeats sends signs of life until the wait is over, so that neither the client
+// nor a proxy in between gives up. A client that does not take them has left.
+func (s *stream) writeBeats() {
+	beat := streamFormats[s.req.API.Op.StreamFormat()].beat
 	t := time.NewTicker(s.p.cfg.Heartbeat)
 	defer t.Stop()
 	for {
-		if _, err := s.w.Write(b); err != nil {
+		if _, err := s.client.w.Write(beat); err != nil {
 			s.stop(stopGone)
 			return
 		}
@@ -146,18 +132,18 @@ func (s *stream) beat() {
 	}
 }
 
-// endure waits for the place of a stream whose head went out, and for the engine's
-// head. False: the stream is over, and what the client had to be told was said in
-// an event.
-func (s *stream) endure() (goes bool) {
+// awaitPlacement waits for the placement of a stream whose head went out, and for
+// the engine's head. It returns false if the stream is over; the client was then
+// told in an event.
+func (s *stream) awaitPlacement() (ok bool) {
 	defer func() {
-		// fasthttp catches it as well, and would not give the stream back.
+		// fasthttp recovers as well, and would not give the stream back.
 		if r := recover(); r != nil {
-			s.p.log.Error("panic in a stream that was held", "request_id", s.req.ID, "err", r, "stack", string(debug.Stack()))
-			s.end, goes = exchange.EndInternal, false
+			s.p.log.Error("panic in a held stream", "request_id", s.req.ID, "err", r, "stack", string(debug.Stack()))
+			s.acct.end, ok = exchange.EndInternal, false
 		}
 	}()
-	s.beat()
+	s.writeBeats()
 	pl, err := s.endWait()
 	s.pl = pl
 	if s.stopped() {
@@ -167,7 +153,7 @@ func (s *stream) endure() (goes bool) {
 	if err != nil || pl == nil {
 		e := shown(err, errNoEndpoint)
 		s.p.count.refused[e.Code].Add(1)
-		s.say(e)
+		s.writeErrorEvent(e)
 		return false
 	}
 	s.p.budget.earn()
@@ -179,12 +165,12 @@ func (s *stream) endure() (goes bool) {
 		s.endFailed(endOf(err))
 		return false
 	}
-	switch s.status = resp.StatusCode(); {
-	case s.status != fasthttp.StatusOK:
-		s.sayEngineError(s.status)
+	switch s.acct.status = resp.StatusCode(); {
+	case s.acct.status != fasthttp.StatusOK:
+		s.writeEngineError(s.acct.status)
 		return false
-	case !s.sse:
-		s.endFailed(exchange.EndMalformed) // no stream, though one was asked for
+	case !s.resp.events():
+		s.endFailed(exchange.EndMalformed) // not a stream, though one was asked for
 		return false
 	}
 	return true
@@ -196,60 +182,58 @@ func (s *stream) endStopped() {
 	end := s.stopEnd()
 	switch {
 	case s.pl != nil:
-		s.end, s.status = end, statusClientGone
+		s.acct.fail(end, statusClientGone)
 	case end == exchange.EndClientGone:
 		s.p.count.clientGone.Add(1)
 	default:
 		s.p.count.refused[errDraining.Code].Add(1)
 	}
 	if end == exchange.EndShutdown {
-		s.say(errDraining)
+		s.writeErrorEvent(errDraining)
 	}
 }
 
 // endFailed ends a stream that no engine answered, and tells the client.
 func (s *stream) endFailed(end exchange.End) {
-	s.end = end
 	e := upstreamError(end)
 	switch {
 	case end == exchange.EndClientGone:
-		s.status = statusClientGone
+		s.acct.fail(end, statusClientGone)
 		return
-	case end == exchange.EndRewrite && s.refusal != nil:
-		e = s.refusal
+	case end == exchange.EndRewrite && s.out.refusal != nil:
+		e = s.out.refusal
 		s.p.count.refused[e.Code].Add(1)
 	}
-	s.status = e.Status
-	s.say(e)
+	s.acct.fail(end, e.Status)
+	s.writeErrorEvent(e)
 }
 
 // maxErrorBody bounds what is read of an engine's error to pass it on as an event;
-// vLLM's longest, which lists the faults of a tool's schema, are a few KB long.
+// vLLM's longest, which list the faults of a tool's schema, are a few KB long.
 const maxErrorBody = 64 << 10
 
-// sayEngineError passes on an engine's answer with an error status. The client has
-// its head already, so that the error becomes an event.
-func (s *stream) sayEngineError(status int) {
-	w, d := s.w, s.direct
+// writeEngineError passes on an engine's answer with an error status. The client
+// has its head already, so the error becomes an event.
+func (s *stream) writeEngineError(status int) {
+	c, a := &s.client, &s.acct
+	w, direct, format := c.w, c.direct, s.resp.format
 	body := new(boundedBuffer)
-	s.w, s.direct, s.sse, s.inject = body, nil, false, false
-	if s.left == 0 || status == fasthttp.StatusNoContent || status == fasthttp.StatusNotModified {
-		s.end = exchange.EndComplete
+	c.w, c.direct, s.resp.format = body, nil, llmapi.StreamNone
+	if s.resp.over() || status == fasthttp.StatusNoContent || status == fasthttp.StatusNotModified {
+		a.end = exchange.EndComplete
 	} else {
 		s.move()
 	}
-	s.w, s.direct, s.sse = w, d, true
+	c.w, c.direct, s.resp.format = w, direct, format
 	switch {
 	case body.over:
-		s.end = exchange.EndMalformed
-	case s.end == exchange.EndClientGone:
-		return
+		s.endFailed(exchange.EndMalformed)
+	case a.end == exchange.EndClientGone:
+	case !a.complete():
+		s.endFailed(a.end)
+	default:
+		s.writeErrorEvent(llmapi.ReadError(body.b, status))
 	}
-	if s.end != exchange.EndComplete {
-		s.endFailed(s.end)
-		return
-	}
-	s.say(llmapi.ReadError(body.b, status))
 }
 
 // boundedBuffer keeps the first maxErrorBody bytes.
@@ -260,7 +244,7 @@ type boundedBuffer struct {
 
 var errLongBody = errors.New("proxy: body of an error is too long")
 
-// Write implements io.Writer. It fails where more comes than it keeps.
+// Write implements io.Writer. It fails if more comes than it keeps.
 func (b *boundedBuffer) Write(p []byte) (int, error) {
 	if len(b.b)+len(p) > maxErrorBody {
 		b.over = true
@@ -270,7 +254,7 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// say sends e as the first and last event of a stream.
-func (s *stream) say(e *llmapi.Error) {
-	s.w.Write(e.AppendEvent(nil, s.req.API.Op, 0, string(s.idBuf)))
+// writeErrorEvent sends e as the only event of a stream.
+func (s *stream) writeErrorEvent(e *llmapi.Error) {
+	s.client.w.Write(e.AppendEvent(nil, s.req.API.Op, 0, string(s.client.id)))
 }

@@ -71,7 +71,7 @@ var heldAPIs = append([]api{{"/v1/chat/completions", streamBody, "data: {\"choic
 
 func (a *api) beat() string {
 	if a.path == "/v1/messages" {
-		return string(pingBeat)
+		return string(streamFormats[llmapi.StreamMessages].beat)
 	}
 	return string(commentBeat)
 }

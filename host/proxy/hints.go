@@ -74,17 +74,17 @@ func validHint(v []byte, limit int) bool {
 func (s *stream) hints(r *Request) *llmapi.Error {
 	t := &r.Edge.hints
 	r.Session, r.Priority, r.Labels = "", "", nil
-	if v := s.fields.one[kindSession]; len(v) > 0 && len(v) <= 256 {
+	if v := s.client.fields.one[kindSession]; len(v) > 0 && len(v) <= 256 {
 		r.Session = string(v)
 	}
-	if v := s.fields.one[kindPriority]; len(v) > 0 {
+	if v := s.client.fields.one[kindPriority]; len(v) > 0 {
 		if !validHint(v, maxHintPriority) {
 			return badHint(t.priority, "32")
 		}
 		r.Priority = string(v)
 	}
 	for i, name := range t.names {
-		v := s.fields.labels[i]
+		v := s.client.fields.labels[i]
 		if len(v) == 0 {
 			continue
 		}

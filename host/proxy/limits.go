@@ -58,9 +58,9 @@ func limitStyleOf(op llmapi.Operation) *limitStyle {
 	return &openAILimits
 }
 
-// tellLimits sets the headers that tell s's client of its budgets. An engine's
-// own ones are of the router's budget there: they go.
-func (s *stream) tellLimits(h *fasthttp.ResponseHeader) {
+// setLimitHeaders sets the headers with what is left of the client's budgets. An
+// engine's own are about the router's budget there: they are replaced.
+func (s *stream) setLimitHeaders(h *fasthttp.ResponseHeader) {
 	l := &s.req.Limits
 	if *l == (Limits{}) {
 		return

@@ -92,7 +92,7 @@ func TestLimits_anthropic(t *testing.T) {
 		}
 	}
 	s := &stream{req: Request{API: &llmapi.Request{}, Limits: Limits{Requests: Remaining{Limit: 3, Left: 2}}}}
-	s.tellLimits(&h)
+	s.setLimitHeaders(&h)
 	if got := string(h.Peek("x-ratelimit-remaining-requests")); got != "2" {
 		t.Errorf("got %q, want 2", got)
 	}

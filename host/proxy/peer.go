@@ -13,10 +13,10 @@ import (
 // peer fills in who is at the other end of the connection. Header fields count
 // if that is a trusted proxy only; those of others are not even read.
 func (s *stream) peer(e *Edge) *llmapi.Error {
-	c := &s.cred
-	c.Remote, c.Certificate, c.Proxy, c.Asserted = remote(s.cc), nil, nil, identity.Asserted{}
+	c := &s.client.cred
+	c.Remote, c.Certificate, c.Proxy, c.Asserted = remote(s.client.conn), nil, nil, identity.Asserted{}
 	if t := s.p.cfg.TLS; t != nil && t.ClientCAs != nil {
-		c.Certificate = certificate(s.cc)
+		c.Certificate = certificate(s.client.conn)
 	}
 	proxies := e.proxies
 	if len(proxies) == 0 {
@@ -27,8 +27,8 @@ func (s *stream) peer(e *Edge) *llmapi.Error {
 	}
 	var forwarded [16][]byte
 	chain := forwarded[:0]
-	for i := range s.fields.all {
-		v := &s.fields.all[i]
+	for i := range s.client.fields.all {
+		v := &s.client.fields.all[i]
 		if v.kind != kindDrop {
 			continue
 		}

@@ -20,7 +20,10 @@ type Proxy struct {
 	router Router
 	log    *slog.Logger
 
-	bodies    bodyPool
+	bodies      bodyPool
+	streams     sync.Pool // of *stream
+	headReaders sync.Pool // of *headReader
+
 	upstreams upstreams
 	budget    budget
 	count     counters

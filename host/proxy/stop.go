@@ -2,44 +2,59 @@ package proxy
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 
 	"github.com/kvasir-router/kvasir/host/exchange"
 )
 
-// Why a stream was stopped from outside.
+// stopReason says why a stream was stopped from outside.
+type stopReason = uint32
+
 const (
-	stopGone uint32 = iota + 1 // the client left
-	stopCut                    // the drain is over
+	stopNone stopReason = iota
+	stopGone            // the client left
+	stopCut             // the drain is over
 )
+
+// interrupt is how a stream is stopped from outside. It holds what a stop reaches:
+// every wait of the stream.
+type interrupt struct {
+	why    atomic.Uint32 // a stopReason
+	mu     sync.Mutex    // guards what stop reaches; taken after exchangeSlot.mu
+	up     *upConn       // written by the driving goroutine only, which reads it without mu
+	cancel context.CancelFunc
+	gone   chan struct{} // made on demand, closed by stop
+}
 
 // stop ends every wait of the stream. It runs on other goroutines, while the
 // stream is tied to its client connection, and sets deadlines instead of closing:
-// Close waits for whoever is inside a Read or Write. Who sets a deadline on the
-// engine's connection looks at stopped after it.
-func (s *stream) stop(why uint32) {
-	s.why.CompareAndSwap(0, why)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.up != nil {
-		s.up.c.SetDeadline(past)
+// Close waits for whoever is inside a Read or Write. Whoever sets a deadline on
+// the engine's connection reads stopped after it.
+func (i *interrupt) stop(why stopReason) {
+	i.why.CompareAndSwap(stopNone, why)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.up != nil {
+		i.up.c.SetDeadline(past)
 	}
-	if s.cancel != nil {
-		s.cancel()
+	if i.cancel != nil {
+		i.cancel()
 	}
-	if s.gone != nil {
+	if i.gone != nil {
 		select {
-		case <-s.gone:
+		case <-i.gone:
 		default:
-			close(s.gone)
+			close(i.gone)
 		}
 	}
 }
 
-func (s *stream) stopped() bool { return s.why.Load() != 0 }
+func (i *interrupt) stopped() bool { return i.why.Load() != stopNone }
 
-// stopEnd is the end that a stop means, EndUnset while none came.
-func (s *stream) stopEnd() exchange.End {
-	switch s.why.Load() {
+// stopEnd returns the end that a stop means, EndUnset while none came.
+func (i *interrupt) stopEnd() exchange.End {
+	switch i.why.Load() {
 	case stopGone:
 		return exchange.EndClientGone
 	case stopCut:
@@ -48,19 +63,20 @@ func (s *stream) stopEnd() exchange.End {
 	return exchange.EndUnset
 }
 
-func (s *stream) goneChan() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone == nil {
-		s.gone = make(chan struct{})
-		if s.stopped() {
-			close(s.gone)
+// goneChan returns a channel that is closed at the stop.
+func (i *interrupt) goneChan() <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.gone == nil {
+		i.gone = make(chan struct{})
+		if i.stopped() {
+			close(i.gone)
 		}
 	}
-	return s.gone
+	return i.gone
 }
 
-// attach puts c within reach of stop; nil if that has come.
+// attach puts c within reach of stop. It returns nil if the stop has come.
 func (s *stream) attach(c *upConn) *upConn {
 	c.s = s
 	s.mu.Lock()
@@ -72,27 +88,28 @@ func (s *stream) attach(c *upConn) *upConn {
 	return c
 }
 
-// dialing puts the cancelling of a dial within reach of stop (nil: out of it);
-// false if that has come.
-func (s *stream) dialing(cancel context.CancelFunc) bool {
-	s.mu.Lock()
-	s.cancel = cancel
-	s.mu.Unlock()
-	return !s.stopped()
+// dialing puts the cancelling of a dial within reach of stop, or takes it out with
+// nil. It returns false if the stop has come.
+func (i *interrupt) dialing(cancel context.CancelFunc) bool {
+	i.mu.Lock()
+	i.cancel = cancel
+	i.mu.Unlock()
+	return !i.stopped()
 }
 
-// detach ends stop's reach: afterwards the connection is the caller's alone.
-func (s *stream) detach() *upConn {
-	s.mu.Lock()
-	c := s.up
-	s.up = nil
-	s.mu.Unlock()
+// detach ends the reach of stop and returns the connection, which is the caller's
+// alone.
+func (i *interrupt) detach() *upConn {
+	i.mu.Lock()
+	c := i.up
+	i.up = nil
+	i.mu.Unlock()
 	return c
 }
 
 // release closes the connection of an attempt that failed.
-func (s *stream) release() {
-	if c := s.detach(); c != nil {
+func (i *interrupt) release() {
+	if c := i.detach(); c != nil {
 		c.close()
 	}
 }

@@ -1,95 +1,43 @@
 package proxy
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"io"
 	"net"
 	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/kvasir-router/kvasir/host/exchange"
-	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // stream is one request and its answer. fasthttp's goroutine of the client
-// connection drives it; only stop comes from elsewhere. Streams are pooled.
+// connection drives it; only stop comes from elsewhere. Each part owns its own
+// state: client what the client sent and gets, out the attempts at engines, resp
+// the answer that is read, acct what is counted. Streams are pooled.
 type stream struct {
-	p  *Proxy
-	cc net.Conn    // the client
-	wc *clientConn // the same, watched; nil if it is none of ours
+	p *Proxy
+	interrupt
 
-	header  *fasthttp.RequestHeader // of the request, until the answer's end
-	fields  fields
-	cred    identity.Credentials
-	req     Request
-	idBuf   []byte
-	counted bool // in inFlight
-	body    []byte
-	bodyBuf *[]byte
-	bytesIn int64
+	req    Request
+	client client
+	pl     Placement
+	wait   *wait // set while the request is held and its stream has begun
+	out    outbound
+	resp   response
+	acct   account
 
-	pl       Placement
-	timeouts exchange.Timeouts
-	totalBy  time.Time
-	rewrite  llmapi.Rewrite
-	edits    []llmapi.Edit
-	parts    [][]byte
-	head     []byte
-	refusal  *llmapi.Error
-	retries  int
-	u        *upstream
-
-	why    atomic.Uint32 // a stop constant, 0 = runs
-	mu     sync.Mutex    // guards what stop reaches; taken after exchangeSlot.mu
-	up     *upConn       // written by the driving goroutine only, which reads it without mu
-	cancel context.CancelFunc
-	gone   chan struct{} // made on demand, closed by stop
-
-	// The answer.
-	status  int
-	interim bool // an interim answer came
-	left    int64
-	dec     chunkDecoder
-	sse     bool
-	inject  bool // its usage event is ours and must go
-	keep    bool // the engine allows reuse
-	started bool // bytes of the body came
-	done    bool // [DONE] came, or what ends a stream of the API
-	naming  bool // the answer's id was not seen yet and is wanted
-	opening []byte
-	events  int // number of the last event of a stream of responses
-	usage   usageScanner
-	filter  usageFilter
-	tail    streamTail
-	w       io.Writer // fasthttp's
-	direct  io.Writer // the client connection, once fasthttp's writer is empty
-	werr    error
-	uerr    error
-	sent    int64        // bytes of the body passed on
-	got     int64        // bytes of the body received
-	end     exchange.End // EndComplete = the body ended where its framing says
-	now     time.Time
-	ttft    time.Duration
-	wait    *wait            // set while the request is held and its stream goes on meanwhile
-	outcome exchange.Outcome // here, since what an interface gets would be allocated
+	now time.Time // when the last step of the request's head was over
 }
 
-var (
-	streamPool  = sync.Pool{New: func() any { return &stream{req: Request{API: new(llmapi.Request)}} }}
-	headReaders = sync.Pool{New: func() any { return &headReader{buf: bufio.NewReaderSize(nil, bufSize)} }}
-)
-
-func newStream(p *Proxy, ctx *fasthttp.RequestCtx) *stream {
-	s := streamPool.Get().(*stream)
-	s.p, s.cc = p, ctx.Conn()
-	s.wc = watched(s.cc)
+func (p *Proxy) newStream(ctx *fasthttp.RequestCtx) *stream {
+	s, _ := p.streams.Get().(*stream)
+	if s == nil {
+		s = &stream{p: p, req: Request{API: new(llmapi.Request)}}
+	}
+	s.client.open(ctx.Conn())
 	s.req.Received = time.Now()
 	s.req.s = s
 	return s
@@ -97,28 +45,20 @@ func newStream(p *Proxy, ctx *fasthttp.RequestCtx) *stream {
 
 // recycle gives s back with its scratch memory.
 func (s *stream) recycle() {
-	clear(s.fields.all)
-	clear(s.edits)
-	clear(s.parts)
-	s.usage.reset()
-	s.filter.reset()
-	*s = stream{
-		fields: fields{all: s.fields.all[:0]}, req: Request{API: s.req.API}, idBuf: s.idBuf[:0],
-		edits: s.edits[:0], parts: s.parts[:0], head: s.head[:0], usage: s.usage, filter: s.filter, opening: s.opening[:0],
-	}
-	streamPool.Put(s)
+	s.client.reset()
+	s.out.reset()
+	s.resp.reset()
+	*s = stream{p: s.p, req: Request{API: s.req.API}, client: s.client, out: s.out, resp: s.resp}
+	s.p.streams.Put(s)
 }
 
 // handOver makes the answer ctx's. From here on fasthttp calls WriteTo and Close,
 // or Close alone.
 func (s *stream) handOver(ctx *fasthttp.RequestCtx) {
-	s.dress(ctx)
-	size := int(s.left)
-	if size < 0 || s.inject {
-		size = -1
-	}
-	if size == 0 || s.status == 204 || s.status == 304 {
-		s.end = exchange.EndComplete
+	s.setRouterHeaders(ctx)
+	size := s.resp.size()
+	if size == 0 || s.acct.status == 204 || s.acct.status == 304 {
+		s.acct.end = exchange.EndComplete
 		s.finish()
 		return
 	}
@@ -127,35 +67,25 @@ func (s *stream) handOver(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	if size < 0 {
-		s.goDirect()
+		s.client.goDirect()
 	}
-	ctx.Response.ImmediateHeaderFlush = s.sse && len(s.up.data()) == 0
+	ctx.Response.ImmediateHeaderFlush = s.resp.events() && len(s.up.data()) == 0
 	ctx.Response.SetBodyStream(s, size)
 }
 
-// dress adds to the head of the answer what the router has to say.
-func (s *stream) dress(ctx *fasthttp.RequestCtx) {
+// setRouterHeaders adds the router's own fields to the head of the answer.
+func (s *stream) setRouterHeaders(ctx *fasthttp.RequestCtx) {
 	h := &ctx.Response.Header
-	s.status = h.StatusCode()
-	h.SetCanonical(requestIDKey, s.idBuf)
-	s.tellLimits(h)
+	s.acct.status = h.StatusCode()
+	h.SetCanonical(requestIDKey, s.client.id)
+	s.setLimitHeaders(h)
 	if s.req.API.Op.Family() == llmapi.FamilyAnthropic {
-		h.SetCanonical(anthropicIDKey, s.idBuf)
+		h.SetCanonical(anthropicIDKey, s.client.id)
 	}
-	if s.sse && len(h.Peek("X-Accel-Buffering")) == 0 {
+	if s.resp.events() && len(h.Peek("X-Accel-Buffering")) == 0 {
 		h.Set("X-Accel-Buffering", "no") // nginx in front would collect events
 	}
-	if o := s.fields.one[kindOrigin]; o != nil && len(s.p.cfg.CORSOrigins) > 0 {
-		s.p.cors(ctx, o)
-	}
-}
-
-// goDirect lets chunks go to the client connection without a copy.
-func (s *stream) goDirect() {
-	s.direct, _ = s.cc.(io.Writer)
-	if s.wc == nil || s.cc != net.Conn(s.wc) {
-		s.direct = nil // behind TLS, or no connection of ours
-	}
+	s.p.setCORS(ctx, &s.client.fields)
 }
 
 // handOverRaw answers an HTTP/1.0 client, which knows no chunks, with a body that
@@ -171,33 +101,33 @@ func (s *stream) handOverRaw(ctx *fasthttp.RequestCtx) {
 	})
 }
 
-// rawHead is a head without any framing of the body.
+// rawHead returns the head without any framing of the body.
 func rawHead(h *fasthttp.ResponseHeader) []byte {
 	h.SetContentLength(-2)
 	h.Del("Transfer-Encoding")
 	return h.AppendBytes(nil)
 }
 
+// afterFinish is how long an engine may take to end a stream after its last event.
+const afterFinish = time.Second
+
 // touch moves the deadline of the next read.
 func (s *stream) touch() {
-	u := s.up
-	if s.started {
-		now := s.now
+	r := &s.resp
+	if r.phase != phaseWaiting {
+		now := r.pieceAt
 		if now.IsZero() {
 			now = time.Now()
 		}
-		s.now = time.Time{}
-		wait := s.timeouts.BetweenEvents
-		if s.done {
-			wait = min(wait, afterDone)
+		r.pieceAt = time.Time{}
+		wait := s.out.timeouts.BetweenEvents
+		if r.phase == phaseFinished {
+			wait = min(wait, afterFinish)
 		}
-		u.by = earlier(now.Add(wait), s.totalBy)
+		s.up.by = earlier(now.Add(wait), s.out.totalBy)
 	}
-	u.arm()
+	s.up.arm()
 }
-
-// afterDone is how long an engine may take to end a stream after its [DONE].
-const afterDone = time.Second
 
 // SupportsBodyWriteTo lets fasthttp call WriteTo instead of Read.
 func (s *stream) SupportsBodyWriteTo() bool { return true }
@@ -205,26 +135,27 @@ func (s *stream) SupportsBodyWriteTo() bool { return true }
 // Read implements io.Reader; it is never called.
 func (s *stream) Read([]byte) (int, error) { panic("BUG: proxy: Read of a stream") }
 
-// WriteTo moves the answer's body to w, of which fasthttp sends each Write as a
-// chunk, at once. An error makes fasthttp close the client's connection without
-// the last chunk.
+// errNotWhole is returned to fasthttp for an answer that was cut: it then closes
+// the connection without the last chunk.
+var errNotWhole = errors.New("proxy: answer is not whole")
+
+// WriteTo moves the answer's body to w. fasthttp sends each Write as a chunk, at
+// once.
 func (s *stream) WriteTo(w io.Writer) (int64, error) {
-	s.w = w
-	goes := s.wait == nil || s.endure()
-	if goes {
+	c := &s.client
+	c.w = w
+	answered := s.wait == nil || s.awaitPlacement()
+	if answered {
 		s.move()
 	}
-	s.w, s.direct = nil, nil
-	if !goes {
-		return s.sent, errBroken
+	c.w, c.direct = nil, nil
+	if answered && s.acct.complete() {
+		return c.sent, nil
 	}
-	if s.end == exchange.EndComplete {
-		return s.sent, nil
-	}
-	return s.sent, errBroken
+	return c.sent, errNotWhole
 }
 
-// move passes on the body up to its end, and says how that came.
+// move passes on the body up to its end, and sets how it ended.
 func (s *stream) move() {
 	u := s.up
 	var err error
@@ -235,192 +166,151 @@ func (s *stream) move() {
 		}
 	}
 	if err == nil {
-		err = s.uerr
+		err = s.resp.frameErr
 	}
 	s.conclude(err)
 }
 
-var errBroken = errors.New("proxy: answer is not whole")
-
-// conclude decides how the body ended.
+// conclude sets how the body ended and, if that was early, tells the client. err
+// is why no more of the body is read, nil at its end.
 func (s *stream) conclude(err error) {
-	switch {
-	case s.end == exchange.EndComplete || s.werr != nil:
-	case s.stopped() && !s.done:
-		s.end = s.stopEnd()
-	case s.left == -2 && errors.Is(err, io.EOF):
-		s.end, s.keep = exchange.EndComplete, false
-	case s.done && (s.stopped() || isBroken(err) || errors.Is(err, errTimeout)):
-		// All was said; only the framing's end is missing.
-		s.end, s.keep = exchange.EndComplete, false
-	case errors.Is(err, errTimeout):
-		switch {
-		case !time.Now().Before(s.totalBy):
-			s.end = exchange.EndTotalTimeout
-		case !s.started:
-			s.end = exchange.EndFirstByte
-		default:
-			s.end = exchange.EndBetweenEvents
-		}
-	case errors.Is(err, errChunk):
-		s.end = exchange.EndMalformed
-	default:
-		s.end = exchange.EndDied
+	a, c := &s.acct, &s.client
+	if !a.complete() && c.sendErr == nil {
+		a.end = s.endOfBody(err)
 	}
-	if s.end == exchange.EndComplete && s.inject {
-		if rest := s.filter.finish(); len(rest) > 0 {
-			s.put(rest)
+	if a.complete() && s.resp.usageOwner == usageOfRouter {
+		if rest := s.resp.filter.finish(); len(rest) > 0 {
+			c.put(rest)
 		}
 	}
-	if s.werr != nil {
-		s.end = exchange.EndClientGone
-		if errors.Is(s.werr, os.ErrDeadlineExceeded) && s.why.Load() == stopCut {
-			s.end = exchange.EndShutdown
+	if c.sendErr != nil {
+		a.end = exchange.EndClientGone
+		if errors.Is(c.sendErr, os.ErrDeadlineExceeded) && s.why.Load() == stopCut {
+			a.end = exchange.EndShutdown
 		}
 	}
-	if s.end != exchange.EndComplete && s.end != exchange.EndClientGone && s.sse {
-		s.tell()
+	if !a.complete() && a.end != exchange.EndClientGone && s.resp.events() {
+		s.writeBroken()
 	}
 }
 
-// tell sends the error event. SDKs raise it; the missing last chunk tells
-// everybody else.
-func (s *stream) tell() {
-	e := brokenStream(s.end)
+// endOfBody classifies the error that ended a body before its framing did.
+func (s *stream) endOfBody(err error) exchange.End {
+	r := &s.resp
+	switch {
+	case s.stopped() && r.phase != phaseFinished:
+		return s.stopEnd()
+	case r.framing == framingClose && errors.Is(err, io.EOF):
+		r.reusable = false
+		return exchange.EndComplete
+	case r.phase == phaseFinished && (s.stopped() || isBroken(err) || errors.Is(err, errTimeout)):
+		// The last event came; only the framing's end is missing.
+		r.reusable = false
+		return exchange.EndComplete
+	case errors.Is(err, errTimeout):
+		return s.endOfTimeout()
+	case errors.Is(err, errChunk):
+		return exchange.EndMalformed
+	}
+	return exchange.EndDied
+}
+
+// endOfTimeout returns which limit a read deadline stood for.
+func (s *stream) endOfTimeout() exchange.End {
+	switch {
+	case !time.Now().Before(s.out.totalBy):
+		return exchange.EndTotalTimeout
+	case s.resp.phase == phaseWaiting:
+		return exchange.EndFirstByte
+	}
+	return exchange.EndBetweenEvents
+}
+
+// writeBroken sends the error event of a stream that ended early. SDKs raise it;
+// the missing last chunk tells everybody else.
+func (s *stream) writeBroken() {
 	b := make([]byte, 0, 256)
-	if s.midEvent() {
+	if s.resp.midEvent(s.client.sent) {
 		b = append(b, "\n\n"...)
 	}
-	s.w.Write(e.AppendEvent(b, s.req.API.Op, s.events+1, string(s.idBuf)))
+	e := brokenStream(s.acct.end)
+	s.client.w.Write(e.AppendEvent(b, s.req.API.Op, s.resp.lastID+1, string(s.client.id)))
 }
 
-// midEvent tells whether the client has a part of an event.
-func (s *stream) midEvent() bool {
-	if s.inject {
-		return s.filter.inEvent && s.filter.passing
-	}
-	return s.sent > 0 && !s.tail.ended()
-}
-
-// flush passes on what is in the buffer; true means that the body is over, one
+// flush passes on what is in the buffer. It returns true if the body is over, one
 // way or the other.
 func (s *stream) flush() bool {
-	u := s.up
+	u, r := s.up, &s.resp
 	d := u.data()
 	if len(d) == 0 {
 		return false
 	}
-	payload, n := d, len(d)
-	switch {
-	case s.left == -1:
-		payload, n, s.uerr = s.dec.decode(d)
-	case s.left >= 0:
-		n = int(min(int64(n), s.left))
-		payload = d[:n]
-		s.left -= int64(n)
-	}
-	if len(payload) > 0 && !s.pass(payload) || s.uerr != nil {
+	payload, n := r.unframe(d)
+	if len(payload) > 0 && !s.pass(payload) || r.frameErr != nil {
 		return true
 	}
 	if u.r += n; u.r == u.w {
 		u.r, u.w = headRoom, headRoom
 	}
-	over := s.dec.done || s.left == 0
-	if over {
-		s.end = exchange.EndComplete
+	if r.over() {
+		s.acct.end = exchange.EndComplete
 	}
-	return over
+	return r.over()
 }
 
-// pass looks at a piece of the body, which lies in the buffer at u.r, and sends
-// it; false if the client does not take it.
+// pass observes a piece of the body, which begins at u.r in the buffer, and sends
+// it. It returns false if the client does not take it.
 func (s *stream) pass(payload []byte) bool {
-	s.now = time.Now()
-	if !s.started && s.computes(payload) {
-		s.started = true
-		s.ttft = s.now.Sub(s.req.Received)
+	r, c := &s.resp, &s.client
+	r.pieceAt = time.Now()
+	if r.phase == phaseWaiting && r.computes(payload) {
+		r.phase = phaseStarted
+		s.acct.ttft = r.pieceAt.Sub(s.req.Received)
 		s.pl.FirstToken()
 	}
-	s.got += int64(len(payload))
-	keyed := s.usage.feed(payload)
-	if s.sse {
-		s.done = s.ends(payload)
+	usage := r.observe(payload)
+	if r.id.wanted {
+		if id := r.id.feed(payload); id != "" {
+			s.pl.Answered(id) // before the client knows it
+		}
 	}
-	if s.naming {
-		s.name(payload)
-	}
-	if s.inject {
+	if r.usageOwner == usageOfRouter {
 		var before []byte
-		before, payload = s.filter.filter(payload, keyed)
-		if len(before) > 0 && !s.put(before) {
+		before, payload = r.filter.filter(payload, usage)
+		if len(before) > 0 && !c.put(before) {
 			return false
 		}
 		if len(payload) == 0 {
 			return true
 		}
 	}
-	if s.sent == 0 || s.direct == nil {
-		return s.put(payload)
+	if c.sent == 0 || c.direct == nil {
+		return c.put(payload)
 	}
-	return s.putDirect(payload)
-}
-
-// put hands a piece to fasthttp, which sends the response head with the first
-// one.
-func (s *stream) put(b []byte) bool {
-	n, err := s.w.Write(b)
-	s.sent += int64(n)
-	s.werr = err
-	return err == nil
-}
-
-// putDirect frames a chunk where it lies, at u.r, and sends it without a copy.
-func (s *stream) putDirect(payload []byte) bool {
-	const hex = "0123456789abcdef"
-	u := s.up
-	b, i := *u.buf, u.r-1
-	b[i], b[i-1] = '\n', '\r'
-	i -= 2
-	for n := len(payload); ; i-- {
-		b[i] = hex[n&15]
-		if n >>= 4; n == 0 {
-			break
-		}
-	}
-	end := u.r + len(payload)
-	// The bytes after the payload may be the engine's next ones.
-	a, z := b[end], b[end+1]
-	b[end], b[end+1] = '\r', '\n'
-	_, err := s.direct.Write(b[i : end+2])
-	b[end], b[end+1] = a, z
-	if s.werr = err; err == nil {
-		s.sent += int64(len(payload))
-	}
-	return err == nil
+	return c.putDirect(*s.up.buf, s.up.r, s.up.r+len(payload))
 }
 
 // Close is called once when the answer was sent or failed.
 func (s *stream) Close() error {
-	if s.end == exchange.EndUnset {
-		s.end = exchange.EndClientGone // not even the head went out
+	if s.acct.end == exchange.EndUnset {
+		s.acct.end = exchange.EndClientGone // not even the head went out
 	}
 	s.finish()
 	return nil
 }
 
-// finish ends the request: the connection goes back or is closed, the router is
-// told, s is given back.
+// finish ends the request: the connection goes back or is closed, the placement
+// ends, s is given back.
 func (s *stream) finish() {
-	p := s.p
 	if s.wait != nil {
-		s.giveUpWait()
+		s.abandonWait()
 	}
-	if s.wc != nil {
-		s.wc.end()
+	if s.client.watched != nil {
+		s.client.watched.end()
 	}
 	if c := s.detach(); c != nil {
-		if s.end == exchange.EndComplete && s.keep && !s.stopped() && len(c.data()) == 0 {
-			s.u.put(c)
+		if s.acct.complete() && s.resp.reusable && !s.stopped() && len(c.data()) == 0 {
+			s.out.u.put(c)
 		} else {
 			c.close()
 		}
@@ -430,29 +320,9 @@ func (s *stream) finish() {
 		s.pl = nil
 		s.report(pl)
 	}
-	if s.counted {
-		s.counted = false
-		p.count.inFlight.Add(-1)
+	if s.acct.admitted {
+		s.acct.admitted = false
+		s.p.count.inFlight.Add(-1)
 	}
 	s.recycle()
-}
-
-// report counts the outcome and tells the router.
-func (s *stream) report(pl Placement) {
-	c := &s.p.count
-	switch s.end {
-	case exchange.EndComplete:
-		c.completed.Add(1)
-	case exchange.EndClientGone:
-		c.clientGone.Add(1)
-	default:
-		c.failed[s.end].Add(1)
-	}
-	c.bytesOut.Add(uint64(s.got))
-	c.usageRemoved.Add(uint64(s.filter.removed))
-	u := &s.usage.usage
-	s.outcome = exchange.Outcome{Status: s.status, End: s.end, Retries: s.retries, TTFT: s.ttft, E2E: time.Since(s.req.Received),
-		PromptTokens: u.PromptTokens, OutputTokens: u.CompletionTokens, CachedTokens: u.CachedTokens,
-		HasUsage: s.usage.found, HasCached: u.HasCached, BytesIn: s.bytesIn, BytesOut: s.got}
-	pl.Done(&s.outcome)
 }

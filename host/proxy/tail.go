@@ -2,8 +2,8 @@ package proxy
 
 import "bytes"
 
-// streamTail keeps the last bytes of a stream of events, to know whether it said
-// [DONE] and whether it stands between events. The zero value is ready.
+// streamTail keeps the last bytes of a stream of events, to know its last event
+// and whether it is between events. The zero value is ready.
 type streamTail struct {
 	b [32]byte
 	n int
@@ -14,8 +14,8 @@ var (
 	doneShort = []byte("data:[DONE]")
 )
 
-// add takes the next piece, which is not empty, and tells whether the stream's
-// last event so far is [DONE].
+// add takes the next piece, which is not empty, and reports whether the last event
+// so far is [DONE].
 func (t *streamTail) add(p []byte) bool {
 	if len(p) >= len(t.b) {
 		t.n = copy(t.b[:], p[len(p)-len(t.b):])
@@ -35,14 +35,28 @@ func (t *streamTail) add(p []byte) bool {
 	return endsLine(t.b[:i], doneMark) || endsLine(t.b[:i], doneShort)
 }
 
-// endsLine tells whether b ends with line, which begins where a line begins.
+// endsLine reports whether the last line of b is line.
 func endsLine(b, line []byte) bool {
 	rest, ok := bytes.CutSuffix(b, line)
 	return ok && (len(rest) == 0 || rest[len(rest)-1] == '\n' || rest[len(rest)-1] == '\r')
 }
 
-// ended tells whether the stream stands between two events.
+// ended reports whether the stream is between two events.
 func (t *streamTail) ended() bool {
 	b := t.b[:t.n]
 	return bytes.HasSuffix(b, []byte("\n\n")) || bytes.HasSuffix(b, []byte("\n\r\n")) || bytes.HasSuffix(b, []byte("\r\r"))
+}
+
+// endsWith reports whether the last line so far is over and ends with one of ends.
+func (t *streamTail) endsWith(ends [][]byte) bool {
+	b := bytes.TrimRight(t.b[:t.n], "\r\n")
+	if len(b) == t.n {
+		return false
+	}
+	for _, e := range ends {
+		if bytes.HasSuffix(b, e) {
+			return true
+		}
+	}
+	return false
 }

@@ -312,8 +312,8 @@ func FuzzStreamEnds(f *testing.F) {
 		for _, p := range randomSplit(body, seed) {
 			cut.add(p)
 		}
-		if whole.endsWith(messageEnds) != cut.endsWith(messageEnds) || whole.endsWith(responseEnds) != cut.endsWith(responseEnds) || whole.ended() != cut.ended() {
-			t.Fatalf("%q: %v and %v, cut %v and %v", body, whole.endsWith(messageEnds), whole.ended(), cut.endsWith(messageEnds), cut.ended())
+		if whole.endsWith(streamFormats[llmapi.StreamMessages].ends) != cut.endsWith(streamFormats[llmapi.StreamMessages].ends) || whole.endsWith(streamFormats[llmapi.StreamResponses].ends) != cut.endsWith(streamFormats[llmapi.StreamResponses].ends) || whole.ended() != cut.ended() {
+			t.Fatalf("%q: %v and %v, cut %v and %v", body, whole.endsWith(streamFormats[llmapi.StreamMessages].ends), whole.ended(), cut.endsWith(streamFormats[llmapi.StreamMessages].ends), cut.ended())
 		}
 		if n := lastSequence([]byte(body), -1); n >= 0 && !strings.Contains(body, fmt.Sprint(n)) {
 			t.Fatalf("%q: number %d", body, n)
