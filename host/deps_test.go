@@ -31,7 +31,8 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/internal/spelling":   {},
 	"host/internal/jsonscan":   {},
 	"host/internal/secret":     {},
-	"host/llmapi":              {ours: "abi host/internal/jsonscan"},
+	"host/dialect":             {},
+	"host/llmapi":              {ours: "host/dialect abi host/internal/jsonscan"},
 	"host/exchange":            {ours: "host/llmapi"},
 	"host/blockhash":           {theirs: "github.com/cespare/xxhash/v2"},
 	"host/endpoint":            {},
@@ -62,33 +63,33 @@ var mayImport = map[string]struct{ ours, theirs string }{
 
 	"host/queue":               {ours: "host/internal/timing"},
 	"host/kvindex":             {},
-	"host/backend":             {ours: "host/blockhash host/endpoint host/kvevents host/kvindex host/llmapi", theirs: "github.com/cespare/xxhash/v2"},
-	"host/scheduler":           {ours: "host/blockhash host/endpoint host/exchange host/identity host/internal/timing host/isolation host/llmapi host/policy host/quota host/tokenizer"},
+	"host/backend":             {ours: "host/dialect host/blockhash host/endpoint host/kvevents host/kvindex host/llmapi", theirs: "github.com/cespare/xxhash/v2"},
+	"host/scheduler":           {ours: "host/dialect host/blockhash host/endpoint host/exchange host/identity host/internal/timing host/isolation host/llmapi host/policy host/quota host/tokenizer"},
 	"host/proxy":               {ours: "host/exchange host/identity host/internal/jsonscan host/internal/secret host/internal/timing host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
 	"host/telemetry/metric":    {},
 	"host/telemetry":           {ours: "host/internal/timing host/telemetry/metric", theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
 	"host/telemetry/audit":     {ours: "host/internal/atomicfile host/internal/filelock host/internal/secret"},
 	"host/telemetry/decisions": {ours: "host/internal/secret host/policy"},
 	"host/admin":               {ours: "host/autoscale host/identity host/internal/secret host/kvindex host/plugstore host/policy host/proxy host/scheduler host/telemetry/audit"},
-	"host/config":              {ours: "host/endpoint host/exchange host/identity host/identity/jwt host/internal/spelling host/plugsign host/telemetry/decisions plugins", theirs: "github.com/goccy/go-yaml"},
+	"host/config":              {ours: "host/dialect host/endpoint host/exchange host/identity host/identity/jwt host/internal/spelling host/plugsign host/telemetry/decisions plugins", theirs: "github.com/goccy/go-yaml"},
 
 	"host/simengine": {ours: "host/tokenizer/bpe host/tokenizer/jinja"},
 	"host/replay":    {},
 
 	"host/autoscale":      {},
 	"host/discovery":      {ours: "host/endpoint"},
-	"host/fleet":          {ours: "host/autoscale host/backend host/config host/discovery host/endpoint host/exchange host/kvindex host/policy host/scheduler host/telemetry host/telemetry/metric"},
+	"host/fleet":          {ours: "host/autoscale host/backend host/config host/dialect host/discovery host/endpoint host/exchange host/kvindex host/policy host/scheduler host/telemetry host/telemetry/metric"},
 	"host/scaling":        {ours: "host/autoscale host/config host/endpoint host/exchange host/scheduler host/telemetry host/telemetry/metric"},
 	"host/replay/virtual": {ours: "host/autoscale host/replay"},
 
-	"host/plugins": {ours: "abi plugins host/admin host/autoscale host/backend host/config host/discovery host/endpoint host/hostmod host/plugincheck host/plugsign host/plugstore host/scheduler host/telemetry host/telemetry/metric host/wasm"},
+	"host/plugins": {ours: "host/dialect abi plugins host/admin host/autoscale host/backend host/config host/discovery host/endpoint host/hostmod host/plugincheck host/plugsign host/plugstore host/scheduler host/telemetry host/telemetry/metric host/wasm"},
 
 	"host/collectors": {ours: "host/backend host/endpoint host/identity host/kvindex host/proxy host/queue host/scheduler host/telemetry host/telemetry/audit host/telemetry/metric"},
 
 	"host/route":  {ours: "host/exchange host/identity host/llmapi host/proxy host/queue host/scaling host/scheduler host/telemetry/decisions"},
 	"host/status": {ours: "host/admin host/backend host/endpoint host/identity host/kvindex host/llmapi host/proxy host/route host/scheduler host/telemetry/audit"},
 
-	"host": {ours: "host/status host/collectors host/autoscale host/plugins host/admin host/backend host/config host/endpoint host/route host/fleet host/identity host/isolation host/identity/jwt host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi host/internal/secret" +
+	"host": {ours: "host/dialect host/status host/collectors host/autoscale host/plugins host/admin host/backend host/config host/endpoint host/route host/fleet host/identity host/isolation host/identity/jwt host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi host/internal/secret" +
 		" host/policy host/proxy host/queue host/scaling host/scheduler host/telemetry host/telemetry/metric host/telemetry/audit host/telemetry/decisions host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
 	"cmd/kvasir": {ours: "abi host/autoscale host/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/plugsign host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},

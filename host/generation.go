@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/fleet"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/identity/jwt"
@@ -157,10 +158,6 @@ func (g *generation) withCredentials(set *identity.Set) (*generation, error) {
 	return &next, nil
 }
 
-// salted are the dialects whose engines know cache salts, in some operations at
-// least; what a release lacks its watcher tells.
-var salted = map[string]bool{"vllm": true, "sglang": true}
-
 // poolRules turns a pool of the file into one of the scheduler. oneTenant says
 // that nobody but the anonymous tenant can ask.
 func poolRules(p *config.Pool, oneTenant bool) (scheduler.Pool, error) {
@@ -171,7 +168,7 @@ func poolRules(p *config.Pool, oneTenant bool) (scheduler.Pool, error) {
 	return scheduler.Pool{
 		Name: p.Name, Authorization: auth, MaxInflight: p.Capacity.MaxInflight,
 		Timeouts: p.Timeouts,
-		Priority: p.Priority == "on", NoSalt: !salted[p.Dialect], Tenant: p.Tenant, Dedicated: oneTenant || p.Tenant != "",
+		Priority: p.Priority == "on", NoSalt: dialect.Of(p.Dialect).Salt.Field == "", Tenant: p.Tenant, Dedicated: oneTenant || p.Tenant != "",
 	}, nil
 }
 

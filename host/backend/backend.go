@@ -8,7 +8,7 @@
 // can be trusted. All of it lands in the endpoint's State. A [Fleet] runs the
 // watchers of all endpoints.
 //
-// What differs between engines is behind [Dialect].
+// What differs between engines is in host/dialect.
 package backend
 
 import (
@@ -21,6 +21,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/kvindex"
 )
@@ -84,8 +85,8 @@ type Events struct {
 	// Publisher and Replay are addresses (tcp://host:port) that are used whatever
 	// the engine says. Listen is an address to wait on for an engine that dials us.
 	Publisher, Replay, Listen string
-	// Port and ReplayPort are the base ports for an engine that does not tell its
-	// own; rank r is at port + r. Default 5557 (vLLM's) and Port + 1.
+	// Port and ReplayPort are the base ports for an engine that does not report its
+	// own; rank r is at port + r. Default the dialect's and Port + 1.
 	Port, ReplayPort int
 	Topic            string
 }
@@ -94,9 +95,10 @@ type Events struct {
 type Config struct {
 	ID      endpoint.ID
 	URL     string // base URL of the engine, "http://host:port"
-	Dialect Dialect
-	Bearer  string // token shown to the engine
-	Rank    int    // data parallel rank this endpoint stands for
+	Dialect *dialect.Dialect
+	Scrape  *Scrape // nil = by the dialect's metrics
+	Bearer  string  // token shown to the engine
+	Rank    int     // data parallel rank this endpoint stands for
 
 	// CacheIdentity seeds the block hashes: the digest of the tokenizer of the
 	// model the engine serves, the same as on the request side.
@@ -164,14 +166,14 @@ func (c Config) withDefaults() Config {
 	num(&c.FailAfter, 3)
 	num(&c.RiseAfter, 2)
 	num(&c.ParkBytes, 1<<20)
-	num(&c.Events.Port, 5557)
-	num(&c.Events.ReplayPort, c.Events.Port+1)
 	if c.Events.Mode == "" {
 		c.Events.Mode = EventsAuto
 	}
 	if c.Dialect == nil {
-		c.Dialect = VLLM{}
+		c.Dialect = dialect.Of(dialect.Default)
 	}
+	num(&c.Events.Port, c.Dialect.EventPort)
+	num(&c.Events.ReplayPort, c.Events.Port+1)
 	if c.Client == nil {
 		c.Client = NewClient()
 	}

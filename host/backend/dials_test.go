@@ -24,12 +24,3 @@ func TestDialsUs(t *testing.T) {
 		}
 	}
 }
-
-func TestParseSources_dials(t *testing.T) {
-	for address, want := range map[string]bool{"tcp://*:5557": false, "tcp://[::]:5557": false, "tcp://127.0.0.1:5557": true, "tcp://10.0.0.9:5557": true} {
-		got, err := parseSources([]byte(`{"0":{"publisher":"zmq","endpoint":"`+address+`"}}`), "127.0.0.1")
-		if err != nil || len(got) != 1 || got[0].Dials != want {
-			t.Errorf("%s: %+v, %v, want dials %t", address, got, err, want)
-		}
-	}
-}

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -9,11 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/endpoint"
-	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // isolationProbe finds out whether an engine isolates the caches of different
@@ -30,8 +28,8 @@ import (
 //
 // Immutable once made.
 type isolationProbe struct {
-	client  *Client
-	dialect Dialect
+	client  *dialect.Client
+	dialect *dialect.Dialect
 	model   string
 	field   string // of the salt
 	prompt  []int  // token ids
@@ -71,12 +69,12 @@ func probeLength(block, maxLen, cache int) int {
 
 // saltField returns the request field of the cache salt, or why there is none.
 func (w *Watcher) saltField(st *Status) (field, why string) {
-	name := w.cfg.Dialect.Name()
-	if field = llmapi.SaltField(llmapi.OpCompletions, name); field == "" {
-		return "", "dialect " + name + " has no cache salt"
+	d := w.cfg.Dialect
+	if field = d.SaltField(dialect.Completions); field == "" {
+		return "", "dialect " + d.Name + " has no cache salt"
 	}
-	if st.Capabilities.NoSalt.Has(llmapi.OpCompletions) {
-		return "", name + " " + st.Capabilities.Version + " ignores cache salts"
+	if !d.Salted(dialect.Completions, st.Capabilities.Version) {
+		return "", d.Title + " " + st.Capabilities.Version + " ignores cache salts"
 	}
 	return field, ""
 }
@@ -151,7 +149,7 @@ func (p *isolationProbe) ask(ctx context.Context, salt string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	b, err := p.client.Post(ctx, "/v1/completions", body, maxAnswerBytes)
+	b, err := p.client.Post(ctx, "/v1/completions", body, dialect.MaxAnswerBytes)
 	if err != nil {
 		return 0, err
 	}
@@ -171,21 +169,21 @@ func (p *isolationProbe) ask(ctx context.Context, salt string) (int, error) {
 	return p.counted(ctx, &before)
 }
 
-func (p *isolationProbe) scrape(ctx context.Context) (m Metrics, err error) {
-	path := p.dialect.MetricsPath()
+func (p *isolationProbe) scrape(ctx context.Context) (m dialect.Metrics, err error) {
+	path := p.dialect.Metrics
 	if path == "" {
 		return m, nil
 	}
-	b, err := p.client.Get(ctx, path, maxMetricsBytes)
+	b, err := p.client.Get(ctx, path, dialect.MaxMetricsBytes)
 	if err != nil {
 		return m, err
 	}
-	return p.dialect.ParseMetrics(b), nil
+	return p.dialect.Parse(b), nil
 }
 
 // counted returns by how much the counters of cached tokens have grown, of all
 // tiers, once they count the prompt. An engine writes them a step after its answer.
-func (p *isolationProbe) counted(ctx context.Context, before *Metrics) (int, error) {
+func (p *isolationProbe) counted(ctx context.Context, before *dialect.Metrics) (int, error) {
 	if !before.HasCache {
 		return 0, nil // it does not report
 	}
@@ -208,14 +206,4 @@ func (p *isolationProbe) counted(ctx context.Context, before *Metrics) (int, err
 		}
 	}
 	return 0, nil // it does not count: its cache is off
-}
-
-// Post sends JSON and returns the body of an answer of 200, at most limit bytes.
-func (c *Client) Post(ctx context.Context, path string, body []byte, limit int64) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	return c.do(req, limit)
 }

@@ -1,51 +1,25 @@
 package backend
 
 import (
-	"encoding/binary"
 	"errors"
-	"math"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"sync/atomic"
 	"testing"
 
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
 // scripted is a parser that says what it was told to.
-type scripted struct{ answer atomic.Value } // func([]byte) ([]Figure, error)
+type scripted struct{ answer atomic.Value } // func([]byte) ([]dialect.Figure, error)
 
-func (s *scripted) Parse(text []byte) ([]Figure, error) {
-	return s.answer.Load().(func([]byte) ([]Figure, error))(text)
+func (s *scripted) Parse(text []byte) ([]dialect.Figure, error) {
+	return s.answer.Load().(func([]byte) ([]dialect.Figure, error))(text)
 }
 
-func (s *scripted) say(f []Figure, err error) {
-	s.answer.Store(func([]byte) ([]Figure, error) { return f, err })
-}
-
-func TestMetricsOf(t *testing.T) {
-	m, err := metricsOf([]Figure{{FigureRunning, 2}, {FigureWaiting, 3}, {FigureKVUsage, 1.5}, {FigureBlockTokens, 32}, {FigureCacheBlocks, 1e17}, {FigureCacheQueries, 10}, {FigureCacheHits, 4},
-		{FigurePromptTokens, 5}, {FigureOutputTokens, 6}, {FigureRequests, 7}, {FigureStartTime, 8}, {FigureSleeping, 1}, {FigureAborted, 9}, {FigureCacheTokens, 11}, {99, 1}})
-	want := Metrics{Running: 2, Waiting: 3, KVUsage: 1, BlockTokens: 32, CacheBlocks: 1 << 40, CacheTokens: 11, Sleeping: true, StartTime: 8, Requests: 7, Aborted: 9, PromptTokens: 5, OutputTokens: 6,
-		CacheQueries: 10, CacheHits: 4, HasCache: true, HasLoad: true}
-	if m.told = 0; err != nil || !reflect.DeepEqual(m, want) {
-		t.Errorf("%v\ngot  %+v\nwant %+v", err, m, want)
-	}
-	if m, _ := metricsOf([]Figure{{FigureCacheHits, 4}}); m.HasCache {
-		t.Error("hits without queries are a cache")
-	}
-	for _, bad := range []Figure{{FigureRunning, math.NaN()}, {FigureRunning, math.Inf(1)}, {FigureWaiting, -1}, {FigureRequests, 1e18}, {FigureBlockTokens, 1025}} {
-		if m, err := metricsOf([]Figure{bad}); err == nil {
-			t.Errorf("%v: %+v", bad, m)
-		}
-	}
-	// A fall of a counter, or another start, is another process.
-	a, _ := metricsOf([]Figure{{FigurePromptTokens, 5}})
-	b, _ := metricsOf([]Figure{{FigurePromptTokens, 4}})
-	if restarted(&a, &b) == "" || restarted(&b, &a) != "" {
-		t.Error("a fallen counter is no restart, or a risen one is")
-	}
+func (s *scripted) say(f []dialect.Figure, err error) {
+	s.answer.Store(func([]byte) ([]dialect.Figure, error) { return f, err })
 }
 
 // TestWatcher_parser: figures a parser tells reach the store; where it fails they are
@@ -67,9 +41,10 @@ func TestWatcher_parser(t *testing.T) {
 	}))
 	defer srv.Close()
 	p := &scripted{}
-	p.say([]Figure{{FigureRunning, 2}, {FigureWaiting, 3}, {FigureKVUsage, 0.5}, {FigureBlockTokens, 32}, {FigureCacheBlocks, 100}}, nil)
+	p.say([]dialect.Figure{{ID: dialect.FigureRunning, Value: 2}, {ID: dialect.FigureWaiting, Value: 3}, {ID: dialect.FigureKVUsage, Value: 0.5}, {ID: dialect.FigureBlockTokens, Value: 32}, {ID: dialect.FigureCacheBlocks, Value: 100}}, nil)
 	o := watch(t, &fakeEngine{Server: srv}, func(c *Config) {
-		c.Dialect = Parsed{Dialect: OpenAI{}, Parser: p, Metrics: "/stats", Health: "/ping"}
+		c.Dialect = dialect.Of("openai")
+		c.Scrape = &Scrape{Parser: p, Metrics: "/stats", Health: "/ping"}
 		c.Events = Events{Mode: EventsOff}
 	})
 	s := o.until("the figures", func(s endpoint.State) bool { return s.Ready && s.Running == 2 })
@@ -89,24 +64,9 @@ func TestWatcher_parser(t *testing.T) {
 	if now := o.w.Status().ParseFails; n == 0 || now != was || !s.Ready {
 		t.Errorf("%d failures, then %d: nothing told is none", was, now)
 	}
-	p.say([]Figure{{FigureRunning, 4}}, nil)
+	p.say([]dialect.Figure{{ID: dialect.FigureRunning, Value: 4}}, nil)
 	o.until("figures again", func(s endpoint.State) bool { return s.Running == 4 && o.w.Status().FiguresReason == "" })
 	if pings.Load() == 0 || o.w.Status().CheckFails != 0 {
 		t.Error("the health path was not asked")
 	}
-}
-
-// FuzzMetricsOf: figures within their range are taken over within theirs.
-func FuzzMetricsOf(f *testing.F) {
-	f.Add(make([]byte, 24))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var figures []Figure
-		for ; len(b) >= 9; b = b[9:] {
-			figures = append(figures, Figure{FigureID(b[0] % 20), math.Float64frombits(binary.LittleEndian.Uint64(b[1:]))})
-		}
-		m, err := metricsOf(figures)
-		if err == nil && !(m.Running >= 0 && m.Waiting >= 0 && m.KVUsage >= 0 && m.KVUsage <= 1 && m.BlockTokens >= 0 && m.BlockTokens <= 1024 && m.CacheBlocks >= 0 && m.CacheBlocks <= 1<<40 && m.CacheTokens >= 0) {
-			t.Errorf("%+v", m)
-		}
-	})
 }

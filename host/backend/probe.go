@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
@@ -128,7 +129,7 @@ func (w *Watcher) startProbe(ctx context.Context, probe *isolationProbe) {
 }
 
 // busy reports whether an engine has too much to do for a probe.
-func busy(m *Metrics) bool { return m.Waiting > 0 || m.KVUsage > probeKV || m.Sleeping }
+func busy(m *dialect.Metrics) bool { return m.Waiting > 0 || m.KVUsage > probeKV || m.Sleeping }
 
 // probed records the result of a probe.
 func (w *Watcher) probed(r *probeResult, now time.Time) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
@@ -97,7 +98,7 @@ func TestProbe(t *testing.T) {
 		{name: "honours, by its counters", cache: cache{silent: true}, want: endpoint.IsolationVerified, asked: true},
 		{name: "ignores, by its counters", cache: cache{silent: true, ignoreSalt: true}, want: endpoint.IsolationNone, asked: true, noSalt: true},
 		{name: "old release", mod: func(e *fakeEngine) { e.version = "0.9.1" }, want: endpoint.IsolationNone, noSalt: true},
-		{name: "no salts in the dialect", adjust: func(c *Config) { c.Dialect = OpenAI{} }, want: endpoint.IsolationNone, noSalt: true},
+		{name: "no salts in the dialect", adjust: func(c *Config) { c.Dialect = dialect.Of("openai") }, want: endpoint.IsolationNone, noSalt: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newFakeEngine(t)
@@ -162,7 +163,7 @@ func TestProbe_withoutResult(t *testing.T) {
 // TestProbe_notWhileBusy: an engine with a queue, or one that this router says
 // is not idle, is left alone.
 func TestProbe_notWhileBusy(t *testing.T) {
-	if busy(&Metrics{}) || !busy(&Metrics{Waiting: 1}) || !busy(&Metrics{KVUsage: 0.9}) || !busy(&Metrics{Sleeping: true}) {
+	if busy(&dialect.Metrics{}) || !busy(&dialect.Metrics{Waiting: 1}) || !busy(&dialect.Metrics{KVUsage: 0.9}) || !busy(&dialect.Metrics{Sleeping: true}) {
 		t.Error("busy")
 	}
 	for _, waiting := range []float64{0, 1} {

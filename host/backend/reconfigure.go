@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/kvevents"
 )
@@ -51,11 +52,11 @@ func (w *Watcher) takeConfig(ctx context.Context) {
 	discovered, caps := w.status.Discovered, w.status.Capabilities
 	w.mu.Unlock()
 
-	w.client = w.client.withBearer(next.Bearer)
+	w.client = w.client.WithBearer(next.Bearer)
 	if renames(&had, next) {
 		w.renameBlocks()
 	}
-	if !reflect.DeepEqual(had.Dialect, next.Dialect) {
+	if another(&had, next) {
 		w.forgetDialect()
 	}
 	if had.AssumedBlocks != next.AssumedBlocks {
@@ -69,7 +70,12 @@ func (w *Watcher) takeConfig(ctx context.Context) {
 
 // renames reports whether blocks have other names by next than by had.
 func renames(had, next *Config) bool {
-	return had.CacheIdentity != next.CacheIdentity || had.BlockTokens != next.BlockTokens || !reflect.DeepEqual(had.Dialect, next.Dialect)
+	return had.CacheIdentity != next.CacheIdentity || had.BlockTokens != next.BlockTokens || another(had, next)
+}
+
+// another reports whether the engine is watched in another way by next than by had.
+func another(had, next *Config) bool {
+	return had.Dialect != next.Dialect || !reflect.DeepEqual(had.Scrape, next.Scrape)
 }
 
 // nameBlocks ends renamed once the engine's events have named its blocks by the
@@ -96,7 +102,7 @@ func (w *Watcher) renameBlocks() {
 // with nothing: figures of another dialect would look like a restart. What is
 // known of the engine stays until then, so that it stays in service.
 func (w *Watcher) forgetDialect() {
-	w.nextFind, w.scraped, w.prev, w.quiet = time.Time{}, time.Time{}, Metrics{}, quiet{}
+	w.nextFind, w.scraped, w.prev, w.quiet = time.Time{}, time.Time{}, dialect.Metrics{}, quiet{}
 	w.resetIsolation()
 }
 
@@ -112,13 +118,6 @@ func (w *Watcher) takeProbe(had *Probe) {
 			w.probes.next = due
 		}
 	}
-}
-
-// withBearer returns a client that shows another token to the same engine.
-func (c *Client) withBearer(bearer string) *Client {
-	next := *c
-	next.bearer = bearer
-	return &next
 }
 
 // rename makes the feed name blocks by another cache identity, and forgets those

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/kvevents/fakepub"
 )
@@ -53,8 +54,8 @@ func TestReconfigure_index(t *testing.T) {
 	}
 	for _, adjust := range []func(*Config){
 		func(c *Config) { c.CacheIdentity = "another tokenizer" },
-		func(c *Config) { c.Dialect = SGLang{} }, // knows little of this engine, and keeps it in service
-		func(c *Config) { c.Dialect = VLLM{} },
+		func(c *Config) { c.Dialect = dialect.Of("sglang") }, // knows little of this engine, and keeps it in service
+		func(c *Config) { c.Dialect = dialect.Of("vllm") },
 		func(c *Config) { c.BlockTokens = 4 },
 	} {
 		before := resets()
@@ -112,7 +113,7 @@ func TestReconfigure_watch(t *testing.T) {
 	o.until("nothing known", isolated(endpoint.IsolationUnverified))
 	o.reconfigure(func(c *Config) { c.Probe.Every = time.Hour })
 	o.until("a probe at once", isolated(endpoint.IsolationVerified))
-	o.reconfigure(func(c *Config) { c.Dialect = OpenAI{} })
+	o.reconfigure(func(c *Config) { c.Dialect = dialect.Of("openai") })
 	o.until("a dialect without salts", func(s endpoint.State) bool { return s.Isolation == endpoint.IsolationNone && s.NoSalt != 0 })
 	if n := o.losses(); n != 0 {
 		t.Errorf("%d times not ready", n)

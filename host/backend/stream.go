@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/kvevents"
 	"github.com/kvasir-router/kvasir/host/llmapi"
@@ -15,15 +16,15 @@ import (
 // source picks the event socket of the watcher's rank: as configured, else as the
 // engine tells, else by the base port if the engine cannot tell. why says why
 // there is none.
-func (w *Watcher) source(caps *Capabilities) (src EventSource, why string) {
+func (w *Watcher) source(caps *dialect.Capabilities) (src dialect.EventSource, why string) {
 	e := &w.cfg.Events
 	switch {
 	case e.Mode == EventsOff:
 		return src, ""
 	case e.Listen != "":
-		return EventSource{Rank: w.cfg.Rank, Replay: e.Replay, Topic: e.Topic}, ""
+		return dialect.EventSource{Rank: w.cfg.Rank, Replay: e.Replay, Topic: e.Topic}, ""
 	case e.Publisher != "":
-		return EventSource{Rank: w.cfg.Rank, Publisher: e.Publisher, Replay: e.Replay, Topic: e.Topic}, ""
+		return dialect.EventSource{Rank: w.cfg.Rank, Publisher: e.Publisher, Replay: e.Replay, Topic: e.Topic}, ""
 	case caps.EventsFault != "":
 		return src, caps.EventsFault
 	case caps.EventsKnown:
@@ -42,13 +43,13 @@ func (w *Watcher) source(caps *Capabilities) (src EventSource, why string) {
 		return src, "engine publishes no cache events"
 	}
 	at := func(port int) string {
-		return "tcp://" + net.JoinHostPort(w.client.host, strconv.Itoa(port+w.cfg.Rank))
+		return "tcp://" + net.JoinHostPort(w.client.Host(), strconv.Itoa(port+w.cfg.Rank))
 	}
-	return EventSource{Rank: w.cfg.Rank, Publisher: at(e.Port), Replay: at(e.ReplayPort), Topic: e.Topic}, ""
+	return dialect.EventSource{Rank: w.cfg.Rank, Publisher: at(e.Port), Replay: at(e.ReplayPort), Topic: e.Topic}, ""
 }
 
 // follow makes the event stream be the one that the capabilities call for.
-func (w *Watcher) follow(ctx context.Context, caps *Capabilities) {
+func (w *Watcher) follow(ctx context.Context, caps *dialect.Capabilities) {
 	src, why := w.source(caps)
 	wanted := src.Publisher != "" || w.cfg.Events.Listen != "" && w.cfg.Events.Mode != EventsOff
 	if cur := w.current(); cur != nil {
@@ -126,16 +127,16 @@ const (
 )
 
 // take compares a scrape with the number of messages taken so far.
-func (q *quiet) take(m *Metrics, st *kvevents.Stats, block int, now time.Time) {
+func (q *quiet) take(m *dialect.Metrics, st *kvevents.Stats, block int, now time.Time) {
 	if !st.Connected {
 		*q = quiet{}
 		return
 	}
 	if !q.begun || st.Messages != q.messages {
-		*q = quiet{messages: st.Messages, uncached: m.uncached(), requests: m.Requests, since: now, begun: true}
+		*q = quiet{messages: st.Messages, uncached: m.Uncached(), requests: m.Requests, since: now, begun: true}
 		return
 	}
-	tokens, requests := m.uncached()-q.uncached, max(1, m.Requests-q.requests)
+	tokens, requests := m.Uncached()-q.uncached, max(1, m.Requests-q.requests)
 	// Prompts shorter than a block fill none, however many there are.
 	if block = max(block, 16); tokens >= quietTokens && tokens/requests >= float64(2*block) && now.Sub(q.since) >= quietTime {
 		q.silent = true
@@ -207,7 +208,7 @@ func (w *Watcher) publish(now time.Time) {
 		reason = ""
 	}
 	models, adapters := names(st.Capabilities.Models)
-	if st.Capabilities.AnyName {
+	if w.cfg.Dialect.AnyName {
 		models = nil
 	}
 	m, fig := &st.Metrics, w.figures(&st, &feed, mode, s, block, now)
@@ -216,7 +217,7 @@ func (w *Watcher) publish(now time.Time) {
 		e.Running, e.Waiting, e.KVUsage = uint32(min(m.Running, 1<<31)), uint32(min(m.Waiting, 1<<31)), float32(m.KVUsage)
 		e.BlockTokens, e.CacheBlocks = uint32(block), cacheBlocks(m, block)
 		e.MaxModelLen = uint32(st.Capabilities.MaxModelLen)
-		e.NoSalt, e.Isolation = uint16(st.Capabilities.NoSalt), st.Probe.Isolation
+		e.NoSalt, e.Isolation = uint16(llmapi.Unsalted(w.cfg.Dialect, st.Capabilities.Version)), st.Probe.Isolation
 		if w.revoked.Load() { // since st was read
 			e.Isolation = endpoint.IsolationNone
 		}
@@ -259,7 +260,7 @@ func blockSize(events, engine, ours int) (block int, why string) {
 }
 
 // cacheBlocks returns the engine's capacity in blocks of the size that is indexed.
-func cacheBlocks(m *Metrics, block int) uint32 {
+func cacheBlocks(m *dialect.Metrics, block int) uint32 {
 	n := m.CacheBlocks
 	if m.BlockTokens > 0 && block > 0 {
 		n = n * m.BlockTokens / block
@@ -268,7 +269,7 @@ func cacheBlocks(m *Metrics, block int) uint32 {
 }
 
 // names splits an engine's models into base models and adapters.
-func names(list []Model) (models, adapters []string) {
+func names(list []dialect.Model) (models, adapters []string) {
 	for _, m := range list {
 		if m.Base == "" {
 			models = append(models, m.Name)

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/kvevents"
 )
@@ -25,7 +26,7 @@ const (
 // all other methods may be called concurrently.
 type Watcher struct {
 	cfg       Config
-	client    *Client
+	client    *dialect.Client
 	index     Index
 	assumed   Assumed // may be nil
 	endpoints Endpoints
@@ -49,7 +50,7 @@ type Watcher struct {
 
 	// The rest belongs to the goroutine in Run.
 	health   health
-	prev     Metrics // last scrape
+	prev     dialect.Metrics // last scrape
 	scraped  time.Time
 	seen     kvevents.Stats // of the stream, at the last scrape
 	quiet    quiet
@@ -65,7 +66,7 @@ type Watcher struct {
 
 // Status is what a watcher has found, for people and metrics.
 type Status struct {
-	Capabilities Capabilities
+	Capabilities dialect.Capabilities
 	Discovered   bool
 	Ready        bool
 	Reason       string // why not ready, or ""
@@ -78,7 +79,7 @@ type Status struct {
 	Ranks         int    // ranks the engine publishes for
 	Trust         TrustStats
 	Probe         ProbeStats
-	Metrics       Metrics
+	Metrics       dialect.Metrics
 	ScrapedAt     time.Time
 	Feed          FeedStats
 	Stream        kvevents.Stats
@@ -93,7 +94,7 @@ type Status struct {
 
 // stream is a running subscriber.
 type stream struct {
-	source EventSource
+	source dialect.EventSource
 	sub    *kvevents.Subscriber
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -107,7 +108,7 @@ func NewWatcher(cfg Config, index Index, assumed Assumed, endpoints Endpoints) (
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	client, err := newClient(cfg.Client, cfg.URL, cfg.Bearer)
+	client, err := dialect.NewClient(cfg.Client, cfg.URL, cfg.Bearer)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +229,7 @@ func (w *Watcher) note(f func(*Status)) {
 func (w *Watcher) look(ctx context.Context) {
 	was := w.health.up
 	begun := time.Now()
-	err := w.get(ctx, w.cfg.Dialect.HealthPath(), nil)
+	err := w.get(ctx, w.healthPath(), nil)
 	if ctx.Err() != nil {
 		return
 	}
@@ -261,9 +262,9 @@ func (w *Watcher) look(ctx context.Context) {
 func (w *Watcher) get(ctx context.Context, path string, body *[]byte) error {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
 	defer cancel()
-	limit := int64(maxAnswerBytes)
+	limit := int64(dialect.MaxAnswerBytes)
 	if body != nil {
-		limit = maxMetricsBytes
+		limit = dialect.MaxMetricsBytes
 	}
 	b, err := w.client.Get(ctx, path, limit)
 	if body != nil {
@@ -276,7 +277,7 @@ func (w *Watcher) get(ctx context.Context, path string, body *[]byte) error {
 func (w *Watcher) find(ctx context.Context) {
 	fctx, cancel := context.WithTimeout(ctx, 3*w.cfg.Timeout)
 	defer cancel()
-	caps, err := w.cfg.Dialect.Discover(fctx, w.client)
+	caps, err := w.cfg.Dialect.Find(fctx, w.client)
 	if err != nil {
 		w.note(func(s *Status) { s.FindFails++ })
 		w.cfg.Log.Debug("engine discovery", "endpoint", w.cfg.URL, "err", err)
@@ -286,14 +287,14 @@ func (w *Watcher) find(ctx context.Context) {
 	w.nextFind = time.Now().Add(jitter(w.cfg.Rediscover))
 	w.note(func(s *Status) {
 		s.Capabilities, s.Discovered, s.Ranks = caps, true, len(caps.Events)
-		s.Metrics.complete(&caps) // an engine may have no metrics
+		s.Metrics.Complete(&caps) // an engine may have no metrics
 	})
 	w.follow(ctx, &caps)
 }
 
 // scrape reads the metrics and draws conclusions.
 func (w *Watcher) scrape(ctx context.Context) {
-	path := w.cfg.Dialect.MetricsPath()
+	path := w.metricsPath()
 	if path == "" {
 		return
 	}
@@ -314,11 +315,11 @@ func (w *Watcher) scrape(ctx context.Context) {
 	}
 	now := time.Now()
 	w.note(func(s *Status) {
-		m.complete(&s.Capabilities)
+		m.Complete(&s.Capabilities)
 		s.Metrics, s.ScrapedAt = m, now
 	})
 	if !w.scraped.IsZero() {
-		if why := restarted(&w.prev, &m); why != "" {
+		if why := dialect.Restarted(&w.prev, &m); why != "" {
 			w.restart(why)
 		}
 	}
@@ -335,7 +336,7 @@ func (w *Watcher) scrape(ctx context.Context) {
 }
 
 // block returns the block size that the endpoint's index uses.
-func (w *Watcher) block(m *Metrics) int {
+func (w *Watcher) block(m *dialect.Metrics) int {
 	if b := w.feed.Stats().BlockTokens; b != 0 {
 		return b
 	}
@@ -414,7 +415,7 @@ func (h *health) take(err error) {
 	}
 	h.good = 0
 	h.bad++
-	var status statusError
+	var status dialect.StatusError
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &status) {
 		h.bad++
 	}
@@ -426,7 +427,7 @@ func (h *health) take(err error) {
 
 // healthReason words why a check failed.
 func healthReason(err error) string {
-	var status statusError
+	var status dialect.StatusError
 	var ne net.Error
 	switch {
 	case errors.As(err, &status):
@@ -435,7 +436,7 @@ func healthReason(err error) string {
 		return "connection refused"
 	case errors.As(err, &ne) && ne.Timeout():
 		return "health check timed out"
-	case errors.Is(err, ErrNotOffered):
+	case errors.Is(err, dialect.ErrNotOffered):
 		return "health check is not offered"
 	}
 	return "not reachable"

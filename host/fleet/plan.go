@@ -6,8 +6,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/kvasir-router/kvasir/host/backend"
 	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
@@ -52,8 +52,8 @@ func NewPlan(cfg *config.Config, s Secrets) (*Plan, error) {
 		c := &cfg.Pools[i]
 		pool := &poolPlan{cfg: c, labels: c.Labels, attrs: poolAttributes(c, s, tenants)}
 		p.pools[c.Name] = pool
-		if _, err := backend.DialectOf(c.Dialect); err != nil {
-			faults = append(faults, fmt.Errorf("fleet: pool %q: %w", c.Name, err))
+		if _, ok := dialect.ByName(c.Dialect); !ok {
+			faults = append(faults, fmt.Errorf("fleet: pool %q: unknown dialect %q", c.Name, c.Dialect))
 		}
 		listed, err := pool.listed()
 		if err != nil {

@@ -3,6 +3,8 @@ package llmapi
 import (
 	"errors"
 	"strconv"
+
+	"github.com/kvasir-router/kvasir/host/dialect"
 )
 
 // ErrNoSaltField is returned by AppendEdits when a salt must be set and the
@@ -18,7 +20,7 @@ type Rewrite struct {
 	Priority   int    // higher = sooner, in the field the dialect reads; 0 = none, the client's is removed
 	MaxTokens  int    // upper bound of output tokens, 0 = none; set where the client set none or more
 
-	Dialect        string // vllm ("" too), sglang, trtllm, llamacpp, ollama; others as openai
+	Dialect        string // a name of host/dialect, "" = its Default; others as openai
 	UnknownFields  string // members outside the allow-list: pass ("" too), drop, refuse
 	InternalFields string // members that steer the engine: drop ("" too), refuse
 }
@@ -35,17 +37,20 @@ type Edit struct {
 // New slices belong to r and are valid until its next Scan. The error is a
 // *Error for the client (a field that is refused by setting) or ErrNoSaltField.
 func (r *Request) AppendEdits(dst []Edit, rw *Rewrite) ([]Edit, error) {
-	if r.Op.set() == noneOp || r.object.End == 0 {
+	if r.Op.set() == 0 || r.object.End == 0 {
 		return dst, nil
 	}
-	e := editor{r: r, rw: rw, dst: dst, dialect: dialectSet(rw.Dialect)}
+	e := editor{r: r, rw: rw, dst: dst, dialect: dialect.Of(rw.Dialect), saltID: fUnset, prioID: fUnset}
 	if rw.SetSalt && r.Op.HasPrompt() {
-		if e.salt = SaltField(r.Op, rw.Dialect); e.salt == "" {
+		if e.salt = e.dialect.SaltField(r.Op.set()); e.salt == "" {
 			return dst, ErrNoSaltField
 		}
+		e.saltID = fieldByName[e.salt]
 	}
 	if rw.Priority != 0 {
-		e.prio, e.prioValue = priorityOf(r.Op, e.dialect, rw.Priority)
+		if e.prio, e.prioValue = e.dialect.PriorityField(r.Op.set(), rw.Priority); e.prio != "" {
+			e.prioID = fieldByName[e.prio]
+		}
 	}
 	if err := e.top(); err != nil {
 		return dst, err
@@ -57,7 +62,7 @@ func (r *Request) AppendEdits(dst []Edit, rw *Rewrite) ([]Edit, error) {
 // AddsUsage reports whether the edits for rw ask for a report of usage that the
 // client did not ask for. Streams of the other formats always have one.
 func (r *Request) AddsUsage(rw *Rewrite) bool {
-	return rw.ForceUsage && r.Stream && !r.IncludeUsage && r.Op.StreamFormat() == StreamChunks
+	return rw.ForceUsage && r.Stream && !r.IncludeUsage && r.Op.StreamFormat() == StreamChunks && dialect.Of(rw.Dialect).StreamUsage
 }
 
 // editor walks the members in order, so that its edits come out in order.
@@ -65,9 +70,11 @@ type editor struct {
 	r       *Request
 	rw      *Rewrite
 	dst     []Edit
-	dialect dialects
+	dialect *dialect.Dialect
 	salt    string // name of the salt field, "" = none to set
+	saltID  int16  // its id, or fUnset
 	prio    string // name of the priority field, "" = none to set
+	prioID  int16  // its id, or fUnset
 
 	prioValue int
 	kept      bool // a member stays
@@ -94,7 +101,7 @@ func (e *editor) top() error {
 
 // drops reports whether a top-level member must go.
 func (e *editor) drops(m *Member) (bool, error) {
-	if m.field == fCacheSalt && e.salt != "" || m.field == fPriority && e.prio != "" {
+	if m.field == e.saltID || m.field == e.prioID {
 		return false, nil
 	}
 	if m.Class == ClassInternal {
@@ -104,7 +111,7 @@ func (e *editor) drops(m *Member) (bool, error) {
 		return true, nil
 	}
 	if m.field >= 0 {
-		if f := &fields[m.field]; f.ops&e.r.Op.set() != 0 && f.dialects&e.dialect != 0 {
+		if f := &fields[m.field]; f.has(e.r.Op.set(), e.dialect) {
 			return false, nil
 		}
 	}
@@ -154,10 +161,10 @@ func (e *editor) value(m *Member) error {
 		if e.done.model = true; e.rw.Model != "" && e.rw.Model != e.r.Model {
 			e.replace(m.Value, e.quoted(e.rw.Model))
 		}
-	case fCacheSalt:
+	case e.saltID:
 		e.done.salt = true
 		e.replace(m.Value, e.quoted(e.rw.Salt))
-	case fPriority:
+	case e.prioID:
 		e.done.prio = true
 		e.replace(m.Value, e.number(e.prioValue))
 	case fMaxTokens, fMaxCompletionTokens, fMaxOutputTokens, fNPredict:
@@ -175,7 +182,7 @@ func (e *editor) value(m *Member) error {
 // cap lowers an output limit. A null or negative one means no limit.
 func (e *editor) cap(m *Member) {
 	f := &fields[m.field]
-	if e.rw.MaxTokens <= 0 || f.ops&e.r.Op.set() == 0 || f.dialects&e.dialect == 0 {
+	if e.rw.MaxTokens <= 0 || !f.has(e.r.Op.set(), e.dialect) {
 		return
 	}
 	e.done.max = true
@@ -190,7 +197,7 @@ func (e *editor) cap(m *Member) {
 // (protocol.py, to_sampling_params), so did vLLM with max_completion_tokens (0.10,
 // serving_chat.py), and Ollama's runner counts to limits above 0 only.
 func (e *editor) zero(m *Member) bool {
-	if e.dialect&(dVLLM|dLlama) == 0 || m.field == fMaxCompletionTokens {
+	if !e.dialect.ZeroLimit || m.field == fMaxCompletionTokens {
 		return false
 	}
 	return m.Value.End-m.Value.Start == 1 && e.r.Body[m.Value.Start] == '0'
@@ -281,7 +288,7 @@ func (e *editor) inserts() {
 // maxField is the name of the output limit that every server of the dialect reads.
 func (e *editor) maxField() string {
 	s := e.r.Op.spec()
-	if s.LimitOpenAI != "" && e.dialect == dOpenAI {
+	if s.LimitOpenAI != "" && e.dialect.NewLimits {
 		return s.LimitOpenAI
 	}
 	return s.Limit

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/internal/jsonscan"
 )
 
@@ -86,7 +87,6 @@ func TestAppendEdits(t *testing.T) {
 	f(`{"max_tokens":0}`, Rewrite{MaxTokens: 8}, `{"max_tokens":0}`)
 	f(`{"max_tokens":0}`, Rewrite{MaxTokens: 8, Dialect: "llamacpp"}, `{"max_tokens":0}`)
 	f(`{"max_tokens":0}`, Rewrite{MaxTokens: 8, Dialect: "sglang"}, `{"max_tokens":8}`)
-	f(`{"max_tokens":0,"max_completion_tokens":0}`, Rewrite{MaxTokens: 8, Dialect: "trtllm"}, `{"max_tokens":8,"max_completion_tokens":8}`)
 	f(`{"max_tokens":0}`, Rewrite{MaxTokens: 8, Dialect: "ollama"}, `{"max_tokens":8}`)
 	f(`{"max_tokens":0}`, Rewrite{MaxTokens: 8, Dialect: "openai"}, `{"max_tokens":8}`)
 	f(`{"max_tokens":0}`, Rewrite{Dialect: "sglang"}, `{"max_tokens":0}`)
@@ -128,7 +128,7 @@ func TestAppendEdits_operations(t *testing.T) {
 		if err := r.Scan(op, []byte(`{}`)); err != nil {
 			t.Fatal(err)
 		}
-		for _, d := range []string{"sglang", "trtllm", "llamacpp", "openai"} {
+		for _, d := range []string{"sglang", "llamacpp", "openai"} {
 			if _, err := r.AppendEdits(nil, &Rewrite{SetSalt: true, Salt: "s", Dialect: d}); !errors.Is(err, ErrNoSaltField) {
 				t.Errorf("%v, %s: got %v", op, d, err)
 			}
@@ -182,7 +182,7 @@ func TestAppendEdits_strip(t *testing.T) {
 		}
 	}
 	for _, op := range []Operation{OpChat, OpCompletions, OpTokenize, OpResponses, OpMessages, OpCountTokens} {
-		for _, dialect := range []string{"", "vllm", "sglang", "trtllm", "llamacpp", "ollama", "openai", "other"} {
+		for _, dialect := range []string{"", "vllm", "sglang", "llamacpp", "ollama", "openai", "other"} {
 			for _, unknown := range []string{"pass", "drop"} {
 				for _, name := range names {
 					stripOne(t, op, Rewrite{Dialect: dialect, UnknownFields: unknown}, name)
@@ -354,26 +354,26 @@ func FuzzScan(f *testing.F) {
 // allow-list is left and nothing inside of it is changed.
 func onlyAllowed(t *testing.T, r *Request) {
 	t.Helper()
-	for _, dialect := range []string{"vllm", "llamacpp", "openai"} {
-		edits, err := r.AppendEdits(nil, &Rewrite{Dialect: dialect, UnknownFields: "drop"})
+	for _, d := range dialect.All() {
+		edits, err := r.AppendEdits(nil, &Rewrite{Dialect: d.Name, UnknownFields: "drop"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		got, before := decodeAny(t, []byte(apply(t, r.Body, edits))), decodeAny(t, r.Body)
 		for name, v := range before {
 			i, known := fieldByName[name]
-			stays := known && fields[i].class != ClassInternal && fields[i].ops&opC != 0 && fields[i].dialects&dialectSet(dialect) != 0
+			stays := known && fields[i].class != ClassInternal && fields[i].has(FieldsChat, d)
 			w, there := got[name]
 			if there != stays {
-				t.Fatalf("%s: %q there: %v, want %v", dialect, name, there, stays)
+				t.Fatalf("%s: %q there: %v, want %v", d.Name, name, there, stays)
 			}
 			if stays && name != "stream_options" && name != "chat_template_kwargs" && !reflect.DeepEqual(v, w) {
-				t.Fatalf("%s: %q became %v", dialect, name, w)
+				t.Fatalf("%s: %q became %v", d.Name, name, w)
 			}
 			delete(got, name)
 		}
 		if len(got) != 0 {
-			t.Fatalf("%s: appeared: %v", dialect, got)
+			t.Fatalf("%s: appeared: %v", d.Name, got)
 		}
 	}
 }

@@ -1,5 +1,12 @@
 package llmapi
 
+import (
+	"slices"
+	"strings"
+
+	"github.com/kvasir-router/kvasir/host/dialect"
+)
+
 // Class says what the router does with a top-level member.
 type Class uint8
 
@@ -12,100 +19,50 @@ const (
 
 // Fields is a set of groups of fields, one bit each. An operation has the fields
 // of its groups (Spec.Fields).
-type Fields uint8
-
-// dialects is a set, one bit each.
-type dialects uint8
+type Fields = dialect.Fields
 
 // The groups.
 const (
-	FieldsChat        Fields = 1 << iota // chat.completions
-	FieldsCompletions                    // completions
-	FieldsTokenize                       // tokenize
-	FieldsResponses                      // responses
-	FieldsMessages                       // messages
-	FieldsCount                          // count of a message's tokens
+	FieldsChat        = dialect.Chat
+	FieldsCompletions = dialect.Completions
+	FieldsTokenize    = dialect.Tokenize
+	FieldsResponses   = dialect.Responses
+	FieldsMessages    = dialect.Messages
+	FieldsCount       = dialect.Count
 )
 
-// Short names of the groups and of sets of them, for the table.
-const (
-	opC    = FieldsChat
-	opT    = FieldsCompletions
-	opK    = FieldsTokenize
-	opR    = FieldsResponses
-	opM    = FieldsMessages
-	opN    = FieldsCount
-	opCT   = opC | opT
-	opCK   = opC | opK
-	opCTK  = opC | opT | opK
-	opCR   = opC | opR
-	opRM   = opR | opM
-	opMN   = opM | opN
-	opCTR  = opC | opT | opR
-	opCRM  = opC | opR | opM
-	opGen  = opC | opT | opR | opM // those that compute a prompt
-	noneOp = Fields(0)
-)
-
-const (
-	dOpenAI dialects = 1 << iota
-	dVLLM
-	dSGLang
-	dTRT
-	dLlama
-	dOllama
-	dAny  = dOpenAI | dVLLM | dSGLang | dTRT | dLlama | dOllama
-	dBig  = dVLLM | dSGLang | dTRT
-	dOwn  = dBig | dLlama
-	dNone = dialects(0)
-)
-
-// set returns the groups of fields that the operation has.
 func (o Operation) set() Fields { return o.spec().Fields }
 
-// dialectSet maps a dialect's name to its bit. "" is vllm, the default of a
-// pool; an unknown name gets what every OpenAI server takes and no more.
-func dialectSet(name string) dialects {
-	switch name {
-	case "", "vllm":
-		return dVLLM
-	case "sglang":
-		return dSGLang
-	case "trtllm":
-		return dTRT
-	case "llamacpp":
-		return dLlama
-	case "ollama":
-		return dOllama
-	}
-	return dOpenAI
-}
+// SaltField returns the member that an engine of a dialect reads the cache salt
+// from, "" if it has none or the operation uses no cache. It is that of the latest
+// release; for an older one see [Unsalted].
+func SaltField(op Operation, name string) string { return dialect.Of(name).SaltField(op.set()) }
 
-// SaltField returns the member an engine of this dialect reads the cache salt
-// from, "" if it has none or the operation touches no cache. It tells of releases
-// of today; whether an older one reads the member is the backend's to know
-// (backend.Capabilities). Sources: vLLM 0.32 entrypoints/openai/responses/protocol.py
-// (ResponsesRequest.cache_salt, put into the engine's input by
-// renderers/online_renderer.py, preprocess_chat) and entrypoints/anthropic
-// (AnthropicMessagesRequest.cache_salt, handed to the chat request by
-// _build_base_request). The other dialects are known for chat and completions.
-func SaltField(op Operation, dialect string) string {
-	d := dialectSet(dialect)
-	if op.set()&opCT != 0 && d&dBig != 0 || op.set()&opRM != 0 && d&dVLLM != 0 {
-		return "cache_salt"
+// Unsalted returns the operations in which a release of an engine shares its cache
+// between requests with different cache salts: only requests of the public
+// namespace, or of the one tenant that the engine serves, may be placed there for
+// them. version is as the engine reports it, "" = the latest.
+func Unsalted(d *dialect.Dialect, version string) (ops Operations) {
+	for o := range Operation(len(specs)) {
+		if s := o.spec(); s.Computes && !d.Salted(s.Fields, version) {
+			ops |= 1 << o
+		}
 	}
-	return ""
+	return ops
 }
 
 // field is one key of the table. Its id is its index.
 type field struct {
 	name     string
 	class    Class
-	ops      Fields   // groups that have it
-	dialects dialects // dialects that have it
+	in       Fields   // requests that have it in any dialect
+	dialects []Fields // the same for each dialect, by Number
 }
 
-// ids of the fields that code refers to; the first of the table, in order.
+// has reports whether requests of a group have the field in a dialect.
+func (f *field) has(in Fields, d *dialect.Dialect) bool { return f.dialects[d.Number()]&in != 0 }
+
+// ids of the fields that code refers to: the first of the table, in the order of acted.
 const (
 	fModel = iota
 	fStream
@@ -133,205 +90,102 @@ const (
 	fInput
 	nActed
 
-	fNone = -1
+	fNone  = -1 // of a name outside the table
+	fUnset = -2 // of no name
 )
 
-// fields is the allow-list. Sources: the OpenAI API reference; vLLM 0.32
-// entrypoints/openai/{chat_completion,completion,responses}/protocol.py,
-// entrypoints/anthropic/protocol.py and entrypoints/serve/tokenize/protocol.py;
-// the Anthropic API reference (messages, count_tokens); SGLang
-// srt/entrypoints/openai/protocol.py; TensorRT-LLM serve/openai_protocol.py;
-// llama.cpp tools/server/README.md; Ollama docs/openai.md.
-var fields = []field{
-	fModel:               {"model", ClassActed, opCTK | opRM | opN, dAny},
-	fStream:              {"stream", ClassActed, opGen, dAny},
-	fStreamOptions:       {"stream_options", ClassActed, opCTR, dAny},
-	fMaxTokens:           {"max_tokens", ClassActed, opCT | opM, dAny},
-	fMaxCompletionTokens: {"max_completion_tokens", ClassActed, opC, dAny &^ dOllama},
-	fNPredict:            {"n_predict", ClassActed, opCT, dLlama},
-	fPrompt:              {"prompt", ClassActed, opT | opK | opR, dAny},
-	fMessages:            {"messages", ClassActed, opCK | opMN, dAny},
-	fN:                   {"n", ClassActed, opCT, dAny},
-	fUser:                {"user", ClassActed, opCTR, dAny},
-	fEcho:                {"echo", ClassActed, opCT, dAny},
-	fLogprobs:            {"logprobs", ClassActed, opCT, dAny},
-	fTopLogprobs:         {"top_logprobs", ClassActed, opCR, dAny},
-	fPromptLogprobs:      {"prompt_logprobs", ClassActed, opCT, dBig},
-	fCacheSalt:           {"cache_salt", ClassInternal, opGen, dBig},
-	fTemplateKwargs:      {"chat_template_kwargs", ClassActed, opCK | opRM | opN, dOwn},
-	fMaxOutputTokens:     {"max_output_tokens", ClassActed, opR, dAny},
-	fPreviousResponse:    {"previous_response_id", ClassActed, opR, dAny},
-	fBackground:          {"background", ClassActed, opR, dAny},
-	fStore:               {"store", ClassActed, opCR, dAny},
-	fConversation:        {"conversation", ClassActed, opR, dAny},
-	fContainer:           {"container", ClassActed, opM, dAny},
-	fPriority:            {"priority", ClassInternal, opGen, dBig},
-	fInput:               {"input", ClassActed, opR, dAny},
+// acted are the fields that the router reads or edits: those with an id, then what
+// shapes the prompt beside them, which the tokenizer reads. Which dialects have them
+// is in host/dialect, as for all others.
+var acted = [...]string{
+	fModel: "model", fStream: "stream", fStreamOptions: "stream_options", fMaxTokens: "max_tokens", fMaxCompletionTokens: "max_completion_tokens",
+	fNPredict: "n_predict", fPrompt: "prompt", fMessages: "messages", fN: "n", fUser: "user", fEcho: "echo", fLogprobs: "logprobs",
+	fTopLogprobs: "top_logprobs", fPromptLogprobs: "prompt_logprobs", fCacheSalt: "cache_salt", fTemplateKwargs: "chat_template_kwargs",
+	fMaxOutputTokens: "max_output_tokens", fPreviousResponse: "previous_response_id", fBackground: "background", fStore: "store",
+	fConversation: "conversation", fContainer: "container", fPriority: "priority", fInput: "input",
 
-	// What shapes the prompt beside the above: read by the tokenizer.
-	nActed: {"tools", ClassActed, opCK | opR | opMN, dAny},
-	{"tool_choice", ClassActed, opCR | opMN, dAny},
-	{"documents", ClassActed, opC, dOwn},
-	{"response_format", ClassActed, opCT, dAny},
-	{"reasoning_effort", ClassActed, opC, dAny},
-	{"add_generation_prompt", ClassActed, opCK, dOwn},
-	{"continue_final_message", ClassActed, opCK, dOwn},
-	{"add_special_tokens", ClassActed, opCTK, dOwn},
-	{"truncate_prompt_tokens", ClassActed, opCTK, dBig},
-	{"truncation_side", ClassActed, opCTK, dVLLM},
-	{"mm_processor_kwargs", ClassActed, opCTK | opR, dBig},
-	{"media_io_kwargs", ClassActed, opCK | opR, dVLLM},
-	{"prompt_embeds", ClassActed, opT, dVLLM},
-	{"instructions", ClassActed, opR, dAny},
-	{"reasoning", ClassActed, opR, dAny},
-	{"truncation", ClassActed, opR, dAny},
-	{"previous_input_messages", ClassActed, opR, dVLLM},
-	{"system", ClassActed, opMN, dAny},
-	{"thinking", ClassActed, opMN, dAny},
-	{"output_config", ClassActed, opMN, dAny},
-	{"suffix", ClassActed, opT, dAny},
+	nActed: "tools", "tool_choice", "documents", "response_format", "reasoning_effort", "add_generation_prompt", "continue_final_message",
+	"add_special_tokens", "truncate_prompt_tokens", "truncation_side", "mm_processor_kwargs", "media_io_kwargs", "prompt_embeds",
+	"instructions", "reasoning", "truncation", "previous_input_messages", "system", "thinking", "output_config", "suffix",
+	"content", "add_special", "parse_special",
+}
 
-	// OpenAI's own.
-	{"audio", ClassKnown, opC, dAny},
-	{"best_of", ClassKnown, opT, dAny},
-	{"frequency_penalty", ClassKnown, opCTR, dAny},
-	{"function_call", ClassKnown, opC, dAny},
-	{"functions", ClassKnown, opC, dAny},
-	{"logit_bias", ClassKnown, opCTR, dAny},
-	{"metadata", ClassKnown, opCRM, dAny},
-	{"modalities", ClassKnown, opC, dAny},
-	{"parallel_tool_calls", ClassKnown, opCR, dAny},
-	{"prediction", ClassKnown, opC, dAny},
-	{"presence_penalty", ClassKnown, opCTR, dAny},
-	{"prompt_cache_key", ClassKnown, opCR, dAny},
-	{"prompt_cache_retention", ClassKnown, opCR, dAny},
-	{"safety_identifier", ClassKnown, opCR, dAny},
-	{"seed", ClassKnown, opCTR, dAny},
-	{"service_tier", ClassKnown, opCRM, dAny},
-	{"stop", ClassKnown, opCTR, dAny},
-	{"temperature", ClassKnown, opGen, dAny},
-	{"top_p", ClassKnown, opGen, dAny},
-	{"verbosity", ClassKnown, opCR, dAny},
-	{"web_search_options", ClassKnown, opC, dAny},
+// fields is the allow-list, and fieldByName the ids of its names. Both are made of
+// acted and of what the dialects declare.
+var (
+	fields      []field
+	fieldByName map[string]int16
+)
 
-	{"include", ClassKnown, opR, dAny},
-	{"max_tool_calls", ClassKnown, opR, dAny},
-	{"text", ClassKnown, opR, dAny},
+func init() { dialect.OnRegister(makeFields) }
 
-	// Anthropic's own.
-	{"stop_sequences", ClassKnown, opM, dAny},
-	{"cache_control", ClassKnown, opMN, dAny},
-	{"context_management", ClassKnown, opMN, dAny},
-	{"mcp_servers", ClassKnown, opMN, dAny},
-	{"inference_geo", ClassKnown, opM, dAny},
+// makeFields makes the allow-list of all dialects.
+func makeFields() {
+	t := table{byName: map[string]int16{}}
+	for _, name := range acted {
+		t.row(name).class = ClassActed
+	}
+	for _, d := range dialect.All() {
+		t.addDialect(d)
+	}
+	for _, name := range dialect.InternalElsewhere {
+		t.row(name).class = ClassInternal
+	}
+	if len(t.fields) > maxFields {
+		panic("BUG: llmapi: more fields than Request.seen has bits")
+	}
+	fields, fieldByName = t.fields, t.byName
+}
 
-	// Sampling and output of the engines.
-	{"top_k", ClassKnown, opGen, dOwn},
-	{"min_p", ClassKnown, opCTR, dOwn},
-	{"repetition_penalty", ClassKnown, opCTR, dBig},
-	{"length_penalty", ClassKnown, opCT, dVLLM | dTRT},
-	{"early_stopping", ClassKnown, opCT, dVLLM | dTRT},
-	{"use_beam_search", ClassKnown, opCT, dVLLM | dTRT},
-	{"stop_token_ids", ClassKnown, opCTR, dBig},
-	{"include_stop_str_in_output", ClassKnown, opCTR, dVLLM | dTRT},
-	{"ignore_eos", ClassKnown, opCTR, dOwn},
-	{"min_tokens", ClassKnown, opCT, dBig},
-	{"skip_special_tokens", ClassKnown, opCTR, dBig},
-	{"spaces_between_special_tokens", ClassKnown, opCT, dBig},
-	{"allowed_token_ids", ClassKnown, opCT, dVLLM},
-	{"bad_words", ClassKnown, opCT, dVLLM},
-	{"structured_outputs", ClassKnown, opCTR, dVLLM},
-	{"guided_json", ClassKnown, opCT, dVLLM},
-	{"guided_regex", ClassKnown, opCT, dVLLM},
-	{"guided_choice", ClassKnown, opCT, dVLLM},
-	{"guided_grammar", ClassKnown, opCT, dVLLM},
-	{"guided_decoding_backend", ClassKnown, opCT, dVLLM},
-	{"guided_whitespace_pattern", ClassKnown, opCT, dVLLM},
-	{"include_reasoning", ClassKnown, opCR, dVLLM},
-	{"thinking_token_budget", ClassKnown, opC, dVLLM},
-	{"repetition_detection", ClassKnown, opCT, dVLLM},
-	{"return_tokens_as_token_ids", ClassKnown, opCT, dVLLM},
-	{"return_token_ids", ClassKnown, opCT, dVLLM},
-	{"return_token_offsets", ClassKnown, opCT, dVLLM},
-	{"return_prompt_text", ClassKnown, opCT, dVLLM},
-	{"return_token_strs", ClassKnown, opK, dVLLM},
-	{"watermarking", ClassKnown, opGen, dVLLM},
-	{"enable_response_messages", ClassKnown, opR, dVLLM},
-	{"regex", ClassKnown, opCT, dSGLang},
-	{"ebnf", ClassKnown, opCT, dSGLang},
-	{"json_schema", ClassKnown, opCT, dSGLang | dLlama},
-	{"no_stop_trim", ClassKnown, opCT, dSGLang},
-	{"stop_regex", ClassKnown, opCT, dSGLang},
-	{"separate_reasoning", ClassKnown, opC, dSGLang},
-	{"stream_reasoning", ClassKnown, opC, dSGLang},
-	{"custom_params", ClassKnown, opCT, dSGLang},
-	{"return_hidden_states", ClassKnown, opCT, dSGLang},
-	{"detokenize", ClassKnown, opCT, dTRT},
-	{"top_p_min", ClassKnown, opCT, dTRT},
-	{"return_context_logits", ClassKnown, opCT, dTRT},
-	{"grammar", ClassKnown, opCT, dLlama},
-	{"typical_p", ClassKnown, opCT, dLlama},
-	{"dynatemp_range", ClassKnown, opCT, dLlama},
-	{"dynatemp_exponent", ClassKnown, opCT, dLlama},
-	{"xtc_probability", ClassKnown, opCT, dLlama},
-	{"xtc_threshold", ClassKnown, opCT, dLlama},
-	{"repeat_penalty", ClassKnown, opCT, dLlama},
-	{"repeat_last_n", ClassKnown, opCT, dLlama},
-	{"dry_multiplier", ClassKnown, opCT, dLlama},
-	{"dry_base", ClassKnown, opCT, dLlama},
-	{"dry_allowed_length", ClassKnown, opCT, dLlama},
-	{"dry_penalty_last_n", ClassKnown, opCT, dLlama},
-	{"dry_sequence_breakers", ClassKnown, opCT, dLlama},
-	{"mirostat", ClassKnown, opCT, dLlama},
-	{"mirostat_tau", ClassKnown, opCT, dLlama},
-	{"mirostat_eta", ClassKnown, opCT, dLlama},
-	{"samplers", ClassKnown, opCT, dLlama},
-	{"min_keep", ClassKnown, opCT, dLlama},
-	{"n_probs", ClassKnown, opCT, dLlama},
-	{"t_max_predict_ms", ClassKnown, opCT, dLlama},
-	{"timings_per_token", ClassKnown, opCT, dLlama},
-	{"return_progress", ClassKnown, opCT, dLlama},
-	{"post_sampling_probs", ClassKnown, opCT, dLlama},
-	{"reasoning_format", ClassKnown, opC, dLlama},
-	{"parse_tool_calls", ClassKnown, opC, dLlama},
-	{"content", ClassActed, opK, dLlama},
-	{"add_special", ClassActed, opK, dLlama},
-	{"parse_special", ClassActed, opK, dLlama},
-	{"with_pieces", ClassKnown, opK, dLlama},
+// table is the allow-list while it is made.
+type table struct {
+	fields []field
+	byName map[string]int16
+}
 
-	// Never from a client, whatever the dialect. Cache and its isolation:
-	{"extra_key", ClassInternal, opGen, dSGLang},
-	{"cache_prompt", ClassInternal, opCT, dLlama},
-	{"id_slot", ClassInternal, opCT, dLlama},
-	{"slot_id", ClassInternal, opCT, dLlama},
-	{"n_cache_reuse", ClassInternal, opCT, dLlama},
-	{"n_keep", ClassInternal, opCT, dLlama},
-	{"return_cached_tokens_details", ClassInternal, opCT, dSGLang}, // tells overlap in a field masking does not reach
-	{"kv_transfer_params", ClassInternal, opGen, dVLLM},
-	{"ec_transfer_params", ClassInternal, opGen, dVLLM},
-	{"keep_alive", ClassInternal, opGen, dOllama},
-	// routing and identity inside the engine:
-	{"routed_dp_rank", ClassInternal, opGen, dSGLang},
-	{"data_parallel_rank", ClassInternal, opGen, dBig},
-	{"request_id", ClassInternal, opGen, dVLLM},
-	{"rid", ClassInternal, opGen, dSGLang},
-	{"session_id", ClassInternal, opGen, dBig},
-	{"session_params", ClassInternal, opGen, dSGLang},
-	{"conversation_params", ClassInternal, opGen, dTRT},
-	{"disaggregated_params", ClassInternal, opGen, dTRT},
-	{"nvext", ClassInternal, opGen, dNone}, // a gateway's container of worker ids and priorities
-	{"extra_body", ClassInternal, opGen, dNone},
-	// another model than the one decided:
-	{"lora", ClassInternal, opCT, dLlama},
-	{"lora_path", ClassInternal, opGen, dSGLang},
-	{"lora_request", ClassInternal, opCT, dTRT},
-	// another prompt than the one rendered, code and open-ended containers:
-	{"chat_template", ClassInternal, opCK, dOwn},
-	{"prompt_token_ids", ClassInternal, opC, dTRT},
-	{"input_ids", ClassInternal, opC, dSGLang},
-	{"logits_processors", ClassInternal, opCT, dVLLM},
-	{"custom_logit_processor", ClassInternal, opCT, dSGLang},
-	{"vllm_xargs", ClassInternal, opGen, dVLLM},
+// row returns the row of a name, made on demand. It is valid until the next call.
+func (t *table) row(name string) *field {
+	id, ok := t.byName[name]
+	if !ok {
+		if len(name) > maxFieldName/3 {
+			panic("BUG: llmapi: field name longer than maxFieldName: " + name)
+		}
+		id = int16(len(t.fields))
+		t.fields = append(t.fields, field{name: name, dialects: make([]Fields, len(dialect.All()))})
+		t.byName[name] = id
+	}
+	return &t.fields[id]
+}
+
+func (t *table) addDialect(d *dialect.Dialect) {
+	for _, list := range [][]dialect.Members{dialect.Common, d.Has} {
+		for _, m := range list {
+			for name := range strings.FieldsSeq(m.Names) {
+				t.addMember(d, name, m.In)
+			}
+		}
+	}
+	for _, name := range d.Internal {
+		t.row(name).class = ClassInternal
+	}
+	for _, own := range []dialect.Members{{In: d.Salt.In, Names: d.Salt.Field}, {In: d.Priority.In, Names: d.Priority.Field}} {
+		if own.Names != "" { // the router's own, never a client's
+			t.addMember(d, own.Names, own.In)
+			t.row(own.Names).class = ClassInternal
+		}
+	}
+}
+
+func (t *table) addMember(d *dialect.Dialect, name string, in Fields) {
+	f := t.row(name)
+	if slices.Contains(d.Lacks, name) {
+		return
+	}
+	f.in |= in
+	f.dialects[d.Number()] |= in
+	if f.class == ClassUnknown {
+		f.class = ClassKnown
+	}
 }
 
 // internalPrefixes are families of internal keys.
@@ -344,16 +198,8 @@ var streamOptions = map[string]bool{"include_usage": true, "continuous_usage_sta
 // or the way it is applied (CVE-2025-62426), not variables of it.
 var templateDenied = map[string]bool{"chat_template": true, "tokenize": true}
 
-var fieldByName = func() map[string]int16 {
-	m := make(map[string]int16, len(fields))
-	for i, f := range fields {
-		if _, twice := m[f.name]; twice {
-			panic("BUG: llmapi: field " + f.name + " is twice in the table")
-		}
-		m[f.name] = int16(i)
-	}
-	return m
-}()
+// maxFields is the number of bits of Request.seen.
+const maxFields = 256
 
 // maxFieldName is longer than any name of the table, however it is folded: a
 // fold has at most three bytes for one (U+212A).

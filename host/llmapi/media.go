@@ -40,7 +40,7 @@ func mayNameMedia(b []byte) bool {
 // members of the elements of a list in an element, content as a rule.
 func (e *editor) media(m *Member) {
 	b := e.r.Body
-	if e.rw.Salt == "" || fields[m.field].ops&e.r.Op.set() == 0 || !mayNameMedia(b[m.Value.Start:m.Value.End]) {
+	if e.rw.Salt == "" || fields[m.field].in&e.r.Op.set() == 0 || !mayNameMedia(b[m.Value.Start:m.Value.End]) {
 		return
 	}
 	eachElement(b, m.Value.Start, func(message int) {

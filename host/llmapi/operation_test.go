@@ -20,7 +20,7 @@ func TestSpecs_everyRowIsWhole(t *testing.T) {
 			t.Errorf("%s: stream format %d", s.Path, s.Stream)
 		}
 		for _, name := range append([]string{s.Limit, s.LimitOpenAI}, s.PromptFields...) {
-			if id, ok := fieldByName[name]; name != "" && (!ok || fields[id].ops&s.Fields == 0) {
+			if id, ok := fieldByName[name]; name != "" && (!ok || fields[id].in&s.Fields == 0) {
 				t.Errorf("%s: field %q is not in its groups", s.Path, name)
 			}
 		}

@@ -20,7 +20,7 @@ func TestAppendEdits_priority(t *testing.T) {
 	}
 	f(OpChat, "sglang", 5, `{"priority":-99}`, `{"priority":5}`)
 	f(OpChat, "sglang", 5, `{}`, `{"priority":5}`)
-	f(OpChat, "trtllm", 5, `{"priority":1}`, `{}`)
+	f(OpChat, "esperanto", 5, `{"priority":1}`, `{}`)
 	f(OpMessages, "vllm", 5, `{"model":"a","priority":1}`, `{"model":"a"}`)
 	f(OpCountTokens, "vllm", 5, `{"model":"a"}`, `{"model":"a"}`)
 	f(OpTokenize, "vllm", 5, `{"model":"a"}`, `{"model":"a"}`)

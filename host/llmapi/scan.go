@@ -62,12 +62,12 @@ type Request struct {
 
 	object     Span // the body's object with its braces
 	at         [nActed]int16
-	seen       [4]uint64 // set of field ids
-	text       []byte    // decoded names and strings
-	edit       []byte    // bytes of edits
-	sub        []Member  // members of stream_options
-	subKwargs  []Member  // denied members of chat_template_kwargs and their neighbours
-	usageIndex int       // of include_usage in sub, -1
+	seen       [maxFields / 64]uint64 // set of field ids
+	text       []byte                 // decoded names and strings
+	edit       []byte                 // bytes of edits
+	sub        []Member               // members of stream_options
+	subKwargs  []Member               // denied members of chat_template_kwargs and their neighbours
+	usageIndex int                    // of include_usage in sub, -1
 }
 
 // NoReuse reports whether an engine computes the whole prompt for this request
@@ -227,7 +227,7 @@ func (r *Request) admit(k int) *Error {
 // it is absent or null.
 func (r *Request) raw(id int) []byte {
 	k := r.at[id]
-	if k < 0 || fields[id].ops&r.Op.set() == 0 {
+	if k < 0 || fields[id].in&r.Op.set() == 0 {
 		return nil
 	}
 	v := r.Members[k].Value

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/kvasir-router/kvasir/host/backend"
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/discovery"
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
@@ -19,7 +20,7 @@ type figureReader struct {
 func (m *Manager) Parser(name string) backend.Parser { return figureReader{m, name} }
 
 // Parse implements backend.Parser.
-func (r figureReader) Parse(text []byte) (out []backend.Figure, err error) {
+func (r figureReader) Parse(text []byte) (out []dialect.Figure, err error) {
 	set, _, release := r.m.rules.Current()
 	defer release()
 	p, err := set.experimental(r.name, wasm.BackendParse)
@@ -34,7 +35,7 @@ func (r figureReader) Parse(text []byte) (out []backend.Figure, err error) {
 		return nil, p.why(err)
 	}
 	for _, f := range figures {
-		out = append(out, backend.Figure{ID: backend.FigureID(f.ID), Value: f.Value})
+		out = append(out, dialect.Figure{ID: dialect.FigureID(f.ID), Value: f.Value})
 	}
 	return out, nil
 }

@@ -4,16 +4,16 @@ import (
 	"testing"
 
 	"github.com/kvasir-router/kvasir/abi"
-	"github.com/kvasir-router/kvasir/host/backend"
+	"github.com/kvasir-router/kvasir/host/dialect"
 )
 
 // TestFigureIDs: a figure has one number, in the ABI and among engines.
 func TestFigureIDs(t *testing.T) {
-	for id, want := range map[backend.FigureID]uint32{
-		backend.FigureRunning: abi.FigureRunning, backend.FigureWaiting: abi.FigureWaiting, backend.FigureKVUsage: abi.FigureKVUsage, backend.FigureBlockTokens: abi.FigureBlockTokens,
-		backend.FigureCacheBlocks: abi.FigureCacheBlocks, backend.FigureCacheQueries: abi.FigureCacheQueries, backend.FigureCacheHits: abi.FigureCacheHits, backend.FigurePromptTokens: abi.FigurePromptTokens,
-		backend.FigureOutputTokens: abi.FigureOutputTokens, backend.FigureRequests: abi.FigureRequests, backend.FigureStartTime: abi.FigureStartTime, backend.FigureSleeping: abi.FigureSleeping,
-		backend.FigureAborted: abi.FigureAborted, backend.FigureCacheTokens: abi.FigureCacheTokens,
+	for id, want := range map[dialect.FigureID]uint32{
+		dialect.FigureRunning: abi.FigureRunning, dialect.FigureWaiting: abi.FigureWaiting, dialect.FigureKVUsage: abi.FigureKVUsage, dialect.FigureBlockTokens: abi.FigureBlockTokens,
+		dialect.FigureCacheBlocks: abi.FigureCacheBlocks, dialect.FigureCacheQueries: abi.FigureCacheQueries, dialect.FigureCacheHits: abi.FigureCacheHits, dialect.FigurePromptTokens: abi.FigurePromptTokens,
+		dialect.FigureOutputTokens: abi.FigureOutputTokens, dialect.FigureRequests: abi.FigureRequests, dialect.FigureStartTime: abi.FigureStartTime, dialect.FigureSleeping: abi.FigureSleeping,
+		dialect.FigureAborted: abi.FigureAborted, dialect.FigureCacheTokens: abi.FigureCacheTokens,
 	} {
 		if uint32(id) != want {
 			t.Errorf("figure %d is %d in the ABI", id, want)

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"math"
 
+	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
@@ -13,7 +14,7 @@ func (d *decision) lookup() {
 	for i := range d.cands {
 		d.cands[i].uncached = prompt
 	}
-	if !d.exact || d.r.API.NoReuse() {
+	if !d.exact {
 		return
 	}
 	for class := range d.prompt.q.Sizes {
@@ -32,10 +33,10 @@ func (d *decision) match(class int) {
 		return
 	}
 	d.clearDepths(loc.Holders)
-	live, assumed := 0, 0
+	live, assumed, recomputes := 0, 0, d.r.API.NoReuse()
 	for i := range d.cands {
 		c := &d.cands[i]
-		if c.state != candKept || int(c.class) != class {
+		if c.state != candKept || int(c.class) != class || recomputes && dialect.Of(d.info(c).Dialect).WholePrompt {
 			continue
 		}
 		for t := range loc.Tiers {

@@ -13,4 +13,4 @@ backend_denials contains "dialect_without_salt" if {
 # METADATA
 # schemas:
 # - input: schema.backend
-salted_dialect if input.backend.dialect in {"vllm", "sglang", "trtllm"}
+salted_dialect if input.backend.dialect in {"vllm", "sglang"}

@@ -1,4 +1,4 @@
-package backend
+package dialect
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ func TestParseVLLM_golden(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := parseVLLM(text)
-	m.told = 0
+	m.reported = 0
 	want := Metrics{BlockTokens: 32, CacheBlocks: 131072, StartTime: 1.79598106144e9, Requests: 9, PromptTokens: 3465,
 		OutputTokens: 128, CacheQueries: 3465, CacheHits: 1664, HasCache: true, HasLoad: true}
 	if !reflect.DeepEqual(m, want) {
@@ -29,7 +29,7 @@ func TestParseVLLM_names(t *testing.T) {
 	}{
 		{"old names", "vllm:gpu_cache_usage_perc 0.25\nvllm:gpu_prefix_cache_queries_total 10\nvllm:gpu_prefix_cache_hits_total 4\n",
 			Metrics{KVUsage: 0.25, CacheQueries: 10, CacheHits: 4, HasCache: true}},
-		{"both names tell the same", "vllm:kv_cache_usage_perc 0.5\nvllm:gpu_cache_usage_perc 0.5\nvllm:prefix_cache_queries_total 7\nvllm:gpu_prefix_cache_queries 7\nvllm:prefix_cache_hits 1\nvllm:gpu_prefix_cache_hits 1\n",
+		{"both names report the same", "vllm:kv_cache_usage_perc 0.5\nvllm:gpu_cache_usage_perc 0.5\nvllm:prefix_cache_queries_total 7\nvllm:gpu_prefix_cache_queries 7\nvllm:prefix_cache_hits 1\nvllm:gpu_prefix_cache_hits 1\n",
 			Metrics{KVUsage: 0.5, CacheQueries: 7, CacheHits: 1, HasCache: true}},
 		{"without _total", "vllm:prompt_tokens 5\nvllm:generation_tokens 6\nvllm:request_success{finished_reason=\"abort\"} 2\nvllm:request_success{finished_reason=\"stop\"} 3\n",
 			Metrics{PromptTokens: 5, OutputTokens: 6, Requests: 5, Aborted: 2}},
@@ -52,7 +52,7 @@ func TestParseVLLM_names(t *testing.T) {
 	}
 	for _, c := range cases {
 		got := parseVLLM([]byte(c.text))
-		got.told = 0
+		got.reported = 0
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", c.name, got, c.want)
 		}
@@ -76,7 +76,7 @@ func TestRestarted(t *testing.T) {
 		{"figures missing", at(1000, 5, 1), none, ""},
 	}
 	for _, c := range cases {
-		if got := restarted(&c.prev, &c.cur); got != c.want {
+		if got := Restarted(&c.prev, &c.cur); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

@@ -1,6 +1,7 @@
-package backend
+package dialect
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,72 +12,21 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-
-	"github.com/kvasir-router/kvasir/host/llmapi"
 )
-
-// Dialect is what a watcher must know of one kind of engine. Implementations are
-// values without state, safe for concurrent use.
-type Dialect interface {
-	Name() string
-	// HealthPath is asked with GET; 200 means healthy.
-	HealthPath() string
-	// MetricsPath is scraped with GET; "" means there are no metrics.
-	MetricsPath() string
-	// Discover asks the engine what it is and can do. An error means that it will be
-	// asked again; what an engine does not offer is no error.
-	Discover(ctx context.Context, c *Client) (Capabilities, error)
-	// ParseMetrics reads a scrape. Figures that are not there stay zero.
-	ParseMetrics(text []byte) Metrics
-}
-
-// DialectNames are the built-in dialects.
-var DialectNames = []string{"vllm", "sglang", "llamacpp", "ollama", "openai"}
-
-// DialectOf returns the built-in dialect of a name, one of DialectNames.
-func DialectOf(name string) (Dialect, error) {
-	switch name {
-	case "vllm":
-		return VLLM{}, nil
-	case "sglang":
-		return SGLang{}, nil
-	case "llamacpp":
-		return LlamaCpp{}, nil
-	case "ollama":
-		return Ollama{}, nil
-	case "openai":
-		return OpenAI{}, nil
-	}
-	return nil, fmt.Errorf("backend: unknown dialect %q", name)
-}
 
 // Capabilities is what an engine is and can do. Immutable once returned.
 type Capabilities struct {
-	Version     string  // as the engine tells, "" if it does not
+	Version     string  // as the engine reports, "" if it does not
 	Models      []Model // what it serves
 	MaxModelLen int     // prompt and output tokens it takes; 0 unknown
-	BlockTokens int     // tokens per block of its cache, where the metrics do not tell; 0 unknown
-	CacheTokens int     // tokens its cache holds, where the metrics do not tell; 0 unknown
-
-	// AnyName: the engine takes requests for names it does not list, as llama.cpp
-	// does with its one model. What it serves is then what the configuration says.
-	AnyName bool
-	// NoSalt are the operations in which requests with different cache salts share
-	// the engine's cache: only requests of the public namespace, or of the one
-	// tenant that the engine is for, may be placed here for them.
-	NoSalt llmapi.Operations
-	// InjectUsage: stream_options.include_usage is understood, so that usage can be
-	// asked for where the client did not.
-	InjectUsage bool
-	// ReuseOff names request fields that, when set, make the engine compute the
-	// whole prompt although it is cached.
-	ReuseOff []string
+	BlockTokens int     // tokens per block of its cache, where the metrics do not report it; 0 unknown
+	CacheTokens int     // tokens its cache holds, where the metrics do not report it; 0 unknown
 
 	// Events are the event sockets, by rank; EventsKnown is false if the engine
 	// cannot tell whether it has any.
 	Events      []EventSource
 	EventsKnown bool
-	EventsFault string // why what the engine tells of them is of no use, or ""
+	EventsFault string // why what the engine reports of them cannot be used, or ""
 }
 
 // Model is one name an engine serves.
@@ -109,19 +59,21 @@ type Client struct {
 // Bounds of what an engine may answer. A vLLM scrape is 56 kB per model; 4 MiB
 // holds one of 64 ranks.
 const (
-	maxMetricsBytes = 4 << 20
-	maxAnswerBytes  = 1 << 20
+	MaxMetricsBytes = 4 << 20
+	MaxAnswerBytes  = 1 << 20
 )
 
 // ErrNotOffered is returned by Client.Get for an answer of 404, 405 or 501.
-var ErrNotOffered = errors.New("backend: engine does not offer this path")
+var ErrNotOffered = errors.New("dialect: engine does not offer this path")
 
-// statusError is an answer other than 200.
-type statusError int
+// StatusError is an answer with another status than 200, returned by Client.Get.
+type StatusError int
 
-func (s statusError) Error() string { return "backend: engine answered " + strconv.Itoa(int(s)) }
+func (s StatusError) Error() string { return "dialect: engine answered " + strconv.Itoa(int(s)) }
 
-func newClient(c *http.Client, base, bearer string) (*Client, error) {
+// NewClient returns a client for the engine at a base URL, with a token that is shown
+// to it ("" = none).
+func NewClient(c *http.Client, base, bearer string) (*Client, error) {
 	u, err := url.Parse(base)
 	if err != nil {
 		return nil, err
@@ -135,6 +87,16 @@ func (c *Client) Get(ctx context.Context, path string, limit int64) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
+	return c.do(req, limit)
+}
+
+// Post sends JSON and returns the body of an answer of 200, at most limit bytes.
+func (c *Client) Post(ctx context.Context, path string, body []byte, limit int64) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
 	return c.do(req, limit)
 }
 
@@ -156,16 +118,16 @@ func (c *Client) do(req *http.Request, limit int64) ([]byte, error) {
 	case resp.StatusCode == 404, resp.StatusCode == 405, resp.StatusCode == 501:
 		return nil, ErrNotOffered
 	case resp.StatusCode != 200:
-		return nil, statusError(resp.StatusCode)
+		return nil, StatusError(resp.StatusCode)
 	case int64(len(body)) > limit:
-		return nil, fmt.Errorf("backend: answer to %s is longer than %d bytes", req.URL.Path, limit)
+		return nil, fmt.Errorf("dialect: answer to %s is longer than %d bytes", req.URL.Path, limit)
 	}
 	return body, nil
 }
 
-// models reads GET /v1/models, which all dialects here share.
-func (c *Client) models(ctx context.Context) (models []Model, maxLen int, err error) {
-	body, err := c.Get(ctx, "/v1/models", maxAnswerBytes)
+// Models reads GET /v1/models. maxLen is the longest context of a base model.
+func (c *Client) Models(ctx context.Context) (models []Model, maxLen int, err error) {
+	body, err := c.Get(ctx, "/v1/models", MaxAnswerBytes)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -184,7 +146,7 @@ func parseModels(body []byte) (models []Model, maxLen int, err error) {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, 0, fmt.Errorf("backend: list of models: %v", err)
+		return nil, 0, fmt.Errorf("dialect: list of models: %v", err)
 	}
 	for _, m := range answer.Data {
 		if m.ID == "" || len(models) == maxModels {
@@ -211,28 +173,6 @@ func parseModels(body []byte) (models []Model, maxLen int, err error) {
 // maxModels bounds the names one engine may serve, adapters included.
 const maxModels = 4096
 
-// OpenAI is the generic dialect: health and the names of models, nothing else.
-// Its cache is predicted from what was routed to it.
-type OpenAI struct{}
-
-// Name returns "openai".
-func (OpenAI) Name() string { return "openai" }
-
-// HealthPath is the one path that every OpenAI server has.
-func (OpenAI) HealthPath() string { return "/v1/models" }
-
-// MetricsPath returns "".
-func (OpenAI) MetricsPath() string { return "" }
-
-// Discover lists the models.
-func (OpenAI) Discover(ctx context.Context, c *Client) (Capabilities, error) {
-	models, maxLen, err := c.models(ctx)
-	return Capabilities{Models: models, AnyName: true, MaxModelLen: maxLen, InjectUsage: true, EventsKnown: true, NoSalt: llmapi.Prompts}, err
-}
-
-// ParseMetrics returns nothing.
-func (OpenAI) ParseMetrics([]byte) Metrics { return Metrics{} }
-
 // reachable replaces a host that means "this machine" to the engine (*, 0.0.0.0,
 // ::, loopback) by the host we know the engine by. An engine can so name another
 // port of its own, or another host by address, but never one of our loopback
@@ -240,14 +180,14 @@ func (OpenAI) ParseMetrics([]byte) Metrics { return Metrics{} }
 func reachable(address, host string) (string, error) {
 	rest, ok := strings.CutPrefix(address, "tcp://")
 	if !ok {
-		return "", fmt.Errorf("backend: event address %q is not tcp://", address)
+		return "", fmt.Errorf("dialect: event address %q is not tcp://", address)
 	}
 	h, port, err := net.SplitHostPort(rest)
 	if err != nil {
-		return "", fmt.Errorf("backend: event address %q has no port", address)
+		return "", fmt.Errorf("dialect: event address %q has no port", address)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "", fmt.Errorf("backend: event address %q has no usable port", address)
+		return "", fmt.Errorf("dialect: event address %q has no usable port", address)
 	}
 	ip := net.ParseIP(h)
 	if h == "*" || h == "" || h == "localhost" || ip != nil && (ip.IsUnspecified() || ip.IsLoopback()) {
@@ -255,3 +195,60 @@ func reachable(address, host string) (string, error) {
 	}
 	return "tcp://" + net.JoinHostPort(h, port), nil
 }
+
+// version reads {"version": …} at a path, "" if the engine does not offer it.
+func (c *Client) version(ctx context.Context, path string) (string, error) {
+	body, err := c.Get(ctx, path, MaxAnswerBytes)
+	if err != nil {
+		if answered(err) {
+			err = nil
+		}
+		return "", err
+	}
+	var v struct {
+		Version string `json:"version"`
+	}
+	if json.Unmarshal(body, &v) != nil {
+		return "", nil
+	}
+	return shortVersion(v.Version), nil
+}
+
+// shortVersion returns a version that can be shown, "" for one of 100 bytes or more.
+func shortVersion(s string) string {
+	if len(s) >= 100 {
+		return ""
+	}
+	return s
+}
+
+// answered reports whether err is the engine's answer, and not the lack of one.
+func answered(err error) bool {
+	var status StatusError
+	return errors.Is(err, ErrNotOffered) || errors.As(err, &status)
+}
+
+// atLeast compares a version "major.minor…" with a release. Versions that cannot
+// be read, and builds from source ("0.1.dev…"), are taken as of today.
+func atLeast(version string, major, minor int) bool {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 || strings.HasPrefix(version, "0.1.dev") {
+		return true
+	}
+	a, err1 := strconv.Atoi(parts[0])
+	b, err2 := strconv.Atoi(parts[1])
+	if err1 != nil || err2 != nil {
+		return true
+	}
+	return a > major || a == major && b >= minor
+}
+
+// WithBearer returns a client that shows another token to the same engine.
+func (c *Client) WithBearer(bearer string) *Client {
+	next := *c
+	next.bearer = bearer
+	return &next
+}
+
+// Host returns the host of the engine's URL, without a port.
+func (c *Client) Host() string { return c.host }

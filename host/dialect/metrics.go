@@ -1,4 +1,4 @@
-package backend
+package dialect
 
 import (
 	"bytes"
@@ -28,14 +28,14 @@ type Metrics struct {
 
 	Adapters []string // LoRA adapters that requests run with at this moment
 
-	HasCache bool // CacheQueries and CacheHits are told
-	HasLoad  bool // Running and Waiting are told
+	HasCache bool // CacheQueries and CacheHits are reported
+	HasLoad  bool // Running and Waiting are reported
 
-	told uint32 // bit per metricID that the scrape had
+	reported uint32 // bit per metricID that the scrape had
 }
 
-// uncached returns the prompt tokens the engine has computed.
-func (m *Metrics) uncached() float64 {
+// Uncached returns the prompt tokens that the engine has computed.
+func (m *Metrics) Uncached() float64 {
 	if m.HasCache {
 		return m.CacheQueries - m.CacheHits
 	}
@@ -67,118 +67,6 @@ const (
 	mExternalHits
 )
 
-// vllmMetric names a figure. The names with gpu_ are those of releases before
-// 0.10; counters come with and without _total (Prometheus text or OpenMetrics).
-func vllmMetric(name []byte) metricID {
-	n, ok := bytes.CutPrefix(name, []byte("vllm:"))
-	if !ok {
-		if string(name) == "process_start_time_seconds" {
-			return mStart
-		}
-		return noMetric
-	}
-	n, _ = bytes.CutSuffix(n, []byte("_total"))
-	switch string(n) {
-	case "num_requests_running":
-		return mRunning
-	case "num_requests_waiting":
-		return mWaiting
-	case "kv_cache_usage_perc":
-		return mUsage
-	case "gpu_cache_usage_perc":
-		return mUsageOld
-	case "engine_sleep_state":
-		return mSleep
-	case "cache_config_info":
-		return mConfig
-	case "request_success":
-		return mRequests
-	case "prompt_tokens":
-		return mPrompt
-	case "generation_tokens":
-		return mOutput
-	case "prefix_cache_queries":
-		return mQueries
-	case "prefix_cache_hits":
-		return mHits
-	case "external_prefix_cache_hits":
-		return mExternalHits
-	case "gpu_prefix_cache_queries":
-		return mQueriesOld
-	case "gpu_prefix_cache_hits":
-		return mHitsOld
-	case "lora_requests_info":
-		return mLoRA
-	}
-	return noMetric
-}
-
-// parseVLLM reads a scrape of vLLM.
-func parseVLLM(text []byte) Metrics {
-	var m Metrics
-	var queriesOld, hitsOld, usageOld, loraAt float64
-	hasNew, hasOld, hasUsage := false, false, false
-	wanted := func(name []byte) bool { return vllmMetric(name) != noMetric }
-	eachSample(text, wanted, func(s *sample) {
-		v := s.value
-		if !(v >= 0 && v < 1e18) { // NaN, infinite or negative: not a count
-			return
-		}
-		id := vllmMetric(s.name)
-		m.told |= 1 << id
-		switch id {
-		case mRunning:
-			m.Running += v
-			m.HasLoad = true
-		case mWaiting:
-			m.Waiting += v
-		case mUsage:
-			m.KVUsage, hasUsage = max(m.KVUsage, v), true
-		case mUsageOld:
-			usageOld = max(usageOld, v)
-		case mSleep:
-			m.Sleeping = m.Sleeping || v > 0 && s.label("sleep_state") != "awake"
-		case mConfig:
-			m.BlockTokens = max(m.BlockTokens, number(s.label("block_size")))
-			m.CacheBlocks += number(s.label("num_gpu_blocks"))
-		case mStart:
-			m.StartTime = v
-		case mRequests:
-			m.Requests += v
-			if s.label("finished_reason") == "abort" {
-				m.Aborted += v
-			}
-		case mPrompt:
-			m.PromptTokens += v
-		case mOutput:
-			m.OutputTokens += v
-		case mQueries:
-			m.CacheQueries, hasNew = m.CacheQueries+v, true
-		case mHits:
-			m.CacheHits += v
-		case mExternalHits:
-			m.ExternalHits += v
-		case mQueriesOld:
-			queriesOld, hasOld = queriesOld+v, true
-		case mHitsOld:
-			hitsOld += v
-		case mLoRA: // one sample for each set there has been; the value is when
-			if v >= loraAt {
-				loraAt, m.Adapters = v, list(s.label("running_lora_adapters"))
-			}
-		}
-	})
-	if !hasNew { // while both names were sent they told the same
-		m.CacheQueries, m.CacheHits = queriesOld, hitsOld
-	}
-	if !hasUsage {
-		m.KVUsage = usageOld
-	}
-	m.KVUsage = min(m.KVUsage, 1)
-	m.HasCache = hasNew || hasOld
-	return m
-}
-
 // readMetrics reads a scrape by a table of names, counters without _total.
 func readMetrics(text []byte, names map[string]metricID) Metrics {
 	var m Metrics
@@ -191,7 +79,7 @@ func readMetrics(text []byte, names map[string]metricID) Metrics {
 			return
 		}
 		i := id(s.name)
-		m.told |= 1 << i
+		m.reported |= 1 << i
 		m.take(i, s.value)
 	})
 	m.KVUsage = min(m.KVUsage, 1)
@@ -224,8 +112,8 @@ func (m *Metrics) take(id metricID, v float64) {
 	}
 }
 
-// complete fills what a scrape does not tell from what discovery did.
-func (m *Metrics) complete(c *Capabilities) {
+// Complete fills what a scrape did not report from what discovery did.
+func (m *Metrics) Complete(c *Capabilities) {
 	if m.BlockTokens == 0 {
 		m.BlockTokens = c.BlockTokens
 	}
@@ -260,15 +148,15 @@ func number(s string) int {
 	return n
 }
 
-// restarted tells why the engine that gave cur cannot be the process that gave
-// prev, "" if it may be.
-func restarted(prev, cur *Metrics) string {
+// Restarted returns why the engine that reported cur cannot be the process that
+// reported prev, "" if it may be.
+func Restarted(prev, cur *Metrics) string {
 	if prev.StartTime != 0 && cur.StartTime != 0 {
 		if d := cur.StartTime - prev.StartTime; d > 1 || d < -1 {
 			return "process start time changed"
 		}
 	}
-	both := prev.told & cur.told // a scrape may miss a figure
+	both := prev.reported & cur.reported // a scrape may miss a figure
 	fell := func(id metricID, a, b float64) bool { return both&(1<<id) != 0 && b < a }
 	if fell(mPrompt, prev.PromptTokens, cur.PromptTokens) || fell(mOutput, prev.OutputTokens, cur.OutputTokens) ||
 		fell(mRequests, prev.Requests, cur.Requests) || fell(mQueries, prev.CacheQueries, cur.CacheQueries) {

@@ -1,4 +1,4 @@
-package backend
+package dialect
 
 import (
 	"context"
@@ -7,22 +7,41 @@ import (
 	"net"
 	"strconv"
 	"strings"
-
-	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// SGLang is the dialect of SGLang. Its metrics need --enable-metrics, its cached
-// tokens --enable-cache-report, its events --kv-events-config.
-type SGLang struct{}
-
-// Name returns "sglang".
-func (SGLang) Name() string { return "sglang" }
-
-// HealthPath answers without running a token, unlike /health_generate.
-func (SGLang) HealthPath() string { return "/health" }
-
-// MetricsPath returns "/metrics".
-func (SGLang) MetricsPath() string { return "/metrics" }
+// sglang is SGLang. Its metrics need --enable-metrics, its cached tokens
+// --enable-cache-report, its events --kv-events-config. Sources of its fields:
+// srt/entrypoints/openai/protocol.py.
+var sglang = Dialect{
+	Name: "sglang", Title: "SGLang",
+	// The other APIs are turned into chat without the salt.
+	Salt: Salt{Field: "cache_salt", In: Chat | Completions},
+	// srt/managers/schedule_policy.py: higher goes first unless the engine was started
+	// with --schedule-low-priority-values-first.
+	Priority: Priority{Field: "priority", In: Chat | Completions},
+	Has: []Members{
+		{Computed, "top_k"},
+		{Chat | Completions | Responses, "min_p repetition_penalty stop_token_ids ignore_eos skip_special_tokens"},
+		{Chat | Completions, "prompt_logprobs min_tokens spaces_between_special_tokens regex ebnf json_schema"},
+		{Chat | Completions, "no_stop_trim stop_regex custom_params return_hidden_states"},
+		{Chat | Completions | Tokenize | Responses, "mm_processor_kwargs"},
+		{Chat | Completions | Tokenize, "add_special_tokens truncate_prompt_tokens"},
+		{Chat | Tokenize | Responses | Messages | Count, "chat_template_kwargs"},
+		{Chat | Tokenize, "add_generation_prompt continue_final_message"},
+		{Chat, "documents separate_reasoning stream_reasoning"},
+	},
+	Internal: []string{
+		"extra_key", "routed_dp_rank", "data_parallel_rank", "rid", "session_id", "session_params",
+		"return_cached_tokens_details", // reports overlap in a field that masking does not reach
+		"lora_path", "chat_template", "input_ids", "custom_logit_processor",
+	},
+	StreamUsage: true,
+	WholePrompt: true,
+	Health:      "/health", // answers without running a token, unlike /health_generate
+	Metrics:     "/metrics", Parse: parseSGLang,
+	Discover:  discoverSGLang,
+	EventPort: 5557,
+}
 
 // sglangInfo is what we read of GET /server_info (before 0.5.6:
 // /get_server_info): the server's arguments, and what it worked out.
@@ -44,19 +63,14 @@ type sglangEvents struct {
 	Topic     string `json:"topic"`
 }
 
-// Discover asks for models, then for what the server was started with.
-//
-// cache_salt is read in chat and completions; the other APIs are turned into chat
-// without it.
-func (SGLang) Discover(ctx context.Context, c *Client) (Capabilities, error) {
-	caps := Capabilities{InjectUsage: true, NoSalt: llmapi.Prompts &^ (1<<llmapi.OpChat | 1<<llmapi.OpCompletions)}
-	var err error
-	if caps.Models, caps.MaxModelLen, err = c.models(ctx); err != nil {
+// discoverSGLang asks for models, then for what the server was started with.
+func discoverSGLang(ctx context.Context, c *Client) (caps Capabilities, err error) {
+	if caps.Models, caps.MaxModelLen, err = c.Models(ctx); err != nil {
 		return caps, err
 	}
-	body, err := c.Get(ctx, "/server_info", maxAnswerBytes)
+	body, err := c.Get(ctx, "/server_info", MaxAnswerBytes)
 	if answered(err) {
-		body, err = c.Get(ctx, "/get_server_info", maxAnswerBytes)
+		body, err = c.Get(ctx, "/get_server_info", MaxAnswerBytes)
 	}
 	if err != nil {
 		if answered(err) {
@@ -66,7 +80,7 @@ func (SGLang) Discover(ctx context.Context, c *Client) (Capabilities, error) {
 	}
 	var info sglangInfo
 	if err := json.Unmarshal(body, &info); err != nil {
-		return caps, fmt.Errorf("backend: server info: %v", err)
+		return caps, fmt.Errorf("dialect: server info: %v", err)
 	}
 	info.fill(&caps, c.host)
 	return caps, nil
@@ -90,7 +104,7 @@ func (i *sglangInfo) fill(caps *Capabilities, host string) {
 	}
 	var e sglangEvents
 	if err := json.Unmarshal(text, &e); err != nil {
-		caps.EventsFault = fmt.Sprintf("backend: event settings: %v", err)
+		caps.EventsFault = fmt.Sprintf("dialect: event settings: %v", err)
 		return
 	}
 	if e.Publisher != "" && e.Publisher != "zmq" || e.Endpoint == "" {
@@ -145,11 +159,11 @@ var sglangMetrics = map[string]metricID{
 	"sglang:cached_tokens": mHits, "process_start_time_seconds": mStart,
 }
 
-// ParseMetrics reads SGLang's names. It counts prompt tokens and, of them, cached
+// parseSGLang reads SGLang's names. It counts prompt tokens and, of them, cached
 // ones; what was looked up is all of them.
-func (SGLang) ParseMetrics(text []byte) Metrics {
+func parseSGLang(text []byte) Metrics {
 	m := readMetrics(text, sglangMetrics)
-	if m.told&(1<<mHits) != 0 {
+	if m.reported&(1<<mHits) != 0 {
 		m.CacheQueries, m.HasCache = m.PromptTokens, true
 	}
 	return m

@@ -1,24 +1,21 @@
-package backend
+package dialect
 
 import (
 	"context"
 	"encoding/json"
-
-	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// Ollama is the dialect of Ollama: llama.cpp behind a server that loads models
-// when they are asked for. It tells no figures, and its cache has no salts.
-type Ollama struct{}
-
-// Name returns "ollama".
-func (Ollama) Name() string { return "ollama" }
-
-// HealthPath is answered whatever is loaded.
-func (Ollama) HealthPath() string { return "/api/version" }
-
-// MetricsPath returns "".
-func (Ollama) MetricsPath() string { return "" }
+// ollama is Ollama: llama.cpp behind a server that loads models on demand. It
+// reports no figures, and its cache has no salts. Source of its fields:
+// docs/openai.md.
+var ollama = Dialect{
+	Name: "ollama", Title: "Ollama",
+	Lacks: []string{"max_completion_tokens"}, Internal: []string{"keep_alive"},
+	StreamUsage: true,
+	Health:      "/api/version", // answered whatever is loaded
+	Discover:    discoverOllama,
+	BlockTokens: llamaBlock,
+}
 
 // ollamaModels is what we read of GET /api/ps and /api/tags.
 type ollamaModels struct {
@@ -28,19 +25,11 @@ type ollamaModels struct {
 	} `json:"models"`
 }
 
-// Discover lists the models it has; the context length is told of loaded ones
-// only.
-func (Ollama) Discover(ctx context.Context, c *Client) (Capabilities, error) {
-	caps := Capabilities{InjectUsage: true, EventsKnown: true, NoSalt: llmapi.Prompts, BlockTokens: llamaBlock}
-	body, err := c.Get(ctx, "/api/version", maxAnswerBytes)
-	if err != nil {
+// discoverOllama lists the models that it has; the context length is reported of
+// loaded ones only.
+func discoverOllama(ctx context.Context, c *Client) (caps Capabilities, err error) {
+	if caps.Version, err = c.version(ctx, "/api/version"); err != nil {
 		return caps, err
-	}
-	var v struct {
-		Version string `json:"version"`
-	}
-	if json.Unmarshal(body, &v) == nil && len(v.Version) < 100 {
-		caps.Version = v.Version
 	}
 	has, err := ollamaList(ctx, c, "/api/tags")
 	if err != nil {
@@ -78,7 +67,7 @@ func cutTag(name string) (string, bool) {
 }
 
 func ollamaList(ctx context.Context, c *Client, path string) (*ollamaModels, error) {
-	body, err := c.Get(ctx, path, maxAnswerBytes)
+	body, err := c.Get(ctx, path, MaxAnswerBytes)
 	if answered(err) {
 		return &ollamaModels{}, nil
 	}
@@ -88,6 +77,3 @@ func ollamaList(ctx context.Context, c *Client, path string) (*ollamaModels, err
 	var m ollamaModels
 	return &m, json.Unmarshal(body, &m)
 }
-
-// ParseMetrics returns nothing.
-func (Ollama) ParseMetrics([]byte) Metrics { return Metrics{} }
