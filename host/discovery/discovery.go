@@ -15,18 +15,17 @@ import (
 // Max bounds the endpoints of one source.
 const Max = 512
 
-// Source tells the endpoints of a pool. Its methods are called by one goroutine.
+// Source lists the endpoints of a pool. Its methods are called by one goroutine.
 type Source interface {
-	// Find returns the base URLs, sorted, each once. An error says that the source
-	// is of no use at this time.
+	// Find returns the base URLs, sorted, without duplicates.
 	Find(ctx context.Context) ([]string, error)
 }
 
-// ErrEmpty is wrapped when a source tells no endpoint at all. A fleet that shrinks
-// to nothing in one step is more often a mistake than meant.
+// ErrEmpty is wrapped when a source lists no endpoint. A fleet that shrinks to
+// nothing in one step is more often a mistake than intended.
 var ErrEmpty = errors.New("discovery: no endpoint")
 
-// normal checks and sorts what a source told.
+// normal checks and sorts the URLs of a source.
 func normal(urls []string) ([]string, error) {
 	out := make([]string, 0, len(urls))
 	for _, s := range urls {
@@ -60,7 +59,7 @@ func baseURL(s string) (string, error) {
 	return u.String(), nil
 }
 
-// Resolver is what of a net.Resolver is used.
+// Resolver has the methods of net.Resolver that are used.
 type Resolver interface {
 	LookupHost(ctx context.Context, host string) ([]string, error)
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
@@ -93,8 +92,8 @@ func (d *DNS) Find(ctx context.Context) ([]string, error) {
 	return normal(out)
 }
 
-// srv resolves the targets of the SRV records too: an endpoint is an address, and
-// one that moves to another node is another one.
+// srv resolves the targets of the SRV records too: an endpoint is identified by its
+// address, so a target that moves to another node is another endpoint.
 func (d *DNS) srv(ctx context.Context, r Resolver) ([]string, error) {
 	_, records, err := r.LookupSRV(ctx, "", "", d.Name)
 	if err != nil {

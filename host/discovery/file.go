@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// File finds endpoints in a JSON file, which whoever knows the fleet rewrites: a
-// list of URLs, or the list of target groups that Prometheus reads (file_sd):
+// File finds endpoints in a JSON file, which another program rewrites: a list of
+// URLs, or the list of target groups that Prometheus reads (file_sd):
 //
 //	["http://10.0.0.1:8000", "http://10.0.0.2:8000"]
 //	[{"targets": ["10.0.0.1:8000", "10.0.0.2:8000"], "labels": {"any": "thing"}}]
 //
-// Read, where it is not nil, reads another format.
+// Read, if it is not nil, parses another format.
 type File struct {
 	Path string
 	Read func(document []byte) ([]string, error)
@@ -50,7 +50,7 @@ func (f *File) Find(context.Context) ([]string, error) {
 	return urls, err
 }
 
-// Lines reads endpoints that stand one a line; empty lines are passed over.
+// Lines parses a list of endpoints, one a line; empty lines are ignored.
 func Lines(text string) ([]string, error) {
 	var urls []string
 	for line := range strings.Lines(text) {
@@ -61,7 +61,7 @@ func Lines(text string) ([]string, error) {
 	return normal(urls)
 }
 
-// Parse reads the contents of such a file.
+// Parse parses the JSON formats of [File].
 func Parse(b []byte) ([]string, error) {
 	var list []string
 	if json.Unmarshal(b, &list) == nil {
@@ -73,7 +73,7 @@ func Parse(b []byte) ([]string, error) {
 	if err := json.Unmarshal(b, &groups); err != nil {
 		return nil, fmt.Errorf("discovery: want a list of URLs or of {\"targets\": [...]}: %v", err)
 	}
-	list = nil // what was read of it before the error
+	list = nil // drop what was parsed before the error
 	for _, g := range groups {
 		list = append(list, g.Targets...)
 	}

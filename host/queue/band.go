@@ -2,22 +2,23 @@ package queue
 
 import "slices"
 
-// band is those of one priority in a lane: tenants in a ring, each with its
-// requests in the order they came. Who has a turn stays in its place until it leaves.
+// band holds the requests of one priority in a lane: tenants in a ring, each with its
+// requests in the order of arrival. A request that has a turn keeps its position
+// until it leaves.
 type band struct {
 	priority int
-	ring     []*tenant // whose turn it is first; none is empty
+	ring     []*tenant // the tenant whose turn it is first; none is empty
 	begun    bool      // the first one has this round's quantum
 }
 
 type tenant struct {
 	name    string
-	deficit int // tokens it may still compute; below 0 it computed out of turn
+	deficit int // tokens that it may still compute; below 0, it computed out of turn
 	waiters []*Waiter
 }
 
-// first returns the first of t who may have the turn of r: who has none, and did not
-// have this one in vain. nil = nobody.
+// first returns the first waiter of t that may have the turn of r: one without a
+// turn that has not tried in r. nil = none.
 func (t *tenant) first(r *round) *Waiter {
 	for _, w := range t.waiters {
 		if !w.has && w.round != r {
@@ -27,7 +28,7 @@ func (t *tenant) first(r *round) *Waiter {
 	return nil
 }
 
-// put lets w wait behind its tenant's others.
+// put adds w behind the other requests of its tenant.
 func (l *lane) put(w *Waiter) {
 	i, ok := slices.BinarySearchFunc(l.bands, w.want.Priority, func(b *band, p int) int { return p - b.priority }) // falling
 	if !ok {
@@ -42,7 +43,7 @@ func (l *lane) put(w *Waiter) {
 	b.ring[at].waiters = append(b.ring[at].waiters, w)
 }
 
-// take takes w out and, if it was placed, charges its tenant.
+// take removes w and, if it was placed, charges its tenant.
 func (l *lane) take(w *Waiter, placed bool) {
 	bi := slices.IndexFunc(l.bands, func(b *band) bool { return b.priority == w.want.Priority })
 	b := l.bands[bi]
@@ -55,8 +56,8 @@ func (l *lane) take(w *Waiter, placed bool) {
 	if len(t.waiters) > 0 {
 		return
 	}
-	// What a tenant may still compute is lost when nobody of it waits, else it would
-	// save up turns by being away.
+	// A tenant loses its deficit when none of its requests waits: else it would save
+	// up turns while it is idle.
 	if b.ring = slices.Delete(b.ring, ti, ti+1); ti == 0 {
 		b.begun = false
 	}
@@ -65,11 +66,11 @@ func (l *lane) take(w *Waiter, placed bool) {
 	}
 }
 
-// next returns who has the turn of r next, nil if nobody is left who has not had it.
+// next returns the waiter that has the turn of r next, nil if all have had it.
 func (l *lane) next(r *round) *Waiter {
 	for _, b := range l.bands {
 		w := b.fair(r)
-		if r.began { // it is passed on: in the order they stand, which changes nothing
+		if r.began { // passed on: in the order of the ring, without a charge
 			w = b.inOrder(r)
 		}
 		if w != nil {
@@ -88,7 +89,7 @@ func (b *band) inOrder(r *round) *Waiter {
 	return nil
 }
 
-// fair returns whose turn it is by deficit round robin.
+// fair returns the waiter whose turn it is by deficit round robin.
 func (b *band) fair(r *round) *Waiter {
 	if r.began || b.inOrder(r) == nil {
 		return nil
@@ -110,8 +111,8 @@ func (b *band) fair(r *round) *Waiter {
 	}
 }
 
-// skip gives every tenant the quanta of the rounds in which nobody's first request
-// would have its turn, so that long prompts cost no long search.
+// skip gives every tenant the quanta of the rounds in which no request would have its
+// turn, so that long prompts need no long search.
 func (b *band) skip(r *round) {
 	rounds := -1
 	for _, t := range b.ring {

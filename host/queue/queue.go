@@ -1,14 +1,15 @@
-// Package queue keeps requests waiting while every endpoint that could take them
-// is at its cap, and says whose turn it is when a place may be free.
+// Package queue lets requests wait while every endpoint that could take them is at
+// its limit, and decides which request tries next when a place may be free.
 //
-// Requests that wait for the same pools are a lane. In a lane those of higher
-// priority go first; within a priority tenants take turns by deficit round robin,
-// charged in tokens to compute, so that one tenant's long prompts do not keep
-// another's short ones waiting (Shreedhar & Varghese, "Efficient Fair Queuing using
-// Deficit Round Robin", 1995).
+// Requests that wait for the same pools form a lane. In a lane, requests of higher
+// priority go first; within a priority, tenants take turns by deficit round robin,
+// charged in tokens to compute, so that one tenant's long prompts do not delay
+// another's short ones (Shreedhar & Varghese, "Efficient Fair Queuing using Deficit
+// Round Robin", 1995).
 //
-// A turn is a chance, not a place: whoever has it asks the scheduler again, under
-// the rules in force then, and comes back if it is still in vain.
+// A turn is a chance, not a place: the request that has it calls the scheduler
+// again, under the rules in force then, and keeps waiting if there is still no
+// place.
 package queue
 
 import (
@@ -21,11 +22,11 @@ import (
 )
 
 const (
-	// quantum is what a tenant may compute per round: a usual prompt. Smaller costs
-	// rounds and changes nothing, larger lets tenants send bursts.
+	// quantum is what a tenant may compute per round, in tokens: a usual prompt. A
+	// smaller one costs rounds and changes nothing, a larger one allows bursts.
 	quantum = 8192
-	// maxTries bounds the requests that try one free place after each other: those
-	// before may be bound by policy to endpoints that are still full.
+	// maxTries bounds the requests that try one free place one after the other: policy
+	// may restrict the first ones to endpoints that are still full.
 	maxTries = 8
 	// maxCost bounds what one request is charged: the longest prompts there are.
 	maxCost = 1 << 20
@@ -40,12 +41,12 @@ type Want struct {
 	Tokens   int // to compute
 }
 
-// Queue is all that wait. Its methods may be called concurrently; the zero Queue is
-// empty.
+// Queue holds the requests that wait. Its methods may be called concurrently; the
+// zero Queue is empty.
 type Queue struct {
 	waiting atomic.Int64
 
-	mu    sync.Mutex // guards the fields below, and what hangs on them; the scheduler asks Busy under its own lock
+	mu    sync.Mutex // guards lanes, with their bands and waiters
 	lanes map[string]*lane
 
 	entered, placed, expired, left, full atomic.Uint64
@@ -54,13 +55,13 @@ type Queue struct {
 
 // Stats counts since the queue was made.
 type Stats struct {
-	Waiting int // at this moment
+	Waiting int // now
 
 	Entered uint64
 	Placed  uint64
-	Expired uint64 // had waited until their deadline
-	Left    uint64 // their clients did
-	Full    uint64 // were not let in: too many waited
+	Expired uint64 // that waited until their deadline
+	Left    uint64 // whose clients left
+	Full    uint64 // that did not enter: too many waited
 	Waits   timing.Counts
 }
 
@@ -69,19 +70,19 @@ func (q *Queue) Stats() Stats {
 	return Stats{int(q.waiting.Load()), q.entered.Load(), q.placed.Load(), q.expired.Load(), q.left.Load(), q.full.Load(), q.waits.Load()}
 }
 
-// lane is those who wait for the same pools.
+// lane holds the requests that wait for the same pools.
 type lane struct {
 	name  string
 	pools []string
-	n     int     // in it
-	late  bool    // a place came free while all of them had turns
+	n     int     // requests
+	late  bool    // a place became free while all requests had turns
 	bands []*band // by falling priority; none is empty
 }
 
-// round is one chance on its way through a lane.
+// round is one chance that is passed from request to request of a lane.
 type round struct {
 	lane  *lane
-	tries int // how many may still have it
+	tries int // how many requests may still try
 	began bool
 }
 
@@ -94,11 +95,11 @@ type Waiter struct {
 	turn  chan struct{} // cap 1
 
 	lane  *lane
-	round *round // its turn, or the last one that it had in vain; guarded by q.mu
-	has   bool   // its turn was given and is not over; guarded by q.mu
+	round *round // of its turn, or of the last one that was in vain; guarded by q.mu
+	has   bool   // it has a turn; guarded by q.mu
 }
 
-// Enter lets a request wait, unless limit do already: then it returns nil.
+// Enter lets a request wait. It returns nil if limit requests wait already.
 func (q *Queue) Enter(w Want, limit int, now time.Time) *Waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -114,7 +115,7 @@ func (q *Queue) Enter(w Want, limit int, now time.Time) *Waiter {
 		l = &lane{name: w.Lane, pools: w.Pools}
 		q.lanes[w.Lane] = l
 	}
-	// A place that came free while nobody waited woke nobody.
+	// A place that became free while the lane was empty gave no turn.
 	first := l.n == 0
 	x := &Waiter{q: q, want: w, cost: min(max(w.Tokens, 1), maxCost), since: now, turn: make(chan struct{}, 1), lane: l}
 	l.n++
@@ -127,7 +128,7 @@ func (q *Queue) Enter(w Want, limit int, now time.Time) *Waiter {
 	return x
 }
 
-// Busy reports whether others wait in a lane whom a request of this priority may
+// Busy reports whether requests wait in a lane that a request of this priority may
 // not overtake.
 func (q *Queue) Busy(name string, priority int) bool {
 	if q.waiting.Load() == 0 {
@@ -152,7 +153,7 @@ func (q *Queue) Oldest(pools []string, now time.Time) (waited time.Duration) {
 			continue
 		}
 		for _, b := range l.bands {
-			for _, t := range b.ring { // each in the order they came
+			for _, t := range b.ring { // each in the order of arrival
 				waited = max(waited, now.Sub(t.waiters[0].since))
 			}
 		}
@@ -160,7 +161,7 @@ func (q *Queue) Oldest(pools []string, now time.Time) (waited time.Duration) {
 	return waited
 }
 
-// Wake says that a place in a pool came free.
+// Wake gives a turn to the lanes of a pool, in which a place became free.
 func (q *Queue) Wake(pool string) {
 	if q.waiting.Load() == 0 {
 		return
@@ -177,8 +178,8 @@ func (q *Queue) Wake(pool string) {
 	}
 }
 
-// Tick gives every lane a chance: places come free in ways that nobody tells of, a
-// cap that was raised or an endpoint that came. It is called a few times a second.
+// Tick gives a turn to every lane: places also become free without a call of Wake,
+// when a limit is raised or an endpoint is added. It is called a few times a second.
 func (q *Queue) Tick() {
 	if q.waiting.Load() == 0 {
 		return
@@ -190,15 +191,15 @@ func (q *Queue) Tick() {
 	}
 }
 
-// chance gives a lane one. q.mu is held.
+// chance gives a lane a turn. q.mu is held.
 func (q *Queue) chance(l *lane) {
 	if !q.give(&round{lane: l, tries: maxTries}) {
 		l.late = true
 	}
 }
 
-// give gives the turn of a round to the next in its lane; false: nobody is left who
-// could have it. q.mu is held.
+// give gives the turn of a round to the next request of its lane. It reports whether
+// there was one. q.mu is held.
 func (q *Queue) give(r *round) bool {
 	if r.tries == 0 {
 		return false
@@ -213,7 +214,7 @@ func (q *Queue) give(r *round) bool {
 	return true
 }
 
-// pass passes the turn of w, which is over, on. q.mu is held.
+// pass passes on the turn of w, which is over. q.mu is held.
 func (q *Queue) pass(w *Waiter) {
 	q.give(w.round)
 	if l := w.lane; l.late && l.n > 0 {
@@ -222,11 +223,12 @@ func (q *Queue) pass(w *Waiter) {
 	}
 }
 
-// Turn has a value when it is the waiter's turn; then Again or Leave must follow.
+// Turn receives a value when it is the waiter's turn; a call of Again or Leave must
+// follow.
 func (w *Waiter) Turn() <-chan struct{} { return w.turn }
 
-// Again says that the turn was in vain: the waiter keeps its place and what it has
-// not used, and the next one tries.
+// Again ends a turn in which there was no place: the waiter keeps its position and
+// its tenant's deficit, and the next one tries.
 func (w *Waiter) Again() {
 	w.q.mu.Lock()
 	defer w.q.mu.Unlock()
@@ -234,17 +236,17 @@ func (w *Waiter) Again() {
 	w.q.pass(w)
 }
 
-// End is how a waiter leaves.
+// End is the reason for which a waiter leaves.
 type End uint8
 
 const (
-	Placed  End = iota // its turn was of use, or it was answered
-	Expired            // it had waited long enough
-	Left               // its client did
+	Placed  End = iota // it was placed or answered
+	Expired            // its deadline has passed
+	Left               // its client left
 )
 
-// Leave ends the wait. A turn that it has is passed on; where it was placed there
-// may be room for more.
+// Leave ends the wait. A turn that it has is passed on; if it was placed, there may
+// be room for more requests.
 func (w *Waiter) Leave(how End, now time.Time) {
 	q := w.q
 	q.mu.Lock()
@@ -267,7 +269,7 @@ func (w *Waiter) Leave(how End, now time.Time) {
 	if !w.has {
 		return
 	}
-	if how == Placed { // there may be room for more, but for those who had it in vain
+	if how == Placed { // there may be room for more, even for requests that tried in vain
 		w.round.tries, w.round.began = maxTries, false
 	}
 	q.pass(w)

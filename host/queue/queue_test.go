@@ -12,7 +12,7 @@ import (
 
 var start = time.Unix(1000, 0)
 
-// rig is a queue and those who wait in it, by name.
+// rig is a queue with its waiters by name.
 type rig struct {
 	t *testing.T
 	q Queue
@@ -29,13 +29,13 @@ func (r *rig) enter(name string, priority, tokens int) {
 		r.t.Fatalf("%s is not let in", name)
 	}
 	r.w[name] = w
-	if len(r.w) == 1 { // a place may have come free while nobody waited: in vain
+	if len(r.w) == 1 { // a place may have become free while the queue was empty: there is none
 		<-w.Turn()
 		w.Again()
 	}
 }
 
-// turns returns who has a turn, and takes it.
+// turns returns the waiter that has a turn, and receives the turn.
 func (r *rig) turns() string {
 	var out []string
 	for name, w := range r.w {
@@ -51,7 +51,7 @@ func (r *rig) turns() string {
 	return strings.Join(out, " ")
 }
 
-// serve wakes until nobody waits, and returns in what order they were placed. Each
+// serve wakes until no request waits, and returns the order of placement. Each
 // place serves one request, so a chance that is passed on is in vain.
 func (r *rig) serve() string {
 	var order []string
@@ -59,7 +59,7 @@ func (r *rig) serve() string {
 		r.q.Wake("main")
 		name := r.turns()
 		if name == "" {
-			r.t.Fatalf("nobody has a turn, %d wait", len(r.w))
+			r.t.Fatalf("no waiter has a turn, %d wait", len(r.w))
 		}
 		order = append(order, name)
 		w := r.w[name]
@@ -128,7 +128,7 @@ func TestQueue_fair(t *testing.T) {
 		w := r.w[name]
 		served[name[:1]] += w.cost
 		delete(r.w, name)
-		add(name[:1]) // before it leaves: a tenant who goes loses what is left of its turn
+		add(name[:1]) // before it leaves: a tenant without waiters loses its deficit
 		w.Leave(Placed, start)
 		for next := r.turns(); next != ""; next = r.turns() {
 			r.w[next].Again()
@@ -143,7 +143,7 @@ func TestQueue_fair(t *testing.T) {
 	}
 }
 
-// TestQueue_inVain: who tries in vain keeps its place, and the next ones try.
+// TestQueue_inVain: a waiter that finds no place keeps its position, and the next ones try.
 func TestQueue_inVain(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"a1", "b1", "a2", "c1"} {
@@ -151,7 +151,7 @@ func TestQueue_inVain(t *testing.T) {
 	}
 	r.q.Wake("other")
 	if got := r.turns(); got != "" {
-		t.Errorf("%s has a turn by a place in a pool that nobody waits for", got)
+		t.Errorf("%s has a turn from a place in a pool that no request waits for", got)
 	}
 	r.q.Wake("main")
 	var tried []string
@@ -172,7 +172,7 @@ func TestQueue_inVain(t *testing.T) {
 	}
 }
 
-// TestQueue_Oldest: of those who wait for any of the pools.
+// TestQueue_Oldest: of the requests that wait for any of the pools.
 func TestQueue_Oldest(t *testing.T) {
 	var q Queue
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
@@ -193,7 +193,7 @@ func TestQueue_Oldest(t *testing.T) {
 	oldest(7*time.Second, "a")
 }
 
-// TestQueue_tries: one place is tried by a bounded number.
+// TestQueue_tries: a bounded number of waiters try for one place.
 func TestQueue_tries(t *testing.T) {
 	r := newRig(t)
 	for i := range 30 {
@@ -213,7 +213,7 @@ func TestQueue_tries(t *testing.T) {
 	}
 }
 
-// TestQueue_leave: whoever leaves, and when, the others' turns go on.
+// TestQueue_leave: whichever waiter leaves, and when, the others get their turns.
 func TestQueue_leave(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"a1", "a2", "a3", "a4", "b1"} {
@@ -263,13 +263,13 @@ func TestQueue_bounds(t *testing.T) {
 	}
 	w.Leave(Left, start)
 	if q.Busy("main", 0) {
-		t.Error("busy with nobody")
+		t.Error("busy while empty")
 	}
 }
 
-// TestQueue_hammer: requests of many tenants wait for a few places; some leave
-// before their turn. No place is taken twice, no turn is lost, all come to an end.
-func TestQueue_hammer(t *testing.T) {
+// TestQueue_stress: requests of many tenants wait for a few places; some leave
+// before their turn. No place is taken twice, no turn is lost, and all end.
+func TestQueue_stress(t *testing.T) {
 	var q Queue
 	var free, inside, placed atomic.Int64
 	const places = 3

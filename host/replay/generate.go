@@ -15,7 +15,7 @@ type Shape struct {
 	SharedBlocks  int     // of the shared prefix; default 250
 	FirstBlocks   int     // of the first request beyond the shared prefix; default 350
 	GrowBlocks    int     // mean growth a request; default 45
-	Rewrite       float64 // chance that a request starts the context over (compaction); default 0.03
+	Rewrite       float64 // probability that a request replaces the context (compaction); default 0.03
 }
 
 func (s Shape) withDefaults() Shape {
@@ -36,9 +36,9 @@ func (s Shape) withDefaults() Shape {
 	return s
 }
 
-// Generate makes an agentic multi-turn workload: long prompts that share the
+// Generate returns an agentic multi-turn workload: long prompts that share the
 // tools' prefix with some other conversations and grow by each answer and tool
-// result. The same seed makes the same workload.
+// result. The same seed gives the same workload.
 func Generate(seed uint64, s Shape) []Conversation {
 	s = s.withDefaults()
 	r := rand.New(rand.NewPCG(seed, 1))

@@ -1,9 +1,8 @@
 package replay
 
-// Ideal counts what one endpoint with an unbounded cache would reuse if it got
-// every request, each after all before it: the most that any placement over any
-// number of endpoints can reach. order lists the requests in the order of
-// sending.
+// Ideal counts the blocks that one endpoint with an unbounded cache would reuse if
+// it got every request, one after the other: the upper bound for any placement over
+// any number of endpoints. order lists the requests in the order of sending.
 func Ideal(order [][]uint64) (hit, total int) {
 	seen := map[uint64]struct{}{}
 	chain := func(blocks []uint64, f func(key uint64) bool) {

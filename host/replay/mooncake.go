@@ -13,7 +13,7 @@ import (
 // MooncakeBlock is the block size of the Mooncake traces in tokens.
 const MooncakeBlock = 512
 
-// mooncakeLine is one request of a Mooncake trace. hash_ids[i] names the whole
+// mooncakeLine is one request of a Mooncake trace. hash_ids[i] identifies the whole
 // prefix up to block i.
 type mooncakeLine struct {
 	Timestamp float64  `json:"timestamp"` // ms, in slots of 3 s

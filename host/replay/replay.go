@@ -1,6 +1,6 @@
-// Package replay reads recorded workloads, makes workloads of the same shape
-// where no recording is at hand, and computes what the best possible router
-// could have reused. It knows prompts only as chains of block names.
+// Package replay reads recorded workloads, generates workloads of the same shape
+// where there is no recording, and computes what the best possible router could
+// have reused. It represents prompts only as chains of block names.
 package replay
 
 import (
@@ -17,25 +17,24 @@ import (
 // Request is one request of a conversation.
 type Request struct {
 	Blocks []uint64 // names of the prompt's whole blocks; equal name = equal block at that place
-	Tokens int      // of the prompt, with the last part block; 0 = the blocks' tokens
+	Tokens int      // of the prompt, including the last partial block; 0 = the blocks' tokens
 	Output int      // tokens that were generated
-	Think  float64  // seconds between the answer before and this request
+	Think  float64  // seconds between the previous answer and this request
 }
 
-// Conversation is a sequence of requests, each sent after the answer to the
-// one before.
+// Conversation is a sequence of requests, each sent after the previous answer.
 type Conversation struct {
 	Name     string
 	Start    float64 // seconds from the beginning of the load to the first request
 	Requests []Request
 }
 
-// Filter says which conversations of a recording are taken, in file order.
+// Filter selects conversations of a recording, in file order.
 type Filter struct {
 	MinRequests, MaxRequests int // per conversation
-	MaxBlocks                int // of any prompt; a conversation with a longer one is left out
+	MaxBlocks                int // of any prompt; a conversation with a longer one is dropped
 	CutBlocks                int // of any prompt; a conversation ends before a longer one
-	Conversations            int // taken at most
+	Conversations            int // at most
 }
 
 // ErrFormat is wrapped by every error about the contents of a trace.
@@ -66,7 +65,7 @@ func OpenWEKA(path string, f Filter) ([]Conversation, error) {
 	return open(path, func(r io.Reader) ([]Conversation, error) { return ReadWEKA(r, f) })
 }
 
-// open gives read a trace file, unpacked when its name ends in .gz.
+// open calls read with a trace file, decompressed when its name ends in .gz.
 func open(path string, read func(io.Reader) ([]Conversation, error)) ([]Conversation, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -91,7 +90,7 @@ func ReadWEKA(r io.Reader, f Filter) ([]Conversation, error) {
 		cur  Conversation
 		head wekaLine
 		big  bool
-		cut  bool // the rest of the conversation is left out
+		cut  bool // the rest of the conversation is dropped
 	)
 	flush := func() {
 		n := len(cur.Requests)
@@ -137,8 +136,8 @@ func ReadWEKA(r io.Reader, f Filter) ([]Conversation, error) {
 	return out, nil
 }
 
-// wekaBlocks names the blocks of one request; nil when there are more than
-// most (0: no limit).
+// wekaBlocks returns the block names of one request; nil when there are more than
+// most (0 = no limit).
 func wekaBlocks(w, head *wekaLine, most int) ([]uint64, error) {
 	shared := uint64((head.Tool + head.Sys) / WEKABlock)
 	own := hashName(w.Conversation)

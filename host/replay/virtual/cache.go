@@ -52,8 +52,8 @@ func (c *cache) evict() bool {
 }
 
 // admit pins the blocks of a prompt and room for private ones. It returns how
-// many leading blocks are computed already, or false, and nothing changed but
-// what was evicted, when there is no room.
+// many leading blocks are computed already, or false if there is no room: then only
+// evictions have changed the cache.
 func (c *cache) admit(names []uint64, private int) (ready int, ok bool) {
 	need := private
 	leading := true
@@ -90,7 +90,7 @@ func (c *cache) admit(names []uint64, private int) (ready int, ok bool) {
 	return ready, true
 }
 
-// release gives back what admit took; the end of a prompt goes first.
+// release frees what admit took. The end of a prompt is the next to be evicted.
 func (c *cache) release(names []uint64, private int) {
 	c.used -= private
 	for i := len(names) - 1; i >= 0; i-- {

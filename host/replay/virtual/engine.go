@@ -1,6 +1,6 @@
 package virtual
 
-// request is one request on its way.
+// request is one request in flight.
 type request struct {
 	conv, turn int
 	arrival    float64 // ms
@@ -9,12 +9,12 @@ type request struct {
 	blocks     []uint64
 	private    int // blocks of the answer
 
-	estimate int // new tokens the router expected
-	weight   int // tokens of KV memory the router expected
-	done     int // prompt tokens computed or found
-	cached   int
-	made     int // tokens of the answer
-	first    float64
+	estimate  int // new tokens the router expected
+	weight    int // tokens of KV memory the router expected
+	done      int // prompt tokens computed or cached
+	cached    int
+	generated int // tokens of the answer
+	first     float64
 }
 
 // engine is one machine.
@@ -29,17 +29,17 @@ type engine struct {
 	decodes []*request // of the step that runs
 	busy    bool
 
-	made, up float64 // ms: when it was ordered, when it serves
-	gone     float64 // ms; 0 = it exists
-	drain    bool    // takes no requests
+	ordered, up float64 // ms: when it was ordered, and from when it serves
+	removed     float64 // ms; 0 = it exists
+	drain       bool    // takes no requests
 
-	// What the router knows of it without asking.
+	// What the router knows from its own placements.
 	assigned map[uint64]int // blocks of requests that were placed here
 	prefill  int            // new tokens placed and not computed
 	inflight int
 	active   int     // KV tokens of requests placed here
 	heat     float64 // tokens computed here, fading
-	heated   float64 // ms: when heat was reckoned
+	heated   float64 // ms: when heat was computed
 }
 
 type chunk struct {
@@ -48,17 +48,17 @@ type chunk struct {
 }
 
 func newEngine(id string, spec *Engine, block int, now, up float64) *engine {
-	return &engine{id: id, spec: spec, block: block, cache: newCache(spec.KVTokens / block), assigned: map[uint64]int{}, made: now, up: up, heated: now}
+	return &engine{id: id, spec: spec, block: block, cache: newCache(spec.KVTokens / block), assigned: map[uint64]int{}, ordered: now, up: up, heated: now}
 }
 
-// match is how many leading tokens of a prompt the router believes to be here:
-// blocks the cache has, and those of requests that were placed here.
+// match returns how many leading tokens of a prompt the router expects to be cached:
+// blocks in the cache, and those of requests that were placed here.
 func (e *engine) match(r *request) int {
 	has := func(i int) bool { return e.cache.blocks[r.blocks[i]] != nil || e.assigned[r.blocks[i]] > 0 }
 	if len(r.blocks) == 0 || !has(0) {
 		return 0
 	}
-	lo, hi, step := 0, 1, 1 // lo is here; gallop, then halve: what is here is a prefix
+	lo, hi, step := 0, 1, 1 // lo is cached; gallop, then bisect: what is cached is a prefix
 	for hi < len(r.blocks) && has(hi) {
 		lo, step = hi, 2*step
 		hi += step
@@ -74,7 +74,7 @@ func (e *engine) match(r *request) int {
 	return min((lo+1)*e.block, r.prompt-1)
 }
 
-// place gives the engine a request.
+// place queues a request on the engine.
 func (e *engine) place(r *request) {
 	e.prefill += r.estimate
 	e.inflight++
@@ -94,7 +94,7 @@ func (e *engine) step() (ms float64, ok bool) {
 	for _, r := range e.running {
 		if r.done >= r.prompt && room > 0 {
 			e.decodes = append(e.decodes, r)
-			context += float64(r.prompt + r.made)
+			context += float64(r.prompt + r.generated)
 			room--
 		}
 	}
@@ -131,7 +131,7 @@ func (e *engine) step() (ms float64, ok bool) {
 	return s.StepMs + max(s.FloorMs, s.TokenMs*float64(tokens)) + s.ContextMs*context + s.SquareMs*square, true
 }
 
-// end ends the step that runs and returns the requests that are answered.
+// end ends the running step and returns the requests that are answered.
 func (e *engine) end(now float64) []*request {
 	for _, c := range e.chunks {
 		r := c.r
@@ -141,18 +141,18 @@ func (e *engine) end(now float64) []*request {
 		if r.done >= r.prompt {
 			to = len(r.blocks)
 			e.prefill -= r.estimate
-			r.made, r.first = 1, now
+			r.generated, r.first = 1, now
 		}
 		e.cache.computed(r.blocks, from, to)
 		e.warm(now, float64(c.n))
 	}
 	for _, r := range e.decodes {
-		r.made++
+		r.generated++
 	}
 	var out []*request
 	keep := e.running[:0]
 	for _, r := range e.running {
-		if r.done < r.prompt || r.made < r.output {
+		if r.done < r.prompt || r.generated < r.output {
 			keep = append(keep, r)
 			continue
 		}

@@ -24,8 +24,8 @@ func TestEngine_step(t *testing.T) {
 	e.end(10)
 	want("second chunk, 50 behind 100", 1+5+0.001*100+1e-5*50*(100+25))
 	e.end(20)
-	if r.first != 20 || r.made != 1 || e.prefill != 0 {
-		t.Errorf("after the prompt: first token at %v, %d made, %d tokens to come", r.first, r.made, e.prefill)
+	if r.first != 20 || r.generated != 1 || e.prefill != 0 {
+		t.Errorf("after the prompt: first token at %v, %d generated, %d tokens to compute", r.first, r.generated, e.prefill)
 	}
 	want("a decode behind 151", 1+5+0.001*151)
 	if done := e.end(30); len(done) != 0 {

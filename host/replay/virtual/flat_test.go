@@ -42,16 +42,16 @@ func TestRun_flatNoise(t *testing.T) {
 			}
 			changes := whole.Orders - begin.Orders + whole.Drains - begin.Drains
 			t.Logf("%g requests a second, seed %d: %d changes in an hour; %v", rate, seed, changes, whole)
-			if changes > mostFlaps {
+			if changes > maxFlaps {
 				t.Errorf("%g requests a second, seed %d: %d changes of size in an hour of flat load", rate, seed, changes)
 			}
 		}
 	}
 }
 
-// mostFlaps is how many orders and drains an hour of noise may cause: one endpoint
+// maxFlaps is how many orders and drains an hour of noise may cause: one endpoint
 // more, and less, three times.
-const mostFlaps = 6
+const maxFlaps = 6
 
 // newNoise returns values within 30 % of a mean.
 func newNoise(seed uint64) func(mean int) int {

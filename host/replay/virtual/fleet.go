@@ -10,7 +10,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/autoscale"
 )
 
-// poolName is the one pool of a virtual fleet.
+// poolName is the only pool of a virtual fleet.
 const poolName = "virtual"
 
 func (s *sim) startControl() error {
@@ -22,13 +22,13 @@ func (s *sim) startControl() error {
 	return err
 }
 
-// add makes an engine that serves after cold milliseconds.
+// add adds an engine that serves after cold milliseconds.
 func (s *sim) add(cold float64) {
-	s.made++
-	s.engines = append(s.engines, newEngine(fmt.Sprintf("e%03d", s.made), &s.cfg.Engine, s.cfg.Load.BlockTokens, s.now, s.now+cold))
+	s.added++
+	s.engines = append(s.engines, newEngine(fmt.Sprintf("e%03d", s.added), &s.cfg.Engine, s.cfg.Load.BlockTokens, s.now, s.now+cold))
 }
 
-// cloud is the sim as the autoscaler sees it: the fleet and its driver.
+// cloud is the autoscaler's interface to the simulation: the fleet and its driver.
 type cloud struct{ s *sim }
 
 // Nodes implements autoscale.Fleet.
@@ -37,7 +37,7 @@ func (c cloud) Nodes(string) []autoscale.Node {
 	for _, e := range c.s.engines {
 		e.warm(c.s.now, 0)
 		out = append(out, autoscale.Node{
-			ID: e.id, Since: epoch.Add(time.Duration(e.made * float64(time.Millisecond))), Ready: e.up <= c.s.now, InFlight: e.inflight, Heat: e.heat,
+			ID: e.id, Since: start.Add(time.Duration(e.ordered * float64(time.Millisecond))), Ready: e.up <= c.s.now, InFlight: e.inflight, Heat: e.heat,
 		})
 	}
 	return out
@@ -63,8 +63,8 @@ func (c cloud) remove(which func(*engine) bool) {
 		if !which(e) {
 			return false
 		}
-		e.gone = c.s.now
-		c.s.gone = append(c.s.gone, e)
+		e.removed = c.s.now
+		c.s.removed = append(c.s.removed, e)
 		return true
 	})
 }

@@ -2,8 +2,8 @@ package virtual
 
 import "math"
 
-// heatMs is the time in which heat fades to a third: what was computed five
-// minutes ago is little asked for.
+// heatMs is the time in which heat decays to a third: prompts of five minutes ago
+// are rarely repeated.
 const heatMs = 5 * 60_000
 
 // warm adds tokens computed at the time now to the engine's heat.

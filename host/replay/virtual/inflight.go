@@ -10,8 +10,8 @@ import (
 
 // InFlight scales as a Kubernetes HPA on requests in flight per replica does:
 // every 15 s, with 10 % tolerance, down to the greatest size of the last 300 s.
-// It is what the built-in loop is compared with, under the same bounds, cold
-// starts and drains.
+// The built-in loop is compared with it, under the same bounds, cold starts and
+// drains.
 type InFlight struct {
 	Target float64 // requests per replica
 

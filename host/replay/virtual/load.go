@@ -9,7 +9,7 @@ import (
 )
 
 // Swing changes when the conversations of an open load begin: speed times as
-// fast, and the rate swings by ±depth over each period. It changes l in place.
+// fast, with a rate that varies by ±depth over each period. It changes l in place.
 func Swing(l []replay.Conversation, speed, depth float64, period time.Duration) {
 	at, last := 0.0, 0.0
 	for i := range l {

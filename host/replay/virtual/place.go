@@ -6,12 +6,12 @@ import "math"
 // throughput, in tokens.
 const (
 	ownWeight    = 2    // of the tokens to compute: they also displace what others would reuse
-	othersWeight = 0.05 // of those tokens for each request they hold up
+	othersWeight = 0.05 // of those tokens for each request that they delay
 	kvWeight     = 0.02 // of the KV memory in use: it slows every step
 )
 
 // place chooses the engine where a request causes the least new work, nil when
-// none serves. Ties go to the one that was made first.
+// none serves. Of equal engines it chooses the one that was added first.
 func (s *sim) place(r *request) *engine {
 	var best *engine
 	least := math.Inf(1)

@@ -8,7 +8,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/autoscale"
 )
 
-// Report is what a run came to.
+// Report is the result of a run.
 type Report struct {
 	Requests int
 	Goodput  float64 // share of requests within the bounds of TTFT and TPOT
@@ -59,10 +59,10 @@ func (r *Report) finish(s *sim) {
 		r.Hit = r.found / r.asked
 	}
 	for _, e := range s.engines {
-		r.Hours += (s.now - e.made) / 3.6e6
+		r.Hours += (s.now - e.ordered) / 3.6e6
 	}
-	for _, e := range s.gone {
-		r.Hours += (e.gone - e.made) / 3.6e6
+	for _, e := range s.removed {
+		r.Hours += (e.removed - e.ordered) / 3.6e6
 	}
 	r.Peak = max(r.Peak, s.cfg.Size)
 }
@@ -71,7 +71,7 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
-// String is one line of a table.
+// String returns one line of a table.
 func (r *Report) String() string {
 	return fmt.Sprintf("%6.2f h  good %5.1f %%  ttft %5.0f / %6.0f ms  hit %4.1f %%  orders %3d drains %3d peak %2d", r.Hours, 100*r.Goodput, r.TTFT50, r.TTFT99, 100*r.Hit, r.Orders, r.Drains, r.Peak)
 }

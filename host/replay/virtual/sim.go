@@ -10,7 +10,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/replay"
 )
 
-// Load is what is asked of a fleet.
+// Load is the load of a run.
 type Load struct {
 	Conversations []replay.Conversation // by Start
 	BlockTokens   int
@@ -21,10 +21,10 @@ type Load struct {
 type Config struct {
 	Load   Load
 	Engine Engine
-	Size   int           // engines at the beginning
+	Size   int           // engines at the start
 	Cold   time.Duration // from the order of an engine to its readiness
-	// Scaling is how the fleet scales; nil = it stays as it is. Override, when
-	// set, proposes instead of the built-in loop.
+	// Scaling configures the autoscaler; nil = the size is fixed. Override, if set,
+	// proposes instead of the built-in loop.
 	Scaling  *autoscale.Config
 	Override autoscale.Overrider
 
@@ -35,9 +35,8 @@ type Config struct {
 // tickMs is the controller's period.
 const tickMs = 5000
 
-// epoch is the wall clock at virtual time 0; the controller's times count from
-// it.
-var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+// start is the wall clock at virtual time 0.
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 type sim struct {
 	cfg     Config
@@ -45,9 +44,9 @@ type sim struct {
 	events  events
 	seq     int
 	engines []*engine
-	gone    []*engine
-	made    int
-	held    []*request // no engine serves
+	removed []*engine
+	added   int        // engines ever, for their ids
+	held    []*request // that arrived while no engine served
 	answer  float64    // tokens of answers, smoothed
 
 	work    float64 // ms of engine time offered since the last tick
@@ -58,7 +57,7 @@ type sim struct {
 	report Report
 }
 
-// Run plays the load and reports.
+// Run runs the load and returns the report.
 func Run(cfg Config) (*Report, error) {
 	if cfg.MaxTTFT == 0 {
 		cfg.MaxTTFT = 2 * time.Second
@@ -83,7 +82,7 @@ func Run(cfg Config) (*Report, error) {
 	return &s.report, nil
 }
 
-// prepare makes the first request of each conversation arrive.
+// prepare schedules the first request of each conversation.
 func (s *sim) prepare() error {
 	l := &s.cfg.Load
 	if l.BlockTokens < 1 || len(l.Conversations) == 0 || s.cfg.Size < 1 {
@@ -103,13 +102,13 @@ func (s *sim) prepare() error {
 	return nil
 }
 
-// unique refuses a prompt that has a block twice: a block's name stands for all
-// before it, so that cannot be.
+// unique refuses a prompt that has a block twice: a block's name depends on all
+// blocks before it.
 func unique(blocks []uint64) error {
 	seen := make(map[uint64]bool, len(blocks))
 	for _, b := range blocks {
 		if seen[b] {
-			return fmt.Errorf("block %x twice in a prompt", b)
+			return fmt.Errorf("duplicate block %x in a prompt", b)
 		}
 		seen[b] = true
 	}
@@ -215,7 +214,7 @@ func (s *sim) tick() {
 	s.report.tick(s, n)
 }
 
-func (s *sim) wall() time.Time { return epoch.Add(time.Duration(s.now * float64(time.Millisecond))) }
+func (s *sim) wall() time.Time { return start.Add(time.Duration(s.now * float64(time.Millisecond))) }
 
 // event is an arrival (request set) or the end of an engine's step.
 type event struct {
