@@ -405,7 +405,7 @@ func TestReload_changes(t *testing.T) {
 		}
 		return string(b)
 	}
-	demands(t, "answer", reload(), `"changed":[]`, `"generation":2`)
+	demands(t, "answer", reload(), `"changed":[]`, `"revision":2`)
 	last := module("last")
 	demands(t, "answer", reload(), `"changed":["plugin mine: `+first+` → `+last+`"]`)
 	s, err := os.ReadFile(h.cfg.File)

@@ -8,23 +8,23 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kvasir-router/kvasir/host/admin"
 )
 
-// adminClient talks to a running router.
-type adminClient struct{ url, token string }
+// router is the admin API of a running router, as the flags name it.
+type router struct{ url, token string }
 
-// adminFlags adds --admin and --token, which default to KVASIR_ADMIN and
+// routerFlags adds --admin and --token, which default to KVASIR_ADMIN and
 // KVASIR_TOKEN.
-func adminFlags(c *cobra.Command) *adminClient {
-	a := new(adminClient)
+func routerFlags(c *cobra.Command) *router {
+	a := new(router)
 	c.Flags().StringVar(&a.url, "admin", envOr("KVASIR_ADMIN", "http://127.0.0.1:9090"), "admin address of the router (KVASIR_ADMIN)")
-	c.Flags().StringVar(&a.token, "token", "", "admin token (KVASIR_TOKEN)")
+	c.Flags().StringVar(&a.token, "token", "", "admin token, or an API key with the scope that is needed (KVASIR_TOKEN)")
 	return a
 }
 
@@ -35,62 +35,72 @@ func envOr(name, def string) string {
 	return def
 }
 
-// maxAnswer bounds what is read of an admin answer.
-const maxAnswer = 64 << 20
+// requestTime bounds one request to a router: above what it takes to compile a
+// plugin or to test a policy.
+const requestTime = 30 * time.Second
 
-// call does one admin request and returns the body of a 2xx answer.
-func (a *adminClient) call(method, path string, body []byte) ([]byte, error) {
+// client returns the client of the admin API.
+func (a *router) client() *admin.Client {
 	token := a.token
 	if token == "" {
 		token = os.Getenv("KVASIR_TOKEN")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(a.url, "/")+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, exit(exitUsage, "--admin %s: %v", a.url, err)
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // without the path, which may hold a pasted key
-		}
-		return nil, exit(exitUnreachable, "no router at %s: %v (set --admin or KVASIR_ADMIN)", a.url, err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err != nil {
-		return nil, exit(exitUnreachable, "%s: %v", a.url, err)
-	}
-	if res.StatusCode/100 != 2 {
-		return nil, exit(exitNo, "%s", adminError(res.StatusCode, b))
-	}
-	return b, nil
+	return &admin.Client{URL: a.url, Token: token}
 }
 
-// adminError returns the message of an error answer.
-func adminError(status int, b []byte) string {
-	var e struct {
-		Error struct{ Message string } `json:"error"`
+// ask has a router do an operation.
+func ask[Q, R any](a *router, o admin.Operation[Q, R], q *Q) (R, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), requestTime)
+	defer cancel()
+	v, err := o.Call(ctx, a.client(), q)
+	return v, routerError(err)
+}
+
+// show has a router do an operation and prints the response: as JSON, or by text.
+func show[Q, R any](cmd *cobra.Command, a *router, output string, o admin.Operation[Q, R], q *Q, text func(w io.Writer, v R) error) error {
+	if err := checkOutput(output); err != nil {
+		return err
 	}
-	if json.Unmarshal(b, &e) == nil && e.Error.Message != "" {
-		return e.Error.Message
+	ctx, cancel := context.WithTimeout(context.Background(), requestTime)
+	defer cancel()
+	b, err := o.Raw(ctx, a.client(), q)
+	if err != nil {
+		return routerError(err)
 	}
-	if status == http.StatusUnauthorized {
-		return "the router refused the token (set --token or KVASIR_TOKEN)"
+	if output == "json" {
+		return printJSON(cmd.OutOrStdout(), b)
 	}
-	return fmt.Sprintf("the router answered %d: %.300s", status, b)
+	var v R
+	if err := json.Unmarshal(b, &v); err != nil {
+		return fmt.Errorf("response of the router: %w", err)
+	}
+	return text(cmd.OutOrStdout(), v)
+}
+
+// routerError gives an error of the client its exit code, and says how to mend it
+// where the command line can.
+func routerError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*admin.UnreachableError](err); ok {
+		return exit(exitUnreachable, "%v (set --admin or KVASIR_ADMIN)", err)
+	}
+	e, ok := errors.AsType[*admin.StatusError](err)
+	switch {
+	case !ok:
+		return exit(exitUsage, "%v", err)
+	case e.Status == http.StatusUnauthorized:
+		return exit(exitNo, "the router does not accept the token: set --token or KVASIR_TOKEN to the admin token or to an API key")
+	}
+	return exit(exitNo, "%s", e.Message)
 }
 
 // printJSON writes b indented.
 func printJSON(w io.Writer, b []byte) error {
 	var out bytes.Buffer
 	if err := json.Indent(&out, b, "", "  "); err != nil {
-		return fmt.Errorf("the router's answer is no JSON: %w", err)
+		return fmt.Errorf("response of the router: %w", err)
 	}
 	out.WriteByte('\n')
 	_, err := out.WriteTo(w)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/autoscale"
 )
 
@@ -19,29 +19,17 @@ func autoscaleCommand() *cobra.Command {
 		Short: "show what the autoscaler of a running router measures, proposes and does",
 		Args:  cobra.NoArgs,
 	}
-	a, output := adminFlags(c), outputFlag(c)
+	a, output := routerFlags(c), outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(*output); err != nil {
-			return err
-		}
-		b, err := a.call("GET", "/v1/autoscale", nil)
-		if err != nil {
-			return err
-		}
-		if *output == "json" {
-			return printJSON(cmd.OutOrStdout(), b)
-		}
-		var all []autoscale.Status
-		if err := json.Unmarshal(b, &all); err != nil {
-			return fmt.Errorf("the router's answer: %w", err)
-		}
-		if len(all) == 0 {
-			fmt.Fprintln(cmd.OutOrStdout(), "no pool scales: give one an autoscale section (kvasir config schema)")
-		}
-		for i := range all {
-			printScaling(cmd.OutOrStdout(), &all[i])
-		}
-		return nil
+		return show(cmd, a, *output, admin.GetAutoscale, &admin.None{}, func(w io.Writer, all []autoscale.Status) error {
+			if len(all) == 0 {
+				fmt.Fprintln(w, "no pool scales: give one an autoscale section (kvasir config schema)")
+			}
+			for i := range all {
+				printScaling(w, &all[i])
+			}
+			return nil
+		})
 	}
 	c.AddCommand(noticeCommand())
 	return c
@@ -102,18 +90,11 @@ func noticeCommand() *cobra.Command {
 		Long:  "kvasir autoscale notice is for the hook that a spot market calls.\nENDPOINT is the driver's id of the machine, or its URL.",
 		Args:  cobra.ExactArgs(2),
 	}
-	a := adminFlags(c)
+	a := routerFlags(c)
 	in := c.Flags().Duration("in", 2*time.Minute, "when it will be gone")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		q, err := json.Marshal(map[string]string{"pool": args[0], "endpoint": args[1], "deadline": time.Now().Add(*in).UTC().Format(time.RFC3339)})
-		if err != nil {
-			return err
-		}
-		b, err := a.call("POST", "/v1/autoscale/notice", q)
-		if err != nil {
-			return err
-		}
-		return printJSON(cmd.OutOrStdout(), b)
+		n := &admin.Notice{Pool: args[0], Endpoint: args[1], Deadline: time.Now().Add(*in).UTC().Truncate(time.Second)}
+		return show(cmd, a, "json", admin.GiveNotice, n, nil)
 	}
 	return c
 }

@@ -1,70 +1,59 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/url"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kvasir-router/kvasir/host/admin"
 )
 
 func endpointCommand() *cobra.Command {
 	c := &cobra.Command{Use: "endpoint", Short: "look at the endpoints of a running router, take them out of service and back"}
 	list := &cobra.Command{Use: "list", Short: "list the endpoints with their state and load", Args: cobra.NoArgs}
-	a, output := adminFlags(list), outputFlag(list)
+	a, output := routerFlags(list), outputFlag(list)
 	list.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(*output); err != nil {
-			return err
-		}
-		b, err := a.call("GET", "/v1/endpoints", nil)
-		if err != nil {
-			return err
-		}
-		if *output == "json" {
-			return printJSON(cmd.OutOrStdout(), b)
-		}
-		var es []struct {
-			URL, Pool, State, Events, Reason, Isolation string
-			Trust, KVUsage                              float64
-			Inflight, Running                           int
-			Waiting, HeldBlocks                         int
-			Figures                                     string `json:"figures_reason"`
-			IsolationReason                             string `json:"isolation_reason"`
-		}
-		if err := json.Unmarshal(b, &es); err != nil {
-			return fmt.Errorf("the router's answer: %w", err)
-		}
-		t := tabwriter.NewWriter(cmd.OutOrStdout(), 2, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "ENDPOINT\tPOOL\tSTATE\tEVENTS\tTRUST\tISOLATION\tIN FLIGHT\tRUNNING\tWAITING\tKV USE\tREASON")
-		for _, e := range es {
-			if e.Reason == "" && e.Figures != "" {
-				e.Reason = "figures unknown: " + e.Figures
-			}
-			if e.Reason == "" && e.IsolationReason != "" {
-				e.Reason = "no isolation: " + e.IsolationReason
-			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t%s\t%d\t%d\t%d\t%.0f%%\t%s\n", e.URL, e.Pool, e.State, e.Events, e.Trust, e.Isolation, e.Inflight, e.Running, e.Waiting, 100*e.KVUsage, e.Reason)
-		}
-		return t.Flush()
+		return show(cmd, a, *output, admin.ListEndpoints, &admin.None{}, printEndpoints)
 	}
-	c.AddCommand(list, holdCommand("cordon", "send it no conversations that are new to it"), holdCommand("drain", "send it no further requests; those it has go on"),
-		holdCommand("uncordon", "let it serve again; also ends a revocation of its isolation"))
+	c.AddCommand(list, holdCommand("cordon", admin.Cordon, "send it no conversations that are new to it"),
+		holdCommand("drain", admin.Drain, "send it no further requests; those it has go on"),
+		holdCommand("uncordon", admin.Uncordon, "let it serve again; also ends a revocation of its isolation"))
 	return c
 }
 
+func printEndpoints(w io.Writer, es []admin.Endpoint) error {
+	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ENDPOINT\tPOOL\tSTATE\tEVENTS\tTRUST\tISOLATION\tIN FLIGHT\tRUNNING\tWAITING\tKV USE\tREASON")
+	for i := range es {
+		e := &es[i]
+		reason := e.Reason
+		switch {
+		case reason != "":
+		case e.FiguresWhy != "":
+			reason = "figures unknown: " + e.FiguresWhy
+		case e.IsolationWhy != "":
+			reason = "no isolation: " + e.IsolationWhy
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t%s\t%d\t%d\t%d\t%.0f%%\t%s\n", e.URL, e.Pool, e.State, e.Events, e.Trust, e.Isolation,
+			e.Inflight, e.Running, e.Waiting, 100*e.KVUsage, reason)
+	}
+	return t.Flush()
+}
+
 // holdCommand takes an endpoint out of service, or back.
-func holdCommand(verb, short string) *cobra.Command {
+func holdCommand(verb string, o admin.Operation[admin.HoldRequest, *admin.HoldResult], short string) *cobra.Command {
 	c := &cobra.Command{Use: verb + " URL", Short: short, Args: cobra.ExactArgs(1)}
-	a := adminFlags(c)
+	a := routerFlags(c)
 	wait := c.Flags().Duration("wait", 0, "wait so long for its requests to end")
 	if verb != "drain" {
 		c.Flags().MarkHidden("wait")
 	}
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if _, err := a.call("POST", "/v1/endpoints/"+verb+"?endpoint="+url.QueryEscape(args[0]), nil); err != nil {
+		if _, err := ask(a, o, &admin.HoldRequest{Endpoint: args[0]}); err != nil {
 			return err
 		}
 		for end := time.Now().Add(*wait); *wait > 0; time.Sleep(200 * time.Millisecond) {
@@ -85,21 +74,14 @@ func holdCommand(verb, short string) *cobra.Command {
 }
 
 // inflight is how many requests an endpoint has, in all pools.
-func (a *adminClient) inflight(endpoint string) (n int, err error) {
-	b, err := a.call("GET", "/v1/endpoints", nil)
+func (a *router) inflight(endpoint string) (n int64, err error) {
+	es, err := ask(a, admin.ListEndpoints, &admin.None{})
 	if err != nil {
 		return 0, err
 	}
-	var es []struct {
-		URL      string
-		Inflight int
-	}
-	if err := json.Unmarshal(b, &es); err != nil {
-		return 0, fmt.Errorf("the router's answer: %w", err)
-	}
-	for _, e := range es {
-		if e.URL == strings.TrimRight(endpoint, "/") {
-			n += e.Inflight
+	for i := range es {
+		if es[i].URL == strings.TrimRight(endpoint, "/") {
+			n += es[i].Inflight
 		}
 	}
 	return n, nil

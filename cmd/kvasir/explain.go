@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -13,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
 func explainCommand() *cobra.Command {
@@ -24,87 +24,24 @@ func explainCommand() *cobra.Command {
 			"kvasir explain FILE decides about a request body without sending it.",
 		Args: cobra.MaximumNArgs(1),
 	}
-	a, output := adminFlags(c), outputFlag(c)
+	a, output := routerFlags(c), outputFlag(c)
 	id := c.Flags().String("request", "", "x-request-id of a served request")
 	tenant := c.Flags().String("tenant", "", "for FILE: the tenant that would ask; with --request: whose request it is, where several tenants used the id")
 	path := c.Flags().String("path", "/v1/chat/completions", "for FILE: the API path it would be sent to")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(*output); err != nil {
-			return err
+		switch {
+		case *id != "" && len(args) == 0:
+			return show(cmd, a, *output, admin.Explain, &admin.ExplainRequest{ID: *id, Tenant: *tenant}, printExplanation)
+		case *id == "" && len(args) == 1:
+			body, err := os.ReadFile(args[0])
+			if err != nil {
+				return exit(exitUsage, "%v", err)
+			}
+			return show(cmd, a, *output, admin.ExplainDryRun, &admin.DryRun{Tenant: *tenant, Path: *path, Body: body}, printExplanation)
 		}
-		b, err := explain(a, *id, *tenant, *path, args)
-		if err != nil {
-			return err
-		}
-		if *output == "json" {
-			return printJSON(cmd.OutOrStdout(), b)
-		}
-		return printExplanation(cmd.OutOrStdout(), b)
+		return exit(exitUsage, "want either --request ID or a FILE with a request body")
 	}
 	return c
-}
-
-func explain(a *adminClient, id, tenant, path string, args []string) ([]byte, error) {
-	switch {
-	case id != "" && len(args) == 0:
-		return a.call("GET", explainPath(id, tenant), nil)
-	case id == "" && len(args) == 1:
-		body, err := os.ReadFile(args[0])
-		if err != nil {
-			return nil, exit(exitUsage, "%v", err)
-		}
-		q := url.Values{"tenant": {tenant}, "path": {path}}
-		return a.call("POST", "/v1/explain?"+q.Encode(), body)
-	}
-	return nil, exit(exitUsage, "want either --request ID or a FILE with a request body")
-}
-
-// explainPath returns the path of a decision about a served request; an empty
-// tenant means any.
-func explainPath(id, tenant string) string {
-	p := "/v1/explain/" + url.PathEscape(id)
-	if tenant != "" {
-		p += "?" + url.Values{"tenant": {tenant}}.Encode()
-	}
-	return p
-}
-
-// explanation is what the text output shows of the JSON.
-type explanation struct {
-	RequestID  string `json:"request_id"`
-	Tenant     string `json:"tenant"`
-	Allow      bool   `json:"allow"`
-	Reason     string `json:"reason"`
-	Status     int    `json:"status"`
-	Model      string `json:"model"`
-	Pool       string `json:"pool"`
-	Namespace  string `json:"namespace_hash"`
-	Tokens     int    `json:"tokens"`
-	Prompt     string `json:"prompt"`
-	Block      int    `json:"block_tokens"`
-	Candidates []struct {
-		Endpoint string             `json:"endpoint"`
-		State    string             `json:"state"`
-		Reason   string             `json:"reason"`
-		Matched  map[string]int     `json:"matched_tokens"`
-		Columns  map[string]float64 `json:"columns"`
-		Total    float64            `json:"total"`
-		Scores   map[string]struct {
-			Score float64            `json:"score"`
-			Terms map[string]float64 `json:"terms"`
-		} `json:"scores"`
-	} `json:"candidates"`
-	Plugins []struct {
-		Name   string `json:"name"`
-		Digest string `json:"digest"`
-		Fault  string `json:"fault"`
-	} `json:"plugins"`
-	Policy    policy.Fields `json:"policy"`
-	Order     []string      `json:"order"`
-	Chosen    string        `json:"chosen"`
-	Arm       string        `json:"arm"`
-	Predicted int           `json:"predicted_cached_tokens"`
-	Reported  *int          `json:"reported_cached_tokens"`
 }
 
 // printPolicy writes the fields of policy's decision that are set.
@@ -114,22 +51,18 @@ func printPolicy(w io.Writer, f policy.Fields) {
 	}
 }
 
-func printExplanation(w io.Writer, b []byte) error {
-	var e explanation
-	if err := json.Unmarshal(b, &e); err != nil {
-		return fmt.Errorf("the router's answer: %w", err)
-	}
-	fmt.Fprintf(w, "request    %s\ntenant     %s (namespace %s)\nmodel      %s\n", e.RequestID, e.Tenant, e.Namespace, e.Model)
+func printExplanation(w io.Writer, e *scheduler.Explanation) error {
+	fmt.Fprintf(w, "request    %s\ntenant     %s (namespace %s)\nmodel      %s\n", e.RequestID, e.Tenant, e.NamespaceHash, e.Model)
 	printPolicy(w, e.Policy)
 	if !e.Allow {
 		fmt.Fprintf(w, "refused    %d %s\n", e.Status, e.Reason)
 		return nil
 	}
 	reported := "not known"
-	if e.Reported != nil {
-		reported = fmt.Sprint(*e.Reported)
+	if e.ReportedCached != nil {
+		reported = fmt.Sprint(*e.ReportedCached)
 	}
-	fmt.Fprintf(w, "prompt     %d tokens, blocks of %d\nplaced     %s, arm %s\ncached     %d predicted, %s reported\n\n", e.Tokens, e.Block, e.Chosen, e.Arm, e.Predicted, reported)
+	fmt.Fprintf(w, "prompt     %d tokens, blocks of %d\nplaced     %s, arm %s\ncached     %d predicted, %s reported\n\n", e.Tokens, e.BlockTokens, e.Chosen, e.Arm, e.PredictedCached, reported)
 	var names []string
 	for _, c := range e.Candidates {
 		for n := range c.Columns {

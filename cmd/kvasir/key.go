@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,11 +56,11 @@ type revocation struct {
 // keyFlags are the flags that every key command has.
 type keyFlags struct {
 	config, file, stateDir, auditLog, issuer string
-	admin                                    *adminClient
+	admin                                    *router
 }
 
 func (k *keyFlags) add(c *cobra.Command) {
-	k.admin = adminFlags(c)
+	k.admin = routerFlags(c)
 	c.Flags().StringVarP(&k.config, "config", "c", "", "the router's configuration file, which names what the next three flags name")
 	c.Flags().StringVar(&k.file, "file", "", "API key file (identity.api_keys_file); default STATE_DIR/keys.json")
 	c.Flags().StringVar(&k.stateDir, "state-dir", "/var/lib/kvasir", "the router's state_dir, which holds the key pepper")
@@ -127,7 +126,7 @@ func (f *fileKeys) use(file string) error {
 
 // routerOf returns the admin API of the router that runs by a configuration on
 // this machine, nil if its token cannot be read.
-func routerOf(cfg *config.Config) *adminClient {
+func routerOf(cfg *config.Config) *router {
 	token, err := host.ReadAdminToken(cfg.Admin.TokenFile, cfg.StateDir)
 	addr, port, splitErr := net.SplitHostPort(cfg.Admin.HTTP)
 	if err != nil || splitErr != nil {
@@ -136,7 +135,7 @@ func routerOf(cfg *config.Config) *adminClient {
 	if ip := net.ParseIP(addr); addr == "" || ip != nil && ip.IsUnspecified() {
 		addr = "127.0.0.1"
 	}
-	return &adminClient{url: "http://" + net.JoinHostPort(addr, port), token: token}
+	return &router{url: "http://" + net.JoinHostPort(addr, port), token: token}
 }
 
 // oneKey returns the only one of the records that ref refers to.
@@ -155,43 +154,24 @@ func oneKey(found []identity.Record, ref string) (*identity.Record, error) {
 }
 
 // routerKeys is the keys of a running router.
-type routerKeys struct{ *adminClient }
+type routerKeys struct{ *router }
 
-func (r routerKeys) do(method, path string, in, out any) error {
-	var body []byte
-	if in != nil {
-		var err error
-		if body, err = json.Marshal(in); err != nil {
-			return exit(exitUsage, "%v", err)
-		}
-	}
-	b, err := r.call(method, path, body)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(b, out); err != nil {
-		return fmt.Errorf("the router's answer: %w", err)
-	}
-	return nil
-}
-
-func (r routerKeys) issue(q *admin.KeyRequest) (k admin.IssuedKey, err error) {
-	return k, r.do("POST", "/v1/keys", q, &k)
+func (r routerKeys) issue(q *admin.KeyRequest) (admin.IssuedKey, error) {
+	return ask(r.router, admin.IssueKey, q)
 }
 
 func (r routerKeys) list() ([]identity.Record, error) {
-	var out struct{ Keys []identity.Record }
-	return out.Keys, r.do("GET", "/v1/keys", nil, &out)
+	l, err := ask(r.router, admin.ListKeys, &admin.None{})
+	return l.Keys, err
 }
 
-func (r routerKeys) rotate(ref string, grace time.Duration) (k admin.IssuedKey, err error) {
-	return k, r.do("POST", "/v1/keys/"+url.PathEscape(sendRef(ref))+"/rotate?grace="+grace.String(), nil, &k)
+func (r routerKeys) rotate(ref string, grace time.Duration) (admin.IssuedKey, error) {
+	return ask(r.router, admin.RotateKey, &admin.RotateRequest{Key: sendRef(ref), Grace: grace})
 }
 
 func (r routerKeys) revoke(ref string) (revocation, error) {
-	var out admin.RevokedKey
-	err := r.do("POST", "/v1/keys/"+url.PathEscape(sendRef(ref))+"/revoke", nil, &out)
-	return revocation{ID: out.ID, State: out.State, Router: r.url, Confirmed: true}, err
+	k, err := ask(r.router, admin.RevokeKey, &admin.RevokeRequest{Key: sendRef(ref)})
+	return revocation{ID: k.ID, State: k.State, Router: r.url, Confirmed: true}, err
 }
 
 // sendRef returns what is sent of a reference to a key: of a whole key the id

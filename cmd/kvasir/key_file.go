@@ -25,7 +25,7 @@ type fileKeys struct {
 	// namedState says that the user named the state directory, or a configuration
 	// that does. Then a pepper may be made in it.
 	namedState bool
-	confirm    *adminClient // the router that uses the file; nil = not known
+	confirm    *router // the router that uses the file; nil = not known
 }
 
 // whoami names who runs the command, as the system knows it.
@@ -128,7 +128,7 @@ func (f *fileKeys) issue(q *admin.KeyRequest) (out admin.IssuedKey, err error) {
 	if err != nil {
 		return out, err
 	}
-	e := audit.Event{Verb: admin.ScopeKeyIssue, Object: "tenant/" + q.Tenant, Detail: map[string]string{
+	e := audit.Event{Verb: string(admin.ActionKeyIssue), Object: "tenant/" + q.Tenant, Detail: map[string]string{
 		"user": q.User, "scopes": fmt.Sprint(q.Scopes), "groups": fmt.Sprint(q.Groups),
 	}}
 	q.Terms.Issuer = f.issuer
@@ -150,7 +150,7 @@ func (f *fileKeys) rotate(ref string, grace time.Duration) (out admin.IssuedKey,
 	if err != nil {
 		return out, err
 	}
-	e := audit.Event{Verb: "key:rotate", Object: "key/" + old.ID, Detail: map[string]string{"grace": grace.String(), "tenant": old.Tenant}}
+	e := audit.Event{Verb: string(admin.ActionKeyRotate), Object: "key/" + old.ID, Detail: map[string]string{"grace": grace.String(), "tenant": old.Tenant}}
 	err = f.change(e, func(k *identity.KeyFile, detail map[string]string) error {
 		key, r, err := k.Rotate(pepper, old.ID, grace, f.issuer, time.Now())
 		if err != nil {
@@ -168,7 +168,7 @@ func (f *fileKeys) revoke(ref string) (revocation, error) {
 	if err != nil {
 		return revocation{}, err
 	}
-	e := audit.Event{Verb: admin.ScopeKeyRevoke, Object: "key/" + r.ID, Detail: map[string]string{"tenant": r.Tenant}}
+	e := audit.Event{Verb: string(admin.ActionKeyRevoke), Object: "key/" + r.ID, Detail: map[string]string{"tenant": r.Tenant}}
 	err = f.change(e, func(k *identity.KeyFile, _ map[string]string) error { return k.Revoke(r.ID, time.Now()) })
 	if err != nil {
 		return revocation{}, err
@@ -188,9 +188,9 @@ func (f *fileKeys) confirmed(id string) revocation {
 		return out
 	}
 	out.Router = f.confirm.url
-	router := routerKeys{f.confirm}
+	keysOf := routerKeys{f.confirm}
 	for end := time.Now().Add(confirmFor); ; time.Sleep(100 * time.Millisecond) {
-		keys, err := router.list()
+		keys, err := keysOf.list()
 		if err != nil {
 			out.Why = err.Error()
 			return out

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvasir-router/kvasir/abi"
+	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/hostmod"
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
@@ -111,7 +111,7 @@ func loadModule(ctx context.Context, code []byte, opt wasm.Options) (p *wasm.Plu
 
 func pluginPush() *cobra.Command {
 	c := &cobra.Command{Use: "push FILE", Short: "store a plugin in a running router", Args: cobra.ExactArgs(1)}
-	a, output := adminFlags(c), outputFlag(c)
+	a, output := routerFlags(c), outputFlag(c)
 	name := c.Flags().String("name", "", "name to store it under; default that of its manifest")
 	activate := c.Flags().Bool("activate", false, "place the next request by it")
 	shadow := c.Flags().Bool("shadow", false, "have it score beside the active one, which goes on placing; kvasir plugin list compares them")
@@ -132,43 +132,29 @@ func pluginPush() *cobra.Command {
 		if err := checkPluginName(*name); err != nil {
 			return err
 		}
-		query := url.Values{"name": {*name}}
-		if *activate {
-			query.Set("activate", "true")
-		}
-		if *shadow {
-			query.Set("shadow", "true")
-		}
-		b, err := a.call("POST", "/v1/plugins?"+query.Encode(), code)
-		if err != nil {
-			return err
-		}
-		if *output == "json" {
-			return printJSON(cmd.OutOrStdout(), b)
-		}
-		var v struct {
-			Digest, Note         string
-			Active, Used, Shadow bool
-		}
-		if err := json.Unmarshal(b, &v); err != nil {
-			return fmt.Errorf("the router's answer: %w", err)
-		}
-		note := "stored, not active: push it with --activate to place requests by it"
-		switch {
-		case v.Shadow:
-			note = "shadow: it scores beside the active one and places nothing; kvasir plugin list compares them,\n" +
-				"  kvasir plugin push --activate puts it in force, kvasir plugin unshadow " + *name + " ends it"
-		case v.Active && v.Used:
-			note = "active: the next request is placed by it; kvasir plugin rollback " + *name + " undoes it"
-		case v.Active && v.Note != "":
-			note = "active, but not used: " + v.Note
-		case v.Active:
-			note = "active, but no profile of the router's configuration names it; add what is missing of\n  plugins: [{name: " + *name + "}]\n  profiles: [{name: default, scorers: [{plugin: " + *name + "}]}]"
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s\n", *name, short(v.Digest), note)
-		return err
+		q := &admin.PushRequest{Name: *name, Activate: *activate, Shadow: *shadow, Code: code}
+		return show(cmd, a, *output, admin.PushPlugin, q, func(w io.Writer, v *admin.PluginChange) error { return printPush(w, *name, v) })
 	}
 	return c
+}
+
+// printPush says what a push of a plugin led to, and what comes next.
+func printPush(w io.Writer, name string, v *admin.PluginChange) error {
+	note := "stored, not active: push it with --activate to place requests by it"
+	switch {
+	case v.Shadow:
+		note = "shadow: it scores beside the active one and places nothing; kvasir plugin list compares them,\n" +
+			"  kvasir plugin push --activate puts it in force, kvasir plugin unshadow " + name + " ends it"
+	case v.Active && v.Used:
+		note = "active: the next request is placed by it; kvasir plugin rollback " + name + " undoes it"
+	case v.Active && v.Note != "":
+		note = "active, but not used: " + v.Note
+	case v.Active:
+		note = "active, but no profile of the router's configuration names it; add what is missing of\n  plugins: [{name: " + name +
+			"}]\n  profiles: [{name: default, scorers: [{plugin: " + name + "}]}]"
+	}
+	_, err := fmt.Fprintf(w, "%s %s: %s\n", name, short(v.Digest), note)
+	return err
 }
 
 // manifestName returns what a plugin calls itself. It has to be started for
@@ -190,9 +176,12 @@ func short(digest string) string { return digest[:min(12, len(digest))] }
 
 func pluginRollback() *cobra.Command {
 	c := &cobra.Command{Use: "rollback NAME", Short: "go back to the version that was active before", Args: cobra.ExactArgs(1)}
-	a, output := adminFlags(c), outputFlag(c)
+	a, output := routerFlags(c), outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		return switchPlugin(cmd, a, *output, args[0], "/rollback")
+		if err := checkPluginName(args[0]); err != nil {
+			return err
+		}
+		return show(cmd, a, *output, admin.RollbackPlugin, &admin.PluginRequest{Name: args[0]}, printSwitch(cmd, args[0]))
 	}
 	return c
 }
@@ -203,93 +192,51 @@ func pluginActivate() *cobra.Command {
 		Long: "DIGEST is that of kvasir plugin push and list, or its first characters. It takes the scope plugin:activate where pushing\n" +
 			"takes plugin:push, so that who writes a plugin need not be who puts it in force.",
 	}
-	a, output := adminFlags(c), outputFlag(c)
+	a, output := routerFlags(c), outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		return switchPlugin(cmd, a, *output, args[0], "/activate?digest="+url.QueryEscape(args[1]))
+		if err := checkPluginName(args[0]); err != nil {
+			return err
+		}
+		return show(cmd, a, *output, admin.ActivatePlugin, &admin.ActivateRequest{Name: args[0], Digest: args[1]}, printSwitch(cmd, args[0]))
 	}
 	return c
 }
 
-// switchPlugin has another version of a plugin made active and tells which one
-// is.
-func switchPlugin(cmd *cobra.Command, a *adminClient, output, name, path string) error {
-	if err := errors.Join(checkOutput(output), checkPluginName(name)); err != nil {
+// printSwitch says which version of a plugin is active.
+func printSwitch(cmd *cobra.Command, name string) func(w io.Writer, v *admin.PluginChange) error {
+	return func(w io.Writer, v *admin.PluginChange) (err error) {
+		if v.Note != "" {
+			cmd.PrintErrln(v.Note)
+		}
+		if v.Digest == "" {
+			_, err = fmt.Fprintf(w, "%s: no pushed version is active\n", name)
+		} else {
+			_, err = fmt.Fprintf(w, "%s %s: active\n", name, short(v.Digest))
+		}
 		return err
 	}
-	b, err := a.call("POST", "/v1/plugins/"+name+path, nil)
-	if err != nil {
-		return err
-	}
-	if output == "json" {
-		return printJSON(cmd.OutOrStdout(), b)
-	}
-	var v struct{ Digest, Note string }
-	if err := json.Unmarshal(b, &v); err != nil {
-		return fmt.Errorf("the router's answer: %w", err)
-	}
-	if v.Note != "" {
-		cmd.PrintErrln(v.Note)
-	}
-	if v.Digest == "" {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no pushed version is active any more\n", name)
-	} else {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s: active\n", name, short(v.Digest))
-	}
-	return err
 }
 
 func pluginUnshadow() *cobra.Command {
 	c := &cobra.Command{Use: "unshadow NAME", Short: "end the shadow of a plugin", Args: cobra.ExactArgs(1)}
-	a, output := adminFlags(c), outputFlag(c)
+	a, output := routerFlags(c), outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := errors.Join(checkOutput(*output), checkPluginName(args[0])); err != nil {
+		if err := checkPluginName(args[0]); err != nil {
 			return err
 		}
-		b, err := a.call("DELETE", "/v1/plugins/"+args[0]+"/shadow", nil)
-		if err != nil {
+		return show(cmd, a, *output, admin.EndShadow, &admin.PluginRequest{Name: args[0]}, func(w io.Writer, _ *admin.PluginChange) error {
+			_, err := fmt.Fprintf(w, "%s: has no shadow\n", args[0])
 			return err
-		}
-		if *output == "json" {
-			return printJSON(cmd.OutOrStdout(), b)
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no shadow any more\n", args[0])
-		return err
+		})
 	}
 	return c
 }
 
-// listed is a plugin as GET /v1/plugins tells it.
-type listed struct {
-	Name, Digest, Version, Source, State, Reason string
-	Signer, Active, Previous                     string
-	Roles                                        []string
-	Versions                                     []struct {
-		Digest string
-		Bytes  int
-		Stored time.Time
-		Pusher string
-	}
-	Stats *struct {
-		Calls      uint64
-		Faults     map[string]uint64
-		CallMicros float64 `json:"call_us"`
-	}
-	Shadow *shadowed
-}
-
-// shadowed is the comparison of a shadow with the active plugin.
-type shadowed struct {
-	Digest, Signer, Quarantine            string
-	Decisions, Abstained, Faults, Skipped uint64
-	Agreement                             float64 `json:"rank_agreement"`
-	Elsewhere                             float64 `json:"placed_elsewhere"`
-}
-
-// String returns the comparison in words.
-func (s *shadowed) String() string {
+// shadowText returns the comparison of a shadow with the active plugin.
+func shadowText(s *admin.Shadow) string {
 	text := "shadow: nothing compared yet"
 	if s.Decisions > 0 {
-		text = fmt.Sprintf("shadow: rank agreement %.3f, %.1f %% placed elsewhere", s.Agreement, 100*s.Elsewhere)
+		text = fmt.Sprintf("shadow: rank agreement %.3f, %.1f %% placed elsewhere", s.RankAgreement, 100*s.Elsewhere)
 	}
 	if s.Signer != "" {
 		text += ", signed by " + s.Signer
@@ -305,30 +252,18 @@ func (s *shadowed) String() string {
 
 func pluginList() *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "list the plugins of a running router and their versions", Args: cobra.NoArgs}
-	a, output := adminFlags(c), outputFlag(c)
+	a, output := routerFlags(c), outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(*output); err != nil {
-			return err
-		}
-		b, err := a.call("GET", "/v1/plugins", nil)
-		if err != nil {
-			return err
-		}
-		if *output == "json" {
-			return printJSON(cmd.OutOrStdout(), b)
-		}
-		var answer struct{ Plugins []listed }
-		if err := json.Unmarshal(b, &answer); err != nil {
-			return fmt.Errorf("the router's answer: %w", err)
-		}
-		return printPlugins(cmd.OutOrStdout(), answer.Plugins)
+		return show(cmd, a, *output, admin.ListPlugins, &admin.None{}, func(w io.Writer, l admin.PluginList) error {
+			return printPlugins(w, l.Plugins)
+		})
 	}
 	return c
 }
 
 // printPlugins writes a line per plugin, and under it one for its shadow and one
 // per pushed version beside these, newest first.
-func printPlugins(w io.Writer, plugins []listed) error {
+func printPlugins(w io.Writer, plugins []admin.Plugin) error {
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PLUGIN\tDIGEST\tVERSION\tFROM\tROLES\tSTATE\tCALLS\tFAULTS\tTIME PER CALL")
 	for _, p := range plugins {
@@ -356,7 +291,7 @@ func printPlugins(w io.Writer, plugins []listed) error {
 		var shadow string
 		if s := p.Shadow; s != nil {
 			shadow = s.Digest
-			fmt.Fprintf(t, "\t%s\t\t\t\t%v\t%d\t%d\t\n", short(s.Digest), s, s.Decisions, s.Faults)
+			fmt.Fprintf(t, "\t%s\t\t\t\t%s\t%d\t%d\t\n", short(s.Digest), shadowText(s), s.Decisions, s.Faults)
 		}
 		for i := len(p.Versions) - 1; i >= 0; i-- {
 			v := p.Versions[i]

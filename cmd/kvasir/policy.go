@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
@@ -187,74 +187,64 @@ func printTests(w io.Writer, results []policy.TestResult, verbose bool, coverage
 
 func policyStatus() *cobra.Command {
 	c := &cobra.Command{Use: "status", Short: "show which policy a running router decides by, and why a newer one was refused", Args: cobra.NoArgs}
-	a := adminFlags(c)
+	a := routerFlags(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		b, err := a.call("GET", "/v1/policy", nil)
-		if err != nil {
-			return err
-		}
-		return printJSON(cmd.OutOrStdout(), b)
+		return show(cmd, a, "json", admin.GetPolicy, &admin.None{}, nil)
 	}
 	return c
 }
 
 func policyReload() *cobra.Command {
 	c := &cobra.Command{Use: "reload", Short: "have a running router put its policy's directory in force at once", Args: cobra.NoArgs}
-	a := adminFlags(c)
-	force := c.Flags().Bool("force", false, "whatever policy.gates say of the live decisions that would change")
+	a := routerFlags(c)
+	force := forceFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		path := "/v1/policy/reload"
-		if *force {
-			path += "?force=true"
-		}
-		b, err := a.call("POST", path, nil)
-		if err != nil {
-			return err
-		}
-		return printState(cmd, b)
+		p, err := ask(a, admin.ReloadPolicy, &admin.PolicyReloadRequest{Force: *force})
+		return printState(cmd, p, err)
 	}
 	return c
+}
+
+func forceFlag(c *cobra.Command) *bool {
+	return c.Flags().Bool("force", false, "whatever policy.gates say of the live decisions that would change")
 }
 
 func policyPush() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "push DIR",
 		Short: "put the policy in DIR in force in a running router, until its own directory changes or is reloaded",
-		Long:  "The router loads, tests and compares DIR as it does its own directory; on a fault the policy before stays. A restart keeps what was pushed.",
-		Args:  cobra.ExactArgs(1),
+		Long: "The router loads, tests and compares DIR as it does its own directory. If it refuses DIR, the previous policy stays in\n" +
+			"force. A pushed policy survives a restart.",
+		Args: cobra.ExactArgs(1),
 	}
-	a := adminFlags(c)
+	a := routerFlags(c)
 	dataDir := c.Flags().String("data-dir", "", "data of the policy; default DIR/data")
-	force := c.Flags().Bool("force", false, "whatever policy.gates say of the live decisions that would change")
+	force := forceFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		b, err := a.sendPolicy(fmt.Sprintf("/v1/policy?force=%v", *force), args[0], *dataDir)
+		files, err := policyFiles(args[0], *dataDir)
 		if err != nil {
 			return err
 		}
-		return printState(cmd, b)
+		p, err := ask(a, admin.PushPolicy, &admin.PolicyPushRequest{Force: *force, Files: files})
+		return printState(cmd, p, err)
 	}
 	return c
 }
 
-// sendPolicy posts the files of a policy.
-func (a *adminClient) sendPolicy(path, dir, dataDir string) ([]byte, error) {
+// policyFiles reads the files of a policy.
+func policyFiles(dir, dataDir string) (map[string][]byte, error) {
 	src, err := policy.ReadDir(dir, dataDir)
 	if err != nil {
 		return nil, &exitError{exitNo, err}
 	}
-	body, err := json.Marshal(src.Files())
-	if err != nil {
-		return nil, err
-	}
-	return a.call("POST", path, body)
+	return src.Files(), nil
 }
 
 // printState prints which policy is in force after a change.
-func printState(cmd *cobra.Command, b []byte) error {
-	var st struct{ State, Source, Revision string }
-	if err := json.Unmarshal(b, &st); err != nil {
-		return fmt.Errorf("the router's answer: %w", err)
+func printState(cmd *cobra.Command, p *admin.PolicyStatus, err error) error {
+	if err != nil {
+		return err
 	}
-	cmd.Printf("%s: revision %s from %s\n", st.State, st.Revision, st.Source)
+	cmd.Printf("%s: revision %s from %s\n", p.State, p.Revision, p.Source)
 	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
@@ -26,7 +26,7 @@ func policyDiff() *cobra.Command {
 			"Exit code 1: NEWDIR would be refused, or with --exit-code: something would change.",
 		Args: cobra.ExactArgs(1),
 	}
-	a, output := adminFlags(c), outputFlag(c)
+	a, output := routerFlags(c), outputFlag(c)
 	var settings policyFlags
 	settings.add(c)
 	old := c.Flags().String("old", "", "directory of the policy to compare with, instead of a router's")
@@ -39,24 +39,14 @@ func policyDiff() *cobra.Command {
 		if (*old == "") != (*inputs == "") {
 			return exit(exitUsage, "--old DIR and --inputs FILE go together")
 		}
-		var b []byte
-		var err error
-		if *old == "" {
-			b, err = a.sendPolicy("/v1/policy/diff", args[0], settings.dataDir)
-		} else {
-			b, err = diffOffline(&settings, *old, args[0], *inputs)
-		}
+		d, err := diffOf(a, &settings, *old, args[0], *inputs)
 		if err != nil {
 			return err
 		}
-		var d policy.Diff
-		if err := json.Unmarshal(b, &d); err != nil {
-			return fmt.Errorf("the router's answer: %w", err)
-		}
 		if *output == "json" {
-			err = printJSON(cmd.OutOrStdout(), b)
+			err = printValue(cmd.OutOrStdout(), d)
 		} else {
-			err = printDiff(cmd.OutOrStdout(), &d)
+			err = printDiff(cmd.OutOrStdout(), d)
 		}
 		if changed := d.Compared - d.Same; err == nil && *strict && changed > 0 {
 			err = exit(exitNo, "%d decisions would change", changed)
@@ -66,7 +56,20 @@ func policyDiff() *cobra.Command {
 	return c
 }
 
-func diffOffline(f *policyFlags, old, dir, file string) ([]byte, error) {
+// diffOf compares the policy in dir with that of a running router, or with the one
+// in old over the inputs in file.
+func diffOf(a *router, f *policyFlags, old, dir, file string) (*policy.Diff, error) {
+	if old == "" {
+		files, err := policyFiles(dir, f.dataDir)
+		if err != nil {
+			return nil, err
+		}
+		return ask(a, admin.DiffPolicy, &admin.PolicyDiffRequest{Files: files})
+	}
+	return diffOffline(f, old, dir, file)
+}
+
+func diffOffline(f *policyFlags, old, dir, file string) (*policy.Diff, error) {
 	inputs, err := readInputs(file)
 	if err != nil {
 		return nil, exit(exitUsage, "%v", err)
@@ -79,7 +82,7 @@ func diffOffline(f *policyFlags, old, dir, file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(policy.Compare(before, after, inputs, diffFor))
+	return policy.Compare(before, after, inputs, diffFor), nil
 }
 
 func readInputs(file string) (out []*policy.Input, err error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
@@ -76,7 +77,7 @@ func policyExplain() *cobra.Command {
 			"kvasir policy explain --request ID tells which rules decided about a request that was served (ID is the answer's x-request-id).",
 		Args: cobra.MaximumNArgs(1),
 	}
-	a, output := adminFlags(c), outputFlag(c)
+	a, output := routerFlags(c), outputFlag(c)
 	var settings policyFlags
 	settings.add(c)
 	var in inputFlags
@@ -96,24 +97,24 @@ func policyExplain() *cobra.Command {
 		if err != nil {
 			return exit(exitUsage, "%v", err)
 		}
-		var b []byte
+		var x *policy.Explanation
 		if len(args) == 0 {
-			b, err = a.call("POST", "/v1/policy/explain", doc)
+			x, err = ask(a, admin.ExplainPolicy, &admin.PolicyExplainRequest{Input: doc})
 		} else {
-			b, err = explainOffline(&settings, args[0], doc)
+			x, err = explainOffline(&settings, args[0], doc)
 		}
 		if err != nil {
 			return err
 		}
 		if *output == "json" {
-			return printJSON(cmd.OutOrStdout(), b)
+			return printValue(cmd.OutOrStdout(), x)
 		}
-		return printDecision(cmd.OutOrStdout(), b)
+		return printDecision(cmd.OutOrStdout(), x)
 	}
 	return c
 }
 
-func explainOffline(f *policyFlags, dir string, doc []byte) ([]byte, error) {
+func explainOffline(f *policyFlags, dir string, doc []byte) (*policy.Explanation, error) {
 	in, err := policy.ParseInput(doc)
 	if err != nil {
 		return nil, exit(exitUsage, "%v", err)
@@ -122,7 +123,7 @@ func explainOffline(f *policyFlags, dir string, doc []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(s.Explain(in))
+	return s.Explain(in), nil
 }
 
 // servedDecision is what the text output shows of a served request.
@@ -138,15 +139,12 @@ type servedDecision struct {
 	Revision  string   `json:"policy_revision"`
 }
 
-func explainServed(a *adminClient, id, tenant, output string, w io.Writer) error {
-	b, err := a.call("GET", explainPath(id, tenant), nil)
+func explainServed(a *router, id, tenant, output string, w io.Writer) error {
+	x, err := ask(a, admin.Explain, &admin.ExplainRequest{ID: id, Tenant: tenant})
 	if err != nil {
 		return err
 	}
-	var d servedDecision
-	if err := json.Unmarshal(b, &d); err != nil {
-		return fmt.Errorf("the router's answer: %w", err)
-	}
+	d := servedDecision{x.RequestID, x.Tenant, x.Allow, x.Reason, x.Status, x.Model, x.NamespaceHash, x.Rules, x.PolicyRevision}
 	if output == "json" {
 		return printValue(w, d)
 	}
@@ -160,11 +158,7 @@ func explainServed(a *adminClient, id, tenant, output string, w io.Writer) error
 }
 
 // printDecision writes an explanation of a decision as text.
-func printDecision(w io.Writer, b []byte) error {
-	var x policy.Explanation
-	if err := json.Unmarshal(b, &x); err != nil {
-		return fmt.Errorf("the policy's answer: %w", err)
-	}
+func printDecision(w io.Writer, x *policy.Explanation) error {
 	fmt.Fprintf(w, "revision   %s\ndepends on %s\n", x.Revision, strings.Join(x.DependsOn, " "))
 	if x.Decision == nil {
 		fmt.Fprintf(w, "decision   none: %s\n", x.Error)

@@ -11,7 +11,7 @@ import (
 
 // TestReload: the command says what changed, or the router's error.
 func TestReload(t *testing.T) {
-	status, answer := 200, `{"generation":7,"changed":["profiles[d].holdout: 0.005 → 0","plugin mine: aaaa → bbbb"]}`
+	status, answer := 200, `{"revision":7,"changed":["profiles[d].holdout: 0.005 → 0","plugin mine: aaaa → bbbb"]}`
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != "POST" || r.URL.Path != "/v1/reload" || r.Header.Get("Authorization") != "Bearer secret" {
 			t.Errorf("%s %s %s", r.Method, r.URL.Path, r.Header.Get("Authorization"))
@@ -21,15 +21,15 @@ func TestReload(t *testing.T) {
 	}))
 	defer s.Close()
 	args := []string{"reload", "--admin", s.URL, "--token", "secret"}
-	if out := mustRun(t, args...); out != "profiles[d].holdout: 0.005 → 0\nplugin mine: aaaa → bbbb\nin force: generation 7\n" {
+	if out := mustRun(t, args...); out != "profiles[d].holdout: 0.005 → 0\nplugin mine: aaaa → bbbb\nin force: revision 7\n" {
 		t.Errorf("got %q", out)
 	}
 	var m map[string]any
-	if out := mustRun(t, append(args, "--output", "json")...); json.Unmarshal([]byte(out), &m) != nil || m["generation"] != 7. {
+	if out := mustRun(t, append(args, "--output", "json")...); json.Unmarshal([]byte(out), &m) != nil || m["revision"] != 7. {
 		t.Errorf("got %q", out)
 	}
-	answer = `{"generation":8,"changed":[]}`
-	if out := mustRun(t, args...); out != "nothing changed\nin force: generation 8\n" {
+	answer = `{"revision":8,"changed":[]}`
+	if out := mustRun(t, args...); out != "nothing changed\nin force: revision 8\n" {
 		t.Errorf("got %q", out)
 	}
 	status, answer = 422, `{"error":{"message":"kvasir.yaml:3: pools: unknown key"}}`

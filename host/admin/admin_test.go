@@ -171,7 +171,7 @@ func TestServer_answers(t *testing.T) {
 	f("GET", "/v1/explain/panic", "", 500, `internal_error`)
 	f("GET", "/v1/endpoints", "", 200, `[{"url":"a",`)
 	f("GET", "/v1/status", "", 500, `index: broken`)
-	f("POST", "/v1/reload", "", 200, `{"generation":2,`)
+	f("POST", "/v1/reload", "", 200, `{"revision":2,`)
 	f("POST", "/v1/explain?tenant=acme&path=/v1/completions&user=u", `{"prompt":"x"}`, 200, `"tokens":14,`)
 	if d := h.lastDry; d.Tenant != "acme" || d.User != "u" || d.Path != "/v1/completions" || string(d.Body) != `{"prompt":"x"}` {
 		t.Errorf("got %+v", d)

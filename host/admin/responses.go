@@ -14,7 +14,7 @@ import (
 type RouterStatus struct {
 	Version    string          `json:"version"`
 	Started    time.Time       `json:"started"`
-	Revision   uint64          `json:"generation"` // of the rules in force
+	Revision   uint64          `json:"revision"` // of the rules in force
 	RulesSince time.Time       `json:"rules_since"`
 	Scheduler  scheduler.Stats `json:"scheduler"`
 	Proxy      proxy.Stats     `json:"proxy"`
@@ -65,11 +65,13 @@ type HoldResult struct {
 
 // ReloadResult says what is in force after a reload.
 type ReloadResult struct {
-	Revision     uint64   `json:"generation"`
+	Revision     uint64   `json:"revision"`
 	ConfigSHA256 string   `json:"config_sha256"`
 	Models       int      `json:"models"`
 	Pools        int      `json:"pools"`
-	Changed      []string `json:"changed"` // a line each; empty = nothing
+	Changed      []string `json:"changed"`             // a line each; empty = nothing
+	Restart      []string `json:"restart"`             // changes that wait for a restart, a line each
+	Withdrawn    []string `json:"withdrawn,omitempty"` // credentials that were refused before all else
 }
 
 // PluginList is all plugins: loaded, stored and refused ones.
@@ -138,8 +140,8 @@ type PluginChange struct {
 	Active   bool   `json:"active"`
 	Used     bool   `json:"used"` // a profile or pool of the configuration names it
 	Shadow   bool   `json:"shadow"`
-	Signer   string `json:"signer"`               // trusted keys that signed it
-	Revision uint64 `json:"generation,omitempty"` // of the rules in force, if they changed
+	Signer   string `json:"signer"`             // trusted keys that signed it
+	Revision uint64 `json:"revision,omitempty"` // of the rules in force, if they changed
 	Note     string `json:"note,omitempty"`
 }
 
@@ -153,7 +155,7 @@ type PolicyStatus struct {
 	PolicyDigest  string       `json:"policy_digest,omitempty"`
 	DataDigest    string       `json:"data_digest,omitempty"`
 	Since         time.Time    `json:"since,omitzero"`
-	RulesRevision uint64       `json:"generation"`       // of the rules that it is part of
+	RulesRevision uint64       `json:"rules_revision"`   // of the rules that it is part of
 	Inputs        []string     `json:"inputs,omitempty"` // what decisions depend on
 	Tests         int          `json:"tests"`            // of its own that passed
 	Cached        int          `json:"cached"`           // decisions
