@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -41,28 +40,8 @@ type Source struct {
 	policyDigest, dataDigest [sha256.Size]byte
 }
 
-// ReadDir reads the policy in dir: its *.rego files, the folder schemas and
-// capabilities.json. Data is read from dataDir, "" = the folder data of dir.
-// Folders named examples, and files and folders whose names begin with a dot or
-// ..data as Kubernetes makes them, are not read. Errors are Faults.
-func ReadDir(dir, dataDir string) (*Source, error) {
-	for _, d := range []string{dir, dataDir} {
-		if d == "" {
-			continue
-		}
-		if st, err := os.Stat(d); err != nil {
-			return nil, Faults{{What: err.Error(), Mend: "name a directory that holds the policy"}}
-		} else if !st.IsDir() {
-			return nil, Faults{{File: d, What: "is no directory", Mend: "name the directory that holds the policy"}}
-		}
-	}
-	if dataDir == "" {
-		return Read(os.DirFS(dir), nil)
-	}
-	return Read(os.DirFS(dir), os.DirFS(dataDir))
-}
-
-// Read is ReadDir for file systems; data nil = the folder data of policy.
+// Read is ReadDir for file systems that do not change; data nil = the folder data
+// of policy.
 func Read(policy, data fs.FS) (*Source, error) {
 	var r reader
 	r.left = maxTotalBytes
