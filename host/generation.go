@@ -58,7 +58,7 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64, change
 	if g.logPolicy, err = newLogPolicy(rules); err != nil {
 		return nil, err
 	}
-	sc := scheduler.Config{State: h.state, Region: cfg.Region, Capacity: h.scaling.Capacity, Policy: engine, Generation: number}
+	sc := scheduler.Config{State: h.state, Region: cfg.Region, Capacity: h.scaling.Capacity, Policy: engine, Revision: number}
 	for i := range cfg.Pools {
 		p, err := poolRules(&cfg.Pools[i], cfg.Identity.Only())
 		if err != nil {

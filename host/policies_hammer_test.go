@@ -70,7 +70,7 @@ func TestPolicies_hammer(t *testing.T) {
 			l := h.rules.Acquire()
 			defer l.Release()
 			e := l.Value().scheduler.DryRun(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: "local"}, ID: "dry-run"})
-			if !e.Allow || len(e.Rules) != 1 || e.Generation != l.Value().number || e.PolicyRevision != l.Value().policy.Revision() {
+			if !e.Allow || len(e.Rules) != 1 || e.Revision != l.Value().number || e.PolicyRevision != l.Value().policy.Revision() {
 				t.Errorf("got %+v", e)
 				stop.Store(true)
 				return

@@ -7,47 +7,47 @@ import (
 	"time"
 )
 
-// clock is a time that tests move.
+// clock is a clock that tests advance.
 type clock struct{ t time.Time }
 
-func newClock() *clock                                 { return &clock{time.Unix(1_700_000_000, 0)} }
-func (c *clock) now() time.Time                        { return c.t }
-func (c *clock) advance(d time.Duration)               { c.t = c.t.Add(d) }
-func table(c *clock) *Table                            { return New(c.now) }
-func begin(t *Table, l Limits) (Grant, Usage, Refusal) { return t.Begin(Key{"acme", ""}, l) }
+func newClock() *clock                                  { return &clock{time.Unix(1_700_000_000, 0)} }
+func (c *clock) now() time.Time                         { return c.t }
+func (c *clock) advance(d time.Duration)                { c.t = c.t.Add(d) }
+func table(c *clock) *Table                             { return New(c.now) }
+func begin(t *Table, l Limits) (Grant, Usage, *Refusal) { return t.Begin(Key{"acme", ""}, l) }
 
 func TestBegin_requests(t *testing.T) {
 	c := newClock()
 	tab := table(c)
 	l := Limits{Requests: 6}
 	for i := range 6 {
-		g, u, why := begin(tab, l)
-		if why.What != "" || u.Requests.Limit != 6 || u.Requests.Left != 5-i || u.Requests.Reset != time.Duration(i+1)*10*time.Second {
-			t.Fatalf("request %d: refused %+v, usage %+v", i, why, u)
+		g, u, refusal := begin(tab, l)
+		if refusal != nil || u.Requests.Limit != 6 || u.Requests.Left != 5-i || u.Requests.Reset != time.Duration(i+1)*10*time.Second {
+			t.Fatalf("request %d: refused %+v, usage %+v", i, refusal, u)
 		}
 		g.Settle(0)
 	}
-	g, u, why := begin(tab, l)
-	if why != (Refusal{What: Requests, Limit: 6, After: 10 * time.Second}) || u.Requests.Left != 0 || u.Requests.Reset != time.Minute {
-		t.Fatalf("the seventh: refused %+v, usage %+v", why, u)
+	g, u, refusal := begin(tab, l)
+	if refusal == nil || *refusal != (Refusal{Budget: Requests, Limit: 6, After: 10 * time.Second}) || u.Requests.Left != 0 || u.Requests.Reset != time.Minute {
+		t.Fatalf("the seventh: refused %+v, usage %+v", refusal, u)
 	}
-	g.Settle(5) // of a refused one: nothing
-	if _, _, why := tab.Begin(Key{"acme", "batch"}, l); why.What != "" {
-		t.Errorf("another class is refused: %+v", why)
+	g.Settle(5) // of a refused request: no effect
+	if _, _, refusal := tab.Begin(Key{"acme", "batch"}, l); refusal != nil {
+		t.Errorf("another class is refused: %+v", refusal)
 	}
-	if _, _, why := tab.Begin(Key{"globex", ""}, l); why.What != "" {
-		t.Errorf("another tenant is refused: %+v", why)
+	if _, _, refusal := tab.Begin(Key{"globex", ""}, l); refusal != nil {
+		t.Errorf("another tenant is refused: %+v", refusal)
 	}
 	c.advance(10 * time.Second)
-	g, _, why = begin(tab, l)
-	if why.What != "" {
-		t.Fatalf("after Retry-After: refused %+v", why)
+	g, _, refusal = begin(tab, l)
+	if refusal != nil {
+		t.Fatalf("after Retry-After: refused %+v", refusal)
 	}
 	g.Cancel()
-	if g, _, why = begin(tab, l); why.What != "" {
-		t.Errorf("after a cancelled one: refused %+v", why)
+	if g, _, refusal = begin(tab, l); refusal != nil {
+		t.Errorf("after a cancelled one: refused %+v", refusal)
 	}
-	if n := tab.Stats().Refused[Requests]; n != 1 {
+	if n := tab.Stats().Refused["requests"]; n != 1 {
 		t.Errorf("got %d refusals counted, want 1", n)
 	}
 }
@@ -58,17 +58,17 @@ func TestBegin_concurrency(t *testing.T) {
 	l := Limits{Concurrency: 2}
 	a, _, _ := begin(tab, l)
 	b, _, _ := begin(tab, l)
-	c.advance(time.Hour) // a place comes back with its request only
-	if _, _, why := begin(tab, l); why.What != Concurrency || why.After <= 0 {
-		t.Fatalf("the third: refused %+v", why)
+	c.advance(time.Hour) // a place comes back only when its request ends
+	if _, _, refusal := begin(tab, l); refusal == nil || refusal.Budget != Concurrency || refusal.After <= 0 {
+		t.Fatalf("the third: refused %+v", refusal)
 	}
 	a.Settle(-1)
-	a.Settle(-1) // once is enough
-	third, _, why := begin(tab, l)
-	if why.What != "" {
-		t.Fatalf("after one ended: refused %+v", why)
+	a.Settle(-1) // the second call has no effect
+	third, _, refusal := begin(tab, l)
+	if refusal != nil {
+		t.Fatalf("after one ended: refused %+v", refusal)
 	}
-	if _, _, why := begin(tab, l); why.What != Concurrency {
+	if _, _, refusal := begin(tab, l); refusal == nil || refusal.Budget != Concurrency {
 		t.Errorf("a grant that ended twice gave two places")
 	}
 	b.Cancel()
@@ -79,24 +79,24 @@ func TestReserve(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		prompt, output int
-		why            Refusal
+		refusal        *Refusal
 		left           int
 		settle, after  int // used, and left then
 	}{
-		{"settled below", 100, 200, Refusal{}, 300, 150, 450},
-		{"settled above", 100, 200, Refusal{}, 300, 400, 200},
-		{"settled into debt", 100, 200, Refusal{}, 300, 900, 0},
-		{"not known", 100, 200, Refusal{}, 300, -1, 300},
-		{"the answer alone is too long", 100, 5000, Refusal{}, 0, 120, 480},
-		{"the prompt alone is too long", 601, 0, Refusal{What: Tokens, Limit: 600, Never: true}, 600, -1, 600},
+		{"settled below", 100, 200, nil, 300, 150, 450},
+		{"settled above", 100, 200, nil, 300, 400, 200},
+		{"settled into debt", 100, 200, nil, 300, 900, 0},
+		{"unknown", 100, 200, nil, 300, -1, 300},
+		{"the answer alone is too long", 100, 5000, nil, 0, 120, 480},
+		{"the prompt alone is too long", 601, 0, &Refusal{Budget: Tokens, Limit: 600, Never: true}, 600, -1, 600},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clk := newClock()
 			tab := table(clk)
 			g, _, _ := begin(tab, Limits{Tokens: 600})
-			u, why := g.Reserve(c.prompt, c.output)
-			if why != c.why || u.Tokens.Left != c.left || u.Tokens.Limit != 600 {
-				t.Fatalf("got %+v, %+v, want %+v and %d left", why, u, c.why, c.left)
+			u, refusal := g.Reserve(c.prompt, c.output)
+			if (refusal == nil) != (c.refusal == nil) || refusal != nil && *refusal != *c.refusal || u.Tokens.Left != c.left || u.Tokens.Limit != 600 {
+				t.Fatalf("got %+v, %+v, want %+v and %d left", refusal, u, c.refusal, c.left)
 			}
 			g.Settle(c.settle)
 			_, u, _ = begin(tab, Limits{Tokens: 600})
@@ -113,21 +113,21 @@ func TestReserve_waits(t *testing.T) {
 	l := Limits{Tokens: 600, Requests: 100}
 	g, _, _ := begin(tab, l)
 	g.Reserve(500, 50)
-	next, _, why := begin(tab, l)
-	if why.What != "" {
-		t.Fatalf("refused with 50 tokens left: %+v", why)
+	next, _, refusal := begin(tab, l)
+	if refusal != nil {
+		t.Fatalf("refused with 50 tokens left: %+v", refusal)
 	}
-	if _, why = next.Reserve(80, 0); why.What != Tokens || why.After != 3*time.Second {
-		t.Fatalf("30 tokens too many: %+v, want 3s", why)
+	if _, refusal = next.Reserve(80, 0); refusal == nil || refusal.Budget != Tokens || refusal.After != 3*time.Second {
+		t.Fatalf("30 tokens too many: %+v, want 3s", refusal)
 	}
 	next.Cancel()
 	clk.advance(3 * time.Second)
 	next, _, _ = begin(tab, l)
-	if _, why = next.Reserve(80, 0); why.What != "" {
-		t.Errorf("after Retry-After: refused %+v", why)
+	if _, refusal = next.Reserve(80, 0); refusal != nil {
+		t.Errorf("after Retry-After: refused %+v", refusal)
 	}
-	if _, u, why := begin(tab, l); why.What != Tokens || u.Requests.Left != 99 {
-		t.Errorf("with nothing left: %+v, %+v", why, u)
+	if _, u, refusal := begin(tab, l); refusal == nil || refusal.Budget != Tokens || u.Requests.Left != 99 {
+		t.Errorf("with nothing left: %+v, %+v", refusal, u)
 	}
 }
 
@@ -138,19 +138,19 @@ func TestLimits_change(t *testing.T) {
 	for range 5 {
 		begin(tab, Limits{Requests: 10})
 	}
-	if _, _, why := begin(tab, Limits{Requests: 5}); why.What != Requests || why.After != 12*time.Second {
-		t.Errorf("tightened: %+v, want refused for 12s", why)
+	if _, _, refusal := begin(tab, Limits{Requests: 5}); refusal == nil || refusal.Budget != Requests || refusal.After != 12*time.Second {
+		t.Errorf("tightened: %+v, want refused for 12s", refusal)
 	}
-	if _, u, why := begin(tab, Limits{Requests: 20}); why.What != "" || u.Requests.Left != 14 {
-		t.Errorf("widened: %+v, %+v, want 14 left", why, u)
+	if _, u, refusal := begin(tab, Limits{Requests: 20}); refusal != nil || u.Requests.Left != 14 {
+		t.Errorf("widened: %+v, %+v, want 14 left", refusal, u)
 	}
-	if _, u, why := begin(tab, Limits{}); why.What != "" || u != (Usage{}) {
-		t.Errorf("lifted: %+v, %+v", why, u)
+	if _, u, refusal := begin(tab, Limits{}); refusal != nil || u != (Usage{}) {
+		t.Errorf("lifted: %+v, %+v", refusal, u)
 	}
 }
 
-// TestWindow: whatever the pattern of requests, no stretch of time has more of
-// them than a full bucket and what flows in.
+// TestWindow: whatever the pattern of requests, no period has more of them than a full
+// bucket and its refill.
 func TestWindow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	clk := newClock()
@@ -161,11 +161,11 @@ func TestWindow(t *testing.T) {
 	start := clk.t
 	for range 20000 {
 		clk.advance(time.Duration(rng.IntN(300)) * time.Millisecond)
-		g, _, why := begin(tab, Limits{Requests: limit, Tokens: 6000})
-		if why.What != "" {
+		g, _, refusal := begin(tab, Limits{Requests: limit, Tokens: 6000})
+		if refusal != nil {
 			continue
 		}
-		if _, why := g.Reserve(rng.IntN(100), rng.IntN(100)); why.What != "" {
+		if _, refusal := g.Reserve(rng.IntN(100), rng.IntN(100)); refusal != nil {
 			g.Cancel()
 			continue
 		}
@@ -189,8 +189,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestAccounts_bounded: budgets without a trace of use make room; when there are
-// none the request still counts.
+// TestAccounts_bounded: unused accounts are removed; if there are none, the request
+// counts in the shared account.
 func TestAccounts_bounded(t *testing.T) {
 	clk := newClock()
 	tab := table(clk)
@@ -201,10 +201,10 @@ func TestAccounts_bounded(t *testing.T) {
 		g.Settle(-1)
 	}
 	if s := tab.Stats(); s.Accounts != 100 || s.Shared != 50 {
-		t.Fatalf("got %+v, want 100 accounts and 50 requests in the common one", s)
+		t.Fatalf("got %+v, want 100 accounts and 50 requests in the shared one", s)
 	}
 	if _, u, _ := tab.Begin(Key{"150", ""}, l); u.Requests.Left != 9 {
-		t.Errorf("the common budget has %d left, want 9", u.Requests.Left)
+		t.Errorf("the shared account has %d left, want 9", u.Requests.Left)
 	}
 	held, _, _ := tab.Begin(Key{"0", ""}, l)
 	clk.advance(time.Minute)
@@ -237,5 +237,19 @@ func BenchmarkQuota(b *testing.B) {
 		g, _, _ := tab.Begin(k, l)
 		g.Reserve(100, 100)
 		g.Settle(120)
+	}
+}
+
+func TestBudget_names(t *testing.T) {
+	seen := map[string]bool{}
+	for b := range NumBudgets {
+		if n := b.String(); n == "" || seen[n] {
+			t.Errorf("budget %d: name %q is empty or a duplicate", b, n)
+		} else {
+			seen[n] = true
+		}
+	}
+	if NumBudgets.String() != BudgetUnset.String() {
+		t.Error("an invalid budget has the name of a budget")
 	}
 }

@@ -72,7 +72,7 @@ func newRig(t *testing.T, q scheduler.Queue) *rig {
 // setCap swaps the rules for such as let an endpoint have n requests.
 func (r *rig) setCap(t *testing.T, n int) {
 	t.Helper()
-	s, err := scheduler.New(scheduler.Config{State: r.state, Policy: allowAll{}, Generation: r.number.Add(1),
+	s, err := scheduler.New(scheduler.Config{State: r.state, Policy: allowAll{}, Revision: r.number.Add(1),
 		Models:   []scheduler.Model{{Name: "m", Pools: []scheduler.PoolRef{{Pool: "main"}}}},
 		Pools:    []scheduler.Pool{{Name: "main", MaxInflight: n}},
 		Profiles: []scheduler.Profile{{Name: "default", Queue: r.queued}}})
@@ -162,7 +162,7 @@ func TestQueue_placed(t *testing.T) {
 		t.Fatal(x.err)
 	}
 	e, ok := r.sched.Load().Explain("a", "a")
-	if !ok || e.QueuedMillis <= 0 || !e.Allow || e.Generation != r.number.Load() {
+	if !ok || e.QueuedMillis <= 0 || !e.Allow || e.Revision != r.number.Load() {
 		t.Errorf("got %+v", e)
 	}
 	if st := r.state.Stats(); st.Refused[llmapi.CodeOverCapacity.String()] != 0 {

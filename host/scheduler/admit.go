@@ -12,9 +12,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/quota"
 )
 
-// inputLabels returns the labels of a request for policy: those of the
-// credential, and what the client's headers say beside them. A header cannot
-// change what a credential says.
+// inputLabels returns the labels of a request for policy: those of the credential
+// and those of the client's headers. A header cannot override a label of the
+// credential.
 func inputLabels(r *Request) []policy.Label {
 	var own []identity.Label
 	if r.Principal != nil {
@@ -40,13 +40,13 @@ func inputLabels(r *Request) []policy.Label {
 	return out
 }
 
-// limitsOf returns what policy limits of a budget.
+// limitsOf returns the limits of a decision.
 func limitsOf(d *policy.Decision) quota.Limits {
 	return quota.Limits{Concurrency: d.MaxConcurrency, Requests: d.RequestsPerMinute, Tokens: d.TokensPerMinute}
 }
 
-// admit claims the request of its tenant's budget. It goes before the prompt is
-// worked out: a refused caller costs no tokenization.
+// admit claims the request from its tenant's budget. It runs before the prompt is
+// rendered: a refused request costs no tokenization.
 func (d *decision) admit() *DeniedError {
 	if d.mode == modeDryRun {
 		return nil
@@ -55,44 +55,42 @@ func (d *decision) admit() *DeniedError {
 	if d.r.Principal != nil {
 		k.Tenant = d.r.Principal.Tenant
 	}
-	var why quota.Refusal
-	d.grant, d.r.Quota, why = d.s.st.quota.Begin(k, limitsOf(d.dec))
-	if why.What == "" {
-		return nil
+	var refusal *quota.Refusal
+	if d.grant, d.r.Quota, refusal = d.s.st.quota.Begin(k, limitsOf(d.dec)); refusal != nil {
+		return errQuota(refusal)
 	}
-	return errQuota(&why)
+	return nil
 }
 
-// reserve claims the tokens of the request.
+// reserve claims the tokens of the request from its tenant's budget.
 func (d *decision) reserve() *DeniedError {
 	if d.mode == modeDryRun || d.dec.TokensPerMinute <= 0 || !d.r.API.Op.HasPrompt() {
 		return nil
 	}
 	prompt, output := d.tokens, d.expectedOutput()
-	if !d.exact { // nobody is refused for good on a guess: images are long in bytes, not in tokens
+	if !d.exact { // an estimate refuses nothing for good: images are long in bytes, not in tokens
 		prompt, output = 0, output+min(prompt, maxGuess)
 	}
-	var why quota.Refusal
-	if d.r.Quota, why = d.grant.Reserve(prompt, output); why.What == "" {
-		return nil
+	var refusal *quota.Refusal
+	if d.r.Quota, refusal = d.grant.Reserve(prompt, output); refusal != nil {
+		return errQuota(refusal)
 	}
-	return errQuota(&why)
+	return nil
 }
 
-// maxGuess bounds what is reserved for a prompt whose tokens are not known
-// before the engine has counted them.
+// maxGuess bounds the tokens reserved for a prompt that only the engine can count.
 const maxGuess = 8192
 
-// firstOutput is taken for the length of an answer before any answer of the
-// model was seen, where the client sets no limit: a few paragraphs.
+// firstOutput is the length in tokens assumed of an answer before the model has given
+// any, where the client sets no limit: a few paragraphs.
 const firstOutput = 256
 
-// maxOutput keeps products of what clients ask for within an int; a minute's
-// worth bounds what is reserved.
+// maxOutput keeps products of what clients ask for within an int; the limit per minute
+// bounds what is reserved.
 const maxOutput = 1 << 24
 
-// expectedOutput is the tokens to reserve for the answer: what the client may
-// get at most, else what answers have been on average.
+// expectedOutput returns the tokens to reserve for the answer: the most that the
+// client may get, else the mean of the model's answers.
 func (d *decision) expectedOutput() int {
 	n := d.maxTokens
 	if n <= 0 {
@@ -104,9 +102,9 @@ func (d *decision) expectedOutput() int {
 	return min(n, maxOutput) * min(max(1, d.r.API.N), maxOutput)
 }
 
-// unadmit ends the claim of a request that is not placed. What the client did
-// wrong still was a request.
-func (d *decision) unadmit(err *DeniedError) {
+// endClaim ends the claim of a request that is not placed. A client's mistake counts
+// as a request.
+func (d *decision) endClaim(err *DeniedError) {
 	if err.Status == http.StatusBadRequest {
 		d.grant.Settle(0)
 		return
@@ -114,9 +112,9 @@ func (d *decision) unadmit(err *DeniedError) {
 	d.grant.Cancel()
 }
 
-// settleQuota ends the claim of a request that was placed. Tokens that the
-// engine did not tell, because the client left, count as reserved; what an
-// engine or the router refused or failed to do costs no tokens.
+// settleQuota ends the claim of a request that was placed. Where the engine has not
+// reported tokens, because the client left, the reserved ones count. What an engine
+// or the router refused or failed to do costs no tokens.
 func (p *Placement) settleQuota(o *exchange.Outcome) {
 	switch {
 	case o.HasUsage:
@@ -130,18 +128,18 @@ func (p *Placement) settleQuota(o *exchange.Outcome) {
 	}
 }
 
-// errQuota words a refusal for the client.
+// errQuota returns a refusal for the client.
 func errQuota(r *quota.Refusal) *DeniedError {
 	limit := strconv.Itoa(r.Limit)
 	switch {
-	case r.What == quota.Concurrency:
-		e := deny(llmapi.CodeConcurrencyLimit, "rate limit reached: "+limit+" requests at once are in progress already")
+	case r.Budget == quota.Concurrency:
+		e := deny(llmapi.CodeConcurrencyLimit, "rate limit reached: "+limit+" requests are in progress already")
 		e.RetryAfter = r.After
 		return e
 	case r.Never:
-		return deny(llmapi.CodeRequestTooLarge, "the prompt alone has more than the "+limit+" tokens per minute that are allowed; shorten it")
+		return deny(llmapi.CodeRequestTooLarge, "the prompt alone has more than the "+limit+" tokens per minute that are allowed: shorten it")
 	}
-	e := deny(llmapi.CodeRateLimit, "rate limit reached for "+r.What+" per minute: the limit is "+limit+"; try again in "+r.After.Round(time.Millisecond).String())
+	e := deny(llmapi.CodeRateLimit, "rate limit reached for "+r.Budget.String()+" per minute: the limit is "+limit+"; try again in "+r.After.Round(time.Millisecond).String())
 	e.RetryAfter = r.After
 	return e
 }

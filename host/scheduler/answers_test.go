@@ -120,9 +120,9 @@ func TestModels_dedicated(t *testing.T) {
 	}
 }
 
-// TestAnswers_hammer: responses are given and continued while endpoints come and
+// TestAnswers_stress: responses are given and continued while endpoints come and
 // go; whoever continues one gets there or is told that it is gone.
-func TestAnswers_hammer(t *testing.T) {
+func TestAnswers_stress(t *testing.T) {
 	r := newRig(t, 4, nil)
 	var wg sync.WaitGroup
 	for g := range 6 {

@@ -5,10 +5,10 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// Batch is one decision's candidates in columns, the input and output of a
-// Scorer. Every column is [N], in candidate order; values are finite, in
-// tokens where not said otherwise. What a Column names is filled only where
-// somebody reads it, and undefined otherwise. It is valid during the call.
+// Batch is the candidates of one decision in columns, the input and output of a
+// Scorer. Every column is [N], in candidate order; values are finite, and in tokens
+// unless stated otherwise. A column that a Column names is filled only if an
+// extension reads it, and undefined otherwise. A Batch is valid during the call.
 type Batch struct {
 	N            int
 	PromptTokens uint32
@@ -19,42 +19,42 @@ type Batch struct {
 	Op        llmapi.Operation
 	BodyBytes int
 	Tenant    uint64 // keyed hash
-	Session   uint64 // hash, 0 = none
+	Session   uint64 // keyed hash, 0 = none
 	Model     string
 	Priority  float32 // of policy's decision, higher = sooner
 	Adapter   string  // LoRA adapter asked for, as the engines call it, "" = none
-	Capped    bool    // some endpoint that could have taken it is at its cap of requests
-	Affinity  float32 // weight policy gives a cached prefix, 1 = as it is; Uncached is scaled by it
+	Capped    bool    // an eligible endpoint is at its cap of requests
+	Affinity  float32 // weight that policy gives cached prefixes, 1 = unchanged; Uncached includes it
 
 	Endpoints []endpoint.ID
-	Infos     []*endpoint.Info // who they are; ColInfos
+	Infos     []*endpoint.Info // ColInfos
 
-	Matched     []float32 // leading prompt tokens held, any tier, as the engine would reuse them
+	Matched     []float32 // leading prompt tokens cached in any tier, as the engine would reuse them
 	Uncached    []float32 // prompt tokens to compute, ≥ 1: matches weighted by tier, trust and affinity
-	Outstanding []float32 // uncached tokens this router sent that are not prefilled yet
-	Inflight    []float32 // requests this router has there
+	Outstanding []float32 // uncached tokens that this router has sent and that are not prefilled yet
+	Inflight    []float32 // requests of this router
 	KVActive    []float32 // tokens of those requests
-	Speed       []float32 // S(w): how much longer a token takes there than on the mean, 1 = as long
+	Speed       []float32 // S(w): time per token relative to the mean endpoint
 	Running     []float32 // requests, as the engine reported; ColReported
 	Waiting     []float32 // requests, as the engine reported; ColReported
 	KVUsage     []float32 // in [0, 1], as the engine reported; ColReported
 	Trust       []float32 // in [0, 1]
 	AgeMS       []float32 // age of the reported figures in milliseconds; ColReported
-	Rates       []float32 // learned prefill tokens/s, 0 = not yet
-	Prefer      []float32 // weight of policy's preferences, ≥ 0; taken off the cost whatever the scorers say
+	Rates       []float32 // learned prefill tokens/s, 0 = not learned yet
+	Prefer      []float32 // weight of the policy's preferences, ≥ 0; the host subtracts it from the cost
 
-	Tiers [MaxTiers][]float32 // of the matched tokens, those found in each tier; ColTiers
+	Tiers [MaxTiers][]float32 // the matched tokens by tier; ColTiers
 
-	// More are the columns from ColCached on, nil where nobody reads them.
+	// More are the columns from ColCached on, nil if no extension reads them.
 	More [NumColumns][]float32
 
 	Scores []float32 // out: higher is better
 
 	held ColumnSet // columns of More that have memory
-	room int       // candidates it is for
+	room int       // candidates that the memory is for
 }
 
-// Unit is what a scorer's scores are measured in.
+// Unit is the unit of a scorer's scores.
 type Unit uint8
 
 const (
@@ -62,7 +62,7 @@ const (
 	UnitScore              // dimensionless
 )
 
-// String returns the manifest's word for u.
+// String returns the name of u in plugin manifests.
 func (u Unit) String() string {
 	if u == CostTokens {
 		return "cost_tokens"
@@ -81,7 +81,7 @@ type Scorer interface {
 	Score(b *Batch) error
 }
 
-// columns is how many float32 columns a Batch has.
+// columns is the number of float32 columns of a Batch, without More.
 const columns = 14 + MaxTiers
 
 // resize gives every column room for n candidates, reusing memory. The columns
@@ -103,13 +103,14 @@ func (b *Batch) resize(n int) {
 	}
 }
 
+// all returns the columns of the batch, without More.
 func (b *Batch) all() [columns]*[]float32 {
 	return [columns]*[]float32{&b.Matched, &b.Uncached, &b.Outstanding, &b.Inflight, &b.KVActive, &b.Speed,
 		&b.Running, &b.Waiting, &b.KVUsage, &b.Trust, &b.AgeMS, &b.Rates, &b.Prefer, &b.Tiers[0], &b.Tiers[1], &b.Tiers[2], &b.Scores}
 }
 
-// CopyTo makes dst a copy that outlives the call, in memory of its own, which
-// it uses again. Infos are shared: they are immutable.
+// CopyTo makes dst a copy that outlives the call, in dst's own memory, which is
+// reused. Infos are shared: they are immutable.
 func (b *Batch) CopyTo(dst *Batch) {
 	mem := *dst
 	mem.resize(b.N)

@@ -17,7 +17,7 @@ type cand struct {
 	pool     uint8 // index in model.pools
 }
 
-// info returns who the candidate is.
+// info returns the endpoint of a candidate.
 func (d *decision) info(c *cand) *endpoint.Info { return d.snap.Infos[c.id] }
 
 // reason is why a candidate was filtered or passed over.
@@ -30,7 +30,7 @@ const (
 	reasonSalt
 	reasonState
 	reasonModel
-	reasonReady // the snapshot has the words
+	reasonReady // the text is in Snapshot.Reasons
 	reasonContext
 	reasonCordoned
 	reasonBreaker
@@ -39,48 +39,47 @@ const (
 	reasonShare
 	reasonRamp
 	reasonProbe
-	reasonFilter // rating.dropped has the words
+	reasonFilter // the text is in rating.dropped
 	numReasons
 )
 
-// reasons has one row for each reason: the words of explain, and of refusals what
-// a client is told if no endpoint came nearer to being eligible. The reasons are
-// in the order of how near that is.
-var reasons = [numReasons]struct{ words, refusal string }{
+// reasons has one row for each reason: its text in explain, and the text of the
+// refusal if no endpoint was filtered for a later reason. The reasons are ordered
+// by how close to being eligible the endpoint was.
+var reasons = [numReasons]struct{ text, refusal string }{
 	reasonNone:       {"", "the model has none"},
-	reasonTenant:     {"kept for another tenant", "none is for this tenant"},
+	reasonTenant:     {"reserved for another tenant", "none is for this tenant"},
 	reasonConstraint: {"policy constraint", "none satisfies the policy's constraints"},
 	reasonSalt:       {"no cache isolation for this operation", "none has the cache isolation this tenant needs for this operation"},
-	reasonState:      {"does not keep the response to continue", "the one that keeps the response to continue may not"},
+	reasonState:      {"does not keep the response to continue", "the endpoint that keeps the response to continue is not eligible"},
 	reasonModel:      {"model not served", "none serves this model"},
 	reasonReady:      {"not ready", "none is ready"},
 	reasonContext:    {"context too long", unavailable},
-	reasonCordoned:   {"cordoned: takes no conversations it does not know", unavailable},
+	reasonCordoned:   {"cordoned: takes no new conversations", unavailable},
 	reasonBreaker:    {"breaker open", unavailable},
 	reasonCap:        {"at its cap of requests", unavailable},
 	reasonLoad:       {"load above the envelope", unavailable},
-	reasonShare:      {"one tenant holds most of its work", unavailable},
+	reasonShare:      {"one tenant has most of its work", unavailable},
 	reasonRamp:       {"slow start", unavailable},
 	reasonProbe:      {"probe under way", unavailable},
 	reasonFilter:     {"dropped by a filter", unavailable},
 }
 
-// unavailable is the refusal where every eligible endpoint was lost later than by
-// what it is.
+// unavailable is the refusal where endpoints were eligible and none takes requests.
 const unavailable = "none answers"
 
-// words returns the reason of a candidate for explain.
-func (d *decision) words(c *cand, i int) string {
+// reasonText returns the reason of candidate i for explain.
+func (d *decision) reasonText(c *cand, i int) string {
 	switch c.why {
 	case reasonReady:
 		return d.snap.Reasons[c.id]
 	case reasonFilter:
 		return d.dropped[i]
 	}
-	return reasons[c.why].words
+	return reasons[c.why].text
 }
 
-// candState is how far a candidate came.
+// candState says what became of a candidate.
 type candState uint8
 
 const (

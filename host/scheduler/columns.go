@@ -7,14 +7,14 @@ import (
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
-// Column is a column of a Batch that is filled only where somebody reads it.
+// Column is a column of a Batch that is filled only if an extension reads it.
 type Column uint8
 
 const (
 	ColReported     Column = iota // Batch.Running, Waiting, KVUsage and AgeMS
 	ColTiers                      // Batch.Tiers
 	ColInfos                      // Batch.Infos
-	ColCached                     // tokens the index knows there
+	ColCached                     // tokens that the index knows to be cached there
 	ColCapacity                   // tokens its KV memory holds, 0 = unknown
 	ColEvictRate                  // tokens/s evicted
 	ColEstPrefill                 // ms to compute the uncached tokens, 0 = unknown
@@ -44,19 +44,19 @@ func (s ColumnSet) Of(c Column) ColumnSet { return s | 1<<c }
 // Has reports whether c is in s.
 func (s ColumnSet) Has(c Column) bool { return s>>c&1 == 1 }
 
-// columnNames are the words of explain: those that plugins know.
+// columnNames are the names in explain: those of the plugin ABI.
 var columnNames = [NumColumns]string{ColCached: "kv_cached_tokens", ColCapacity: "kv_capacity_tokens", ColEvictRate: "kv_evict_rate",
 	ColEstPrefill: "est_prefill_ms", ColEstQueue: "est_queue_ms", ColITL: "est_itl_ms", ColDecodeRate: "decode_rate", ColRTT: "rtt_ms",
 	ColEventsAge: "events_age_ms", ColAdapterState: "adapter_state", ColWarmAge: "warm_age_ms", ColErrorRate: "error_rate",
 	ColPrice: "price", ColSpot: "spot", ColSessionMatch: "session_match"}
 
 // Wanter is implemented by scorers, filters and pickers that know which columns
-// they read. Of others all are filled.
+// they read. For others all columns are filled.
 type Wanter interface{ Wants() ColumnSet }
 
-// wants returns the columns that the cast of p reads.
+// wants returns the columns that the extensions of p read.
 func (p *Profile) wants() (all ColumnSet) {
-	p.each(func(v named) {
+	p.eachExtension(func(v extension) {
 		switch w, ok := v.(Wanter); {
 		case ok:
 			all |= w.Wants()
@@ -67,7 +67,7 @@ func (p *Profile) wants() (all ColumnSet) {
 	return all
 }
 
-// What is known of a LoRA adapter on an endpoint.
+// States of a LoRA adapter on an endpoint.
 const (
 	AdapterNone    = 0 // the request names none
 	AdapterLoaded  = 1 // requests ran with it at the last scrape
@@ -75,7 +75,7 @@ const (
 	AdapterUnknown = 3 // the engine lists no models at all
 )
 
-// more gives the wanted columns beyond the named ones room for n candidates.
+// more gives the wanted columns of More room for n candidates, reusing memory.
 func (b *Batch) more(want ColumnSet, n int) {
 	own := want &^ (1<<ColCached - 1)
 	if stride := (n + 15) &^ 15; b.held != own || b.room < stride {
@@ -94,14 +94,14 @@ func (b *Batch) more(want ColumnSet, n int) {
 	}
 }
 
-// fillMore fills the columns that are wanted. The named ones are gatherMore's.
+// fillMore fills the wanted columns of More.
 func (d *decision) fillMore(want ColumnSet) {
 	b := &d.b
 	b.more(want, b.N)
 	rate := meanRate(b.Rates)
 	session := -1
 	if want.Has(ColSessionMatch) {
-		session = d.home(d.sessionKey())
+		session = d.homeColumn(d.sessionKey())
 	}
 	for c := range b.More {
 		col := b.More[c]
@@ -109,7 +109,7 @@ func (d *decision) fillMore(want ColumnSet) {
 			continue
 		}
 		for i := range col {
-			col[i] = d.figure(Column(c), i, rate)
+			col[i] = d.value(Column(c), i, rate)
 		}
 	}
 	if session >= 0 {
@@ -130,8 +130,8 @@ func meanRate(rates []float32) float32 {
 	return sum / float32(max(known, 1))
 }
 
-// figure returns candidate i's value of a column; rate is the mean prefill rate.
-func (d *decision) figure(c Column, i int, rate float32) float32 {
+// value returns the value of a column for candidate i; rate is the mean prefill rate.
+func (d *decision) value(c Column, i int, rate float32) float32 {
 	b, v := &d.b, d.snap
 	id, load := b.Endpoints[i], d.loads[i]
 	switch c {
@@ -169,8 +169,8 @@ func (d *decision) figure(c Column, i int, rate float32) float32 {
 	return 0
 }
 
-// tokensMillis is the time that tokens take at a rate, of an endpoint whose own is
-// not learned yet at the mean of the others; 0 where nothing is learned.
+// tokensMillis returns the milliseconds that tokens take at a rate, at the mean if the
+// rate is not learned yet, 0 if neither is.
 func tokensMillis(tokens, rate, mean float32) float32 {
 	if rate <= 0 {
 		rate = mean
@@ -181,6 +181,7 @@ func tokensMillis(tokens, rate, mean float32) float32 {
 	return tokens / rate * 1e3
 }
 
+// adapterState returns one of the Adapter constants for the adapter asked for.
 func (d *decision) adapterState(id endpoint.ID) float32 {
 	switch {
 	case d.adapter == "":

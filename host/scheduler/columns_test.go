@@ -249,8 +249,8 @@ func TestPlacement_decodeRate(t *testing.T) {
 	}
 }
 
-// TestColumns_hammer reads and changes all that columns are filled from.
-func TestColumns_hammer(t *testing.T) {
+// TestColumns_stress reads and changes all that columns are filled from.
+func TestColumns_stress(t *testing.T) {
 	r := newRig(t, 4, func(_ *StateConfig, c *Config) {
 		c.Profiles[0].Scorers = []Weighted{{reader{"r", AllColumns, func(b *Batch) {
 			for c := ColCached; c < NumColumns; c++ {

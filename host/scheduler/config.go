@@ -11,33 +11,34 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
-// Config is the rules of one generation. It is immutable once given to New.
+// Config is the rules of one revision. It is immutable once given to New.
 type Config struct {
-	State    *State        // shared by all generations; required
+	State    *State        // shared by all revisions; required
 	Policy   policy.Engine // required
 	Models   []Model
 	Pools    []Pool
 	Profiles []Profile // one named "default" is added if absent
 
-	// Region is where this router is, for policies. Capacity says how a model's
-	// pools are off: "ok", "scarce" or "none"; nil = "ok". It is called for every
-	// request and must not block.
+	// Region is where this router is, for policies. Capacity returns how much room
+	// a model's pools have: "ok", "scarce" or "none"; nil = "ok". It is called for
+	// every request and must not block.
 	Region   string
 	Capacity func(model string) string
 
-	Generation    uint64 // number of the generation, for explain
+	Revision      uint64 // number of the revision, for explain
 	UnknownFields string // llmapi.Rewrite.UnknownFields: pass ("" too), drop, refuse
 }
 
-// Prompter works out a prompt's tokens and block hashes (tokenizer/chat). It
-// is safe for concurrent use; what it cannot render exactly it reports in p.
+// Prompter computes a prompt's tokens and block hashes (tokenizer/chat). It is
+// safe for concurrent use; what it cannot render exactly it reports in p.
 type Prompter interface {
 	Blocks(r *llmapi.Request, q *tokenizer.Query, p *tokenizer.Prompt) error
 }
 
-// TextCounter is implemented by Prompters that can tell how many tokens a prompt
-// has at least that they cannot work out. Counting may stop beyond limit.
+// TextCounter is implemented by Prompters that have a lower bound for the tokens
+// of a prompt that they cannot render exactly.
 type TextCounter interface {
+	// AtLeast returns the lower bound. Counting may stop beyond limit.
 	AtLeast(r *llmapi.Request, limit int) int
 }
 
@@ -60,12 +61,12 @@ type PoolRef struct {
 type Pool struct {
 	Name          string
 	Authorization string            // value of the Authorization header towards the engines, "" = none; never logged
-	MaxInflight   int               // requests an endpoint may have in flight, 0 = no cap
+	MaxInflight   int               // most requests in flight on one endpoint, 0 = no cap
 	Timeouts      exchange.Timeouts // 0 = the proxy's default
-	Priority      bool              // the engines put waiting requests in order of their priority
-	NoSalt        bool              // the engines ignore cache salts: only public requests may go there, unless Dedicated
-	Tenant        string            // the one tenant whose requests may come here, "" = any
-	Dedicated     bool              // one tenant's requests are all that ever come here: its cache needs no salt
+	Priority      bool              // the engines order waiting requests by priority
+	NoSalt        bool              // the engines ignore cache salts: only public requests are sent there, unless Dedicated
+	Tenant        string            // the only tenant whose requests are sent here, "" = any
+	Dedicated     bool              // all requests that are sent here are of one tenant: its cache needs no salt
 }
 
 // Profile is everything about placement that policy may choose by name.
@@ -77,23 +78,23 @@ type Profile struct {
 	Filters   []Filter
 	Picker    Picker // nil = the built-in
 	Envelope  Envelope
-	// Decided is told of each decision that the profile's scorers rated, after
-	// the placement, without locks, on the request's goroutine: it must return
-	// within microseconds. parts is [Scorers][b.N] what each scorer said of
-	// the candidates, nil for one that was not heard. Both are valid during the
-	// call and must not be changed. May be nil.
+	// Decided is called after each decision that the profile's scorers rated,
+	// without locks, on the request's goroutine: it must return within
+	// microseconds. parts is [Scorers][b.N], the scores of each scorer, nil for one
+	// that failed. Both are valid during the call and must not be changed. May be
+	// nil.
 	Decided func(b *Batch, parts [][]float32)
-	// Wants tells further columns to fill, beside those that scorers, filters and
-	// picker want: for Decided. It is called on each decision. May be nil.
+	// Wants returns columns to fill for Decided, beside those that scorers, filters
+	// and picker read. It is called on each decision. May be nil.
 	Wants func() ColumnSet
 	Queue Queue
-	// Distrust gives no credit for what the index says: requests are placed by
-	// load alone, and what is known is still looked up and told.
+	// Distrust gives cached prefixes no credit: requests are placed by load alone.
+	// Matches are still looked up, for explain and the metrics.
 	Distrust bool
 	// Holdout is the share of requests placed by least work without locality:
-	// the control arm every gain is measured against. 0 = none. 0.01 is usual:
-	// at 10 requests/s it gives 8,640 samples a day and costs under 1 % of
-	// what locality gains.
+	// the control arm that every gain is measured against. 0 = none. 0.01 is usual:
+	// at 10 requests/s it gives 8,640 samples a day and costs under 1 % of what
+	// locality gains.
 	Holdout float64
 }
 
@@ -101,23 +102,25 @@ type Profile struct {
 // tokens. The zero value means the defaults; a negative value switches a bound
 // off.
 type Envelope struct {
-	// MaxLoadRatio × mean outstanding + SlackTokens is what an endpoint may
-	// have outstanding and still be chosen against the built-in cost. Default
-	// 1.5: at 1.2 the noise of a few long prompts passes warm endpoints over,
-	// at 2 the last of the candidates waits twice the mean.
+	// MaxLoadRatio × mean outstanding + SlackTokens is the most that an endpoint
+	// may have outstanding and still be chosen against the built-in cost. Default
+	// 1.5: at 1.2 the noise of a few long prompts passes warm endpoints over, at 2
+	// the last of the candidates waits twice the mean.
 	MaxLoadRatio float32
 	// SlackTokens keeps the ratio from breaking affinity at low load, where
 	// one request is many times the mean. Default 16,384: half a second of
 	// prefill of an 8B model on one H100.
 	SlackTokens float32
-	// MaxShare of one endpoint's outstanding work one tenant may hold where
-	// others wait too and more than SlackTokens are outstanding. Default 0.5.
+	// MaxShare is the largest share of an endpoint's outstanding work that one
+	// tenant may have while others wait there too and more than SlackTokens are
+	// outstanding. Default 0.5.
 	MaxShare float32
-	// NearTokens is the cost difference within which a line of requests stays on
-	// its endpoint; within a quarter of it a line that begins goes to where the
-	// fewest have begun (RATIONALE.md). Default 8,192, what sticky routers spill
-	// at: 0.25 s of prefill of an 8B model on one H100. At 4,096 eight short
-	// chats on four endpoints still move; at 16,384 it would outbid the envelope.
+	// NearTokens is the cost difference within which a conversation stays on its
+	// endpoint; within a quarter of it a conversation that begins goes to the
+	// endpoint on which the fewest have begun (RATIONALE.md). Default 8,192, the
+	// load at which sticky routers spill: 0.25 s of prefill of an 8B model on one
+	// H100. At 4,096 eight short chats on four endpoints still move; at 16,384 it
+	// would outweigh the envelope.
 	NearTokens float32
 }
 
@@ -138,7 +141,7 @@ func (e Envelope) withDefaults() Envelope {
 // maxPools bounds the pools of one model.
 const maxPools = 255
 
-// Validate reports all faults of c.
+// Validate returns all errors of c, joined.
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("scheduler: "+format, args...)) }
@@ -151,7 +154,7 @@ func (c *Config) Validate() error {
 	pools := map[string]bool{}
 	for i := range c.Pools {
 		if n := c.Pools[i].Name; n == "" || pools[n] {
-			bad("pool %q: empty or there twice", n)
+			bad("%s", nameError("pool", n))
 		} else {
 			pools[n] = true
 		}
@@ -164,14 +167,14 @@ func (c *Config) Validate() error {
 	for i := range c.Profiles {
 		p := &c.Profiles[i]
 		if p.Name == "" || profiles[p.Name] {
-			bad("profile %q: empty or there twice", p.Name)
+			bad("%s", nameError("profile", p.Name))
 		}
 		profiles[p.Name] = true
 		if _, ok := objectives[p.Objective]; !ok {
-			bad("profile %q: objective %q is none of ttft, throughput, blend", p.Name, p.Objective)
+			bad("profile %q: objective %q: want ttft, throughput or blend", p.Name, p.Objective)
 		}
 		if !p.Normalize.valid() {
-			bad("profile %q: normalize %q is none of off, minmax, rank", p.Name, p.Normalize)
+			bad("profile %q: normalize %q: want off, minmax or rank", p.Name, p.Normalize)
 		}
 		p.validate(bad)
 		if !(p.Holdout >= 0 && p.Holdout <= 1) {
@@ -181,6 +184,14 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// nameError says what is wrong with a name that is empty or in use.
+func nameError(what, name string) string {
+	if name == "" {
+		return "empty " + what + " name"
+	}
+	return fmt.Sprintf("duplicate %s name %q", what, name)
+}
+
 func (p *Profile) validate(bad func(string, ...any)) {
 	if len(p.Scorers) > MaxScorers || len(p.Filters) > MaxScorers {
 		bad("profile %q: %d scorers and %d filters, at most %d of each", p.Name, len(p.Scorers), len(p.Filters), MaxScorers)
@@ -188,10 +199,10 @@ func (p *Profile) validate(bad func(string, ...any)) {
 	for i := range p.Scorers {
 		s := &p.Scorers[i]
 		if w := s.Weight; w == 0 || math.IsNaN(w) || math.IsInf(w, 0) {
-			bad("profile %q: scorer %s: weight %v", p.Name, s.Scorer.Name(), w)
+			bad("profile %q: scorer %s: weight %v: want a finite number other than 0", p.Name, s.Scorer.Name(), w)
 		}
 		if first := &p.Scorers[0]; !p.Normalize.on() && s.Scorer.Unit() != first.Scorer.Unit() {
-			bad("profile %q: scorer %s counts in %v, %s in %v: they cannot be added up; normalize: minmax or rank makes them alike", p.Name, first.Scorer.Name(), first.Scorer.Unit(), s.Scorer.Name(), s.Scorer.Unit())
+			bad("profile %q: scorer %s scores in %v, %s in %v: such scores cannot be added up; set normalize: minmax or rank", p.Name, first.Scorer.Name(), first.Scorer.Unit(), s.Scorer.Name(), s.Scorer.Unit())
 		}
 	}
 }
@@ -199,7 +210,7 @@ func (p *Profile) validate(bad func(string, ...any)) {
 func (m *Model) validate(pools, names map[string]bool, bad func(string, ...any)) {
 	for _, n := range append([]string{m.Name}, m.Aliases...) {
 		if n == "" || names[n] {
-			bad("model %q: name or alias %q is empty or there twice", m.Name, n)
+			bad("model %q: %s", m.Name, nameError("model", n))
 		}
 		names[n] = true
 	}
@@ -211,7 +222,7 @@ func (m *Model) validate(pools, names map[string]bool, bad func(string, ...any))
 	seen := map[string]bool{}
 	for _, r := range m.Pools {
 		if !pools[r.Pool] || seen[r.Pool] {
-			bad("model %q: pool %q is not there or there twice", m.Name, r.Pool)
+			bad("model %q: unknown or duplicate pool %q", m.Name, r.Pool)
 		}
 		seen[r.Pool] = true
 	}

@@ -32,7 +32,7 @@ type decision struct {
 	cands       []cand // narrow, lookup: endpoints of the model's pools, filtered ones too
 	promptFacts        // readPrompt
 	depths             // lookup: scratch memory
-	rating             // gather, ask: the candidates in columns and their scores
+	rating             // gather, callExtensions: the candidates in columns and their scores
 	selection          // choose
 }
 
@@ -51,8 +51,8 @@ type depths struct {
 	holders []uint64 // bitset
 }
 
-// rating is the candidates that are left in columns, and what the extensions of
-// the profile say of them.
+// rating is the remaining candidates in columns, and the results of the profile's
+// extensions.
 type rating struct {
 	b     Batch
 	order []int32          // [N] index in cands
@@ -65,24 +65,24 @@ type rating struct {
 	norm     []float32             // [N] one part, normalized
 	drop     []uint32              // [N] a filter's verdicts
 	mask     []uint32              // [N] a picker's choice
-	picked   []uint32              // columns in a picker's order, nil = there is none
+	picked   []uint32              // columns in the picker's order, nil = it gave none
 	pickMem  [keepOrder]uint32     // memory of picked
-	dropped  []string              // [cands] why a filter dropped them; nil = none did
+	dropped  []string              // [cands] why a filter dropped each; nil = none was dropped
 	faults   []extensionFault
 	unit     Unit // of the scores
 	source   source
 }
 
-// selection is the choice and what it goes by.
+// selection is the choice and what it is made by.
 type selection struct {
-	live    loadColumns // of the candidates; when the choice is made, those of that moment
-	liveMem loadColumns // memory of live where a scorer keeps what it saw
+	live    loadColumns // loads of the candidates: as gathered, then as read with the lane locked
+	liveMem loadColumns // memory of live where the batch keeps the loads that extensions saw
 
-	total       []float32 // [N] cost the pick went by
+	total       []float32 // [N] cost that the pick compares
 	groupCounts []float32 // [N] conversations of the request's prefix begun there
 	modelCounts []float32 // [N] conversations of the model begun there
-	over        []reason  // [N] why the envelope passes it over, reasonNone = it does not
-	joins       []bool    // [N] wanted as a further holder of a shared prefix
+	over        []reason  // [N] why the candidate is passed over, reasonNone = it is not
+	joins       []bool    // [N] may become a further holder of the shared prefix
 
 	deep   int // column with the longest match, -1 = none has one
 	branch branchPoint
@@ -100,7 +100,7 @@ func (st *State) getDecision() *decision {
 	return new(decision)
 }
 
-// putDecision gives the scratch back, without what it referred to.
+// putDecision returns the scratch to the pool, without references.
 func (st *State) putDecision(d *decision) {
 	if d.prompt != nil {
 		st.putPrompt(d.prompt)
@@ -128,14 +128,14 @@ func (d *decision) begin(s *Scheduler, r *Request, m mode) {
 	d.kind, d.chosen = KindUnset, -1
 }
 
-// endStage notes the time since the stage before.
+// endStage records the time since the previous stage ended.
 func (d *decision) endStage(stage int) {
 	t := d.s.st.now()
 	d.took[stage] = t.Sub(d.begun)
 	d.begun = t
 }
 
-// run decides. Its error is final.
+// run makes the decision. Its error is what the client gets.
 func (d *decision) run() *DeniedError {
 	if err := d.decide(); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 )
 
 // DeniedError says why a request is not placed. It is for the client: Message
-// names no endpoint, no other tenant and nothing of the prompt.
+// contains no endpoint, no other tenant and nothing of the prompt.
 type DeniedError struct {
 	Status     int // HTTP status
 	Code       llmapi.Code
@@ -31,7 +31,7 @@ func deny(code llmapi.Code, message string) *DeniedError {
 	return &DeniedError{Status: code.Status(), Code: code, Message: message}
 }
 
-// retrySoon is Retry-After where the state may change by itself: health checks
+// retrySoon is the Retry-After of conditions that may end by themselves: health checks
 // and scrapes run about once a second.
 const retrySoon = time.Second
 

@@ -39,7 +39,7 @@ type Explanation struct {
 	Policy         policy.Fields      `json:"policy,omitempty"` // of the decision; nil = none was made
 	Plugins        []PluginUse        `json:"plugins"`
 	PolicyRevision string             `json:"policy_revision"`
-	Generation     uint64             `json:"generation"`
+	Revision       uint64             `json:"revision"` // of the rules that decided
 	StagesMicros   map[string]float64 `json:"stages_us"`
 	QueuedMillis   float64            `json:"queued_ms,omitempty"` // it waited for a place
 	Outcome        *OutcomeSeen       `json:"outcome,omitempty"`
@@ -112,7 +112,7 @@ func (s *State) ExplainTenants(requestID string) []string {
 // explainDecision renders a decision that was not recorded.
 func (s *Scheduler) explainDecision(d *decision, err *DeniedError) *Explanation {
 	var h traceHead
-	d.head(&h)
+	d.fillHead(&h)
 	h.denied = err
 	cands := make([]candTrace, len(d.cands))
 	for i := range cands {
@@ -132,7 +132,7 @@ func explain(id string, h *traceHead, cands []candTrace, more *[NumColumns][]flo
 		RequestID: id, Tenant: h.tenant, Allow: true, Status: 200, Rules: h.rules, Model: h.model, NamespaceHash: h.namespace,
 		Tokens: h.tokens, TokensExact: h.exact, PromptReason: h.inexact, BlockTokens: h.blockTokens,
 		Kind: h.kind.String(), Arm: h.arm.String(), Objective: h.objective, Retries: int(h.retries),
-		PredictedCached: int(h.predicted), PolicyRevision: h.revision, Generation: h.generation,
+		PredictedCached: int(h.predicted), PolicyRevision: h.revision, Revision: h.rulesRevision,
 		Policy: policyFields(h.dec), StagesMicros: map[string]float64{}, Order: []string{}, Candidates: []Candidate{}, Plugins: []PluginUse{},
 	}
 	e.QueuedMillis = micros(h.queued) / 1e3
@@ -161,7 +161,7 @@ func explain(id string, h *traceHead, cands []candTrace, more *[NumColumns][]flo
 // plugins lists who was asked. In the control arm the scorers and the picker
 // are not; where no scorer is heard, the built-in follows them.
 func (e *Explanation) plugins(h *traceHead) {
-	for i, u := range h.cast {
+	for i, u := range h.extensions {
 		filter := i >= h.scorers && i < h.scorers+h.filters
 		if h.arm == armLocality || filter {
 			u.Fault = h.faultOf(i)
@@ -241,9 +241,9 @@ func (e *Explanation) counted(h *traceHead, cands []candTrace, at []int) {
 		}
 		for i, c := range at {
 			counted := h.weights[k] * float64(part[i])
-			s := e.Candidates[c].Scores[h.cast[k].Name]
+			s := e.Candidates[c].Scores[h.extensions[k].Name]
 			s.Counted = &counted
-			e.Candidates[c].Scores[h.cast[k].Name] = s
+			e.Candidates[c].Scores[h.extensions[k].Name] = s
 		}
 	}
 }
@@ -280,7 +280,7 @@ func (c *candTrace) render(h *traceHead) Candidate {
 		return out
 	}
 	for k := range h.scorers {
-		u := &h.cast[k]
+		u := &h.extensions[k]
 		if h.faultOf(k) != "" {
 			continue
 		}

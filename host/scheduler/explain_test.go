@@ -65,7 +65,7 @@ func TestExplain_fields(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range strings.Fields("request_id tenant allow reason status rules model pool namespace_hash tokens block_tokens candidates order chosen arm " +
-		"predicted_cached_tokens reported_cached_tokens plugins policy_revision generation stages_us endpoint state matched_tokens columns scores total score terms name digest fault") {
+		"predicted_cached_tokens reported_cached_tokens plugins policy_revision revision stages_us endpoint state matched_tokens columns scores total score terms name digest fault") {
 		if !strings.Contains(string(b), `"`+f+`":`) {
 			t.Errorf("no field %q in %s", f, b)
 		}

@@ -132,7 +132,7 @@ func newRig(t testing.TB, n int, mod func(*StateConfig, *Config)) *rig {
 		r.add(fmt.Sprintf("10.0.0.%d:8000", i), "main", nil)
 	}
 	sc := StateConfig{Store: r.store, Seed: 7, Locality: Locality{Index: r.index, Predictor: r.index, Holders: 1024}}
-	r.cfg = Config{Policy: r.policy, Generation: 3,
+	r.cfg = Config{Policy: r.policy, Revision: 3,
 		Models:   []Model{{Name: "m", Aliases: []string{"gpt"}, Pools: []PoolRef{{Pool: "main", ServedAs: "org/m"}}, Prompter: wordPrompter{}}},
 		Pools:    []Pool{{Name: "main", Authorization: "Bearer x"}},
 		Profiles: []Profile{{Name: "default"}}}

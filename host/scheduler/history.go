@@ -14,7 +14,7 @@ import (
 // predicted; a retry in another block size claims anew.
 func (p *Placement) claimCached() {
 	h, c := p.st.loc.History, &p.order[p.at]
-	if h == nil || !c.apart || !p.target.Rewrite.SetSalt || p.claimed && p.claimClass == c.class {
+	if h == nil || !c.needsSalt || !p.target.Rewrite.SetSalt || p.claimed && p.claimClass == c.class {
 		return
 	}
 	chain := p.chain()
@@ -39,7 +39,7 @@ func (p *Placement) unexplained(o *exchange.Outcome) int {
 	h, c, now := p.st.loc.History, &p.order[p.at], p.st.now()
 	excess := 0
 	if o.HasCached {
-		excess = h.Excess(&p.claim, o.CachedTokens, int(c.matched), c.live == endpoint.EventsLive, now)
+		excess = h.Excess(&p.claim, o.CachedTokens, int(c.matched), c.events == endpoint.EventsLive, now)
 	}
 	tokens := -1
 	if o.HasUsage {

@@ -15,11 +15,11 @@ const (
 
 var kindNames = [numKinds]string{KindUnset: "unset", KindWarm: "warm", KindSpill: "spill", KindCold: "cold", KindFallback: "fallback", KindHoldout: "holdout"}
 
-// String returns the word used in metrics and explain.
+// String returns the name in metrics and explain.
 func (k Kind) String() string { return kindNames[min(k, numKinds)%numKinds] }
 
-// arm is the part of the traffic that a request belongs to: that which is placed
-// by locality, or the sample that gains are measured against.
+// arm is the part of the traffic that a request belongs to: the one placed by
+// locality, or the sample that its gains are measured against.
 type arm uint8
 
 const (
@@ -30,21 +30,21 @@ const (
 
 var armNames = [numArms]string{armLocality: "locality", armHoldout: "holdout"}
 
-// String returns explain's word.
+// String returns the name in explain.
 func (a arm) String() string { return armNames[a] }
 
-// source says whose scores a decision went by.
+// source says which scorers a decision was made by.
 type source uint8
 
 const (
 	sourceProfile source = iota // the scorers of the profile
-	sourceBuiltin               // the built-in, since no scorer of the profile counts
+	sourceBuiltin               // the built-in, because every scorer of the profile failed or abstained
 )
 
-// mode is what a decision is made for.
+// mode is the purpose of a decision.
 type mode uint8
 
 const (
 	modePlace  mode = iota // to place a request
-	modeDryRun             // to say what would be decided; nothing is charged, counted or kept
+	modeDryRun             // to explain what would be decided; nothing is charged, counted or recorded
 )

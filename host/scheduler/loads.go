@@ -1,9 +1,9 @@
 package scheduler
 
-// loadColumns are what the candidates of a decision have to do, [N] each, as in Batch.
+// loadColumns are the loads of a decision's candidates, [N] each, as in Batch.
 type loadColumns struct{ outstanding, inflight, kv []float32 }
 
-// loads returns the columns of the batch.
+// loads returns the load columns of the batch.
 func (b *Batch) loads() loadColumns { return loadColumns{b.Outstanding, b.Inflight, b.KVActive} }
 
 // resize gives the columns room for n candidates, reusing memory.
@@ -16,20 +16,19 @@ func (l *loadColumns) resize(n int) {
 	l.outstanding, l.inflight, l.kv = l.outstanding[:n], l.inflight[:n], l.kv[:n]
 }
 
-// read sets dst to the loads of this moment.
-func (d *decision) read(dst loadColumns) {
+// readLoads sets dst to the present loads.
+func (d *decision) readLoads(dst loadColumns) {
 	for i, l := range d.loads {
 		dst.outstanding[i], dst.inflight[i], dst.kv[i] = float32(l.Outstanding()), float32(l.Inflight()), float32(l.KVActive())
 	}
 }
 
-// rate has the candidates' costs take account of the loads of this moment. The
-// built-in scores by them. The scores of extensions are of the loads that they
-// were called with; what their cost has grown by since is added in costs. The
-// lane is locked.
-func (d *decision) rate() {
+// refreshLoads reads the loads again, by which the choice is made. The built-in
+// scores here. Extensions have scored the loads that they were called with; costs
+// adds what has changed since. The lane is locked.
+func (d *decision) refreshLoads() {
 	if d.prof.builtin || d.source == sourceBuiltin {
-		d.read(d.live)
+		d.readLoads(d.live)
 		if d.prof.builtin {
 			d.score()
 		} else {
@@ -39,13 +38,13 @@ func (d *decision) rate() {
 	}
 	d.liveMem.resize(d.b.N)
 	d.live = d.liveMem
-	d.read(d.live)
+	d.readLoads(d.live)
 }
 
-// growth returns what the built-in cost of a column has grown by since the
-// extensions were called. Scores that are not in tokens do not grow: then the
-// envelope and ties alone go by the loads of this moment.
-func (d *decision) growth(i int) float32 {
+// costGrowth returns by how much the built-in cost of a column has grown since the
+// extensions were called, 0 if the scores are not in tokens: then only the envelope
+// and the order of ties follow the present loads.
+func (d *decision) costGrowth(i int) float32 {
 	if d.unit != CostTokens {
 		return 0
 	}
@@ -55,8 +54,7 @@ func (d *decision) growth(i int) float32 {
 	return d.prof.scale * (is - was)
 }
 
-// atCap reports whether an endpoint has taken its last request since the
-// candidates were gathered.
+// atCap reports whether an endpoint has reached its cap of requests.
 func (d *decision) atCap(i int) bool {
 	limit := d.model.pools[d.cands[d.order[i]].pool].MaxInflight
 	return limit > 0 && d.live.inflight[i] >= float32(limit)

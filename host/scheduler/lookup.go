@@ -60,7 +60,7 @@ func (d *decision) match(class int) {
 	if loc.Assumed != nil && assumed > 0 {
 		loc.Assumed.Match(chain, d.holders, d.assumed)
 	}
-	d.take(class, size)
+	d.setMatches(class, size)
 }
 
 func (d *decision) clearDepths(holders int) {
@@ -76,7 +76,7 @@ func (d *decision) clearDepths(holders int) {
 
 // take turns depths into matched tokens. A deeper tier counts where the tiers
 // above it end.
-func (d *decision) take(class, size int) {
+func (d *decision) setMatches(class, size int) {
 	loc := &d.s.st.loc
 	for i := range d.cands {
 		c := &d.cands[i]

@@ -151,11 +151,11 @@ func TestNormalize_refused(t *testing.T) {
 	r := newRig(t, 2, nil)
 	cfg := r.cfg
 	cfg.Profiles = []Profile{{Name: "default", Normalize: "softmax"}}
-	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), `normalize "softmax" is none of off, minmax, rank`) {
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), `normalize "softmax": want off, minmax or rank`) {
 		t.Errorf("got %v", err)
 	}
 	cfg.Profiles = []Profile{{Name: "default", Normalize: NormalizeOff, Scorers: []Weighted{{favour("a", 0), 1, false}, {costs("c", 0, 1), 1, false}}}}
-	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "normalize: minmax or rank makes them alike") {
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "set normalize: minmax or rank") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -7,23 +7,23 @@ import (
 	"github.com/kvasir-router/kvasir/host/quota"
 )
 
-// keepOrder bounds the alternatives a placement keeps for retries. A retry
+// keepOrder bounds the alternatives that a placement keeps for retries. A retry
 // budget of 20 % never gets past the second; explain has the whole order.
 const keepOrder = 4
 
-// place gathers the candidates, has them rated, and chooses and charges one. Only
-// the last is done with the lane locked, so that the siblings of a burst see each
-// other's charges: what it calls there is this package's own and the counters of
-// endpoint.Load. Extensions are called before, on the loads of that moment; what
-// was charged meanwhile is added to the cost (RATIONALE.md, "Why are extensions
-// called outside the lane's lock?").
+// place gathers the candidates, calls the profile's extensions, and chooses and
+// charges one candidate. Only the last step holds the lane's lock, so that the
+// requests of a burst see each other's charges. Under the lock it calls nothing but
+// this package and the counters of endpoint.Load. Extensions see the loads of the
+// moment they are called; what is charged afterwards is added to the cost
+// (RATIONALE.md, "Why are extensions called outside the lane's lock?").
 func (d *decision) place() *DeniedError {
 	if err := d.gather(); err != nil {
 		return err
 	}
 	d.deepest()
 	if !d.prof.builtin {
-		d.ask()
+		d.callExtensions()
 	}
 	d.kv = d.kvTokens()
 	charge, at, err := d.choose()
@@ -37,16 +37,16 @@ func (d *decision) place() *DeniedError {
 	return nil
 }
 
-// choose picks a column and charges it, as one step. In a dry run nothing is
-// charged.
+// choose picks a column and charges its endpoint as one step. In a dry run nothing
+// is charged.
 func (d *decision) choose() (charge endpoint.Charge, at int, err *DeniedError) {
 	d.model.lane.lock()
 	defer d.model.lane.unlock()
-	d.rate()
+	d.refreshLoads()
 	d.envelope()
 	if at = d.pickAdmitted(); at < 0 {
 		if slices.Contains(d.over, reasonCap) {
-			return charge, at, d.full()
+			return charge, at, d.capacityRefusal()
 		}
 		return charge, at, errNoEndpoint(unavailable)
 	}
@@ -54,23 +54,23 @@ func (d *decision) choose() (charge endpoint.Charge, at int, err *DeniedError) {
 		return charge, at, nil
 	}
 	c := &d.cands[d.order[at]]
-	d.remember(c)
-	tenant, _ := d.answersOf()
+	d.recordAffinity(c)
+	tenant, _ := d.answerOwner()
 	return c.load.Charge(tenant, int64(c.uncached), d.kv), at, nil
 }
 
-// pickAdmitted picks a column and, where its breaker is half-open, takes the
-// probe. A probe that another request took first leaves the endpoint out. It
-// returns -1 if none is left. The lane is locked.
+// pickAdmitted picks a column that takes requests, -1 if there is none. Where the
+// breaker of an endpoint is half-open, the request is its probe; the endpoint is
+// left out if another request was first. The lane is locked.
 func (d *decision) pickAdmitted() int {
 	for range d.b.N {
-		at := d.pinned()
+		at := d.pinnedColumn()
 		if at < 0 {
 			at = d.firstPicked()
 		}
 		if at < 0 && !d.exact && d.arm == armLocality {
 			if key := d.sessionKey(); key != 0 {
-				at = d.sticky(key)
+				at = d.stickyColumn(key)
 			}
 		}
 		if at < 0 {
@@ -86,7 +86,7 @@ func (d *decision) pickAdmitted() int {
 	return -1
 }
 
-// classify names what kind of placement this is.
+// classify sets the kind of the placement.
 func (d *decision) classify(at int) {
 	switch {
 	case d.arm == armHoldout:
@@ -102,7 +102,7 @@ func (d *decision) classify(at int) {
 	}
 }
 
-// markPassed writes the envelope's verdicts to the candidates.
+// markPassed records which candidates were passed over, and why.
 func (d *decision) markPassed() {
 	for i, at := range d.order {
 		if d.over[i] != reasonNone {
@@ -111,8 +111,9 @@ func (d *decision) markPassed() {
 	}
 }
 
-// remember notes where the conversation and the session are.
-func (d *decision) remember(c *cand) {
+// recordAffinity records where the conversation and the session are. The lane is
+// locked.
+func (d *decision) recordAffinity(c *cand) {
 	at := home{c.id, d.info(c).Epoch}
 	if d.branch.root != nil {
 		d.model.state.conversations.begin(&d.branch, at.id, at.epoch)
@@ -122,8 +123,8 @@ func (d *decision) remember(c *cand) {
 	}
 }
 
-// newPlacement returns the placement of a decision that is charged. It takes over
-// the prompt and the grant.
+// newPlacement returns the placement of a charged decision. It takes over the
+// prompt and the grant.
 func (d *decision) newPlacement() *Placement {
 	p := d.s.st.getPlacement()
 	p.prompt, d.prompt = d.prompt, nil
@@ -131,19 +132,19 @@ func (d *decision) newPlacement() *Placement {
 	p.tokens, p.kv = d.tokens, d.kv
 	p.op, p.asked = d.r.API.Op, d.r.API.Model
 	p.model, p.known, p.lane = d.model.name, d.model.state, d.model.lane
-	p.tenant, p.user = d.answersOf()
+	p.tenant, p.user = d.answerOwner()
 	p.kind, p.branch = d.kind, d.branch
 	p.grant, d.grant = d.grant, quota.Grant{}
 	p.rewrite(d)
-	d.ranking(p, d.column)
+	d.rank(p, d.column)
 	p.aim(0, d.charge, d.now)
 	d.charge = endpoint.Charge{}
 	return p
 }
 
-// ranking fills the placement's order: the choice, then the others by cost,
-// those the envelope passed over last.
-func (d *decision) ranking(p *Placement, chosen int) {
+// rank fills the placement's order: the chosen column, then the others by cost, those
+// that were passed over last.
+func (d *decision) rank(p *Placement, chosen int) {
 	var cols [keepOrder]int
 	cols[0] = chosen
 	n := 1
@@ -166,12 +167,13 @@ func (d *decision) ranking(p *Placement, chosen int) {
 	}
 	for k, col := range cols[:n] {
 		c := &d.cands[d.order[col]]
-		p.order[k] = choice{id: c.id, gen: d.info(c).Epoch, info: d.info(c), load: c.load, pool: &d.model.pools[c.pool],
-			class: c.class, matched: c.matched, uncached: int64(c.uncached), live: d.snap.Events[c.id], apart: d.apart(&d.model.pools[c.pool])}
+		p.order[k] = choice{id: c.id, epoch: d.info(c).Epoch, info: d.info(c), load: c.load, pool: &d.model.pools[c.pool],
+			class: c.class, matched: c.matched, uncached: int64(c.uncached), events: d.snap.Events[c.id], needsSalt: d.needsSalt(&d.model.pools[c.pool])}
 	}
 	p.n, p.at = n, 0
 }
 
+// before reports whether column i is preferred to column j.
 func (d *decision) before(i, j int) bool {
 	if a, b := d.over[i] == reasonNone, d.over[j] == reasonNone; a != b {
 		return a

@@ -13,8 +13,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/quota"
 )
 
-// Target is where a placement's request goes. It is valid until the next call
-// of Next or Done.
+// Target is where a placement's request goes. It is valid until the next call of
+// Next or Done.
 type Target struct {
 	exchange.Target
 	Endpoint endpoint.ID
@@ -22,7 +22,7 @@ type Target struct {
 	Pool     string
 }
 
-// health says what an outcome tells of the endpoint.
+// health returns what an outcome says about the endpoint.
 func health(o *exchange.Outcome) endpoint.Result {
 	switch o.End.Fault() {
 	case exchange.FaultStatus:
@@ -36,24 +36,24 @@ func health(o *exchange.Outcome) endpoint.Result {
 // Failed reports whether the endpoint was at fault.
 func Failed(o *exchange.Outcome) bool { return health(o) == endpoint.ResultFailed }
 
-// choice is one endpoint in a placement's order.
+// choice is one endpoint of a placement's order.
 type choice struct {
-	id       endpoint.ID
-	gen      uint32
-	class    int8
-	live     endpoint.EventMode
-	matched  uint32 // predicted cached tokens
-	uncached int64
-	info     *endpoint.Info
-	load     *endpoint.Load
-	pool     *poolUse
-	apart    bool // the engine must honour the salt
+	id        endpoint.ID
+	epoch     uint32 // of the slot
+	class     int8
+	events    endpoint.EventMode
+	matched   uint32 // predicted cached tokens
+	uncached  int64
+	info      *endpoint.Info
+	load      *endpoint.Load
+	pool      *poolUse
+	needsSalt bool // the engine must honour the salt
 }
 
-// Placement is one request on its way. Its owner calls Target, then any number
-// of Next, at most one FirstToken, and exactly one Done, which must be the last
-// call: the memory is used again. The calls may come from different goroutines
-// but not at once.
+// Placement is one placed request. Its owner calls Target, then any number of
+// Next, at most one FirstToken, and exactly one Done, which must be the last call:
+// the memory is reused. The calls may come from different goroutines, but not at
+// once.
 type Placement struct {
 	st    *State
 	order [keepOrder]choice // by preference; the first is the decision
@@ -72,7 +72,7 @@ type Placement struct {
 	known    *modelState // of model
 	lane     lane        // of model
 	tenant   string
-	user     string // whose answers they are, "" = all users'
+	user     string // who may continue the answer, "" = every user of the tenant
 	kind     Kind
 	tokens   int
 	kv       int64
@@ -96,6 +96,7 @@ type Placement struct {
 	prompt *promptMem // until the first token
 }
 
+// getPlacement returns an empty placement. It ends with recycle.
 func (st *State) getPlacement() *Placement {
 	if p, _ := st.places.Get().(*Placement); p != nil {
 		return p
@@ -111,13 +112,13 @@ func (p *Placement) rewrite(d *decision) {
 	p.alone, p.several = d.private(), d.r.API.N > 1
 }
 
-// aim makes choice i, which is charged, the target.
+// aim makes choice i, which charge is of, the target.
 func (p *Placement) aim(i int, charge endpoint.Charge, now time.Time) {
 	p.at = i
 	c := &p.order[i]
 	p.charge, p.charged = charge, now
 	t := &p.target
-	t.Endpoint, t.Epoch, t.Addr, t.Host, t.Pool = c.id, c.gen, c.info.Addr, c.info.Addr, c.pool.Name
+	t.Endpoint, t.Epoch, t.Addr, t.Host, t.Pool = c.id, c.epoch, c.info.Addr, c.info.Addr, c.pool.Name
 	if _, rest, ok := strings.Cut(c.info.URL, "://"); ok {
 		t.Host, _, _ = strings.Cut(rest, "/")
 	}
@@ -138,7 +139,7 @@ func (p *Placement) aim(i int, charge endpoint.Charge, now time.Time) {
 	rw.ForceUsage = p.streamed
 }
 
-// whyUnsalted says why a request to pool goes without a salt.
+// whyUnsalted returns why a request to pool is sent without a salt.
 func (p *Placement) whyUnsalted(pool *poolUse) int {
 	switch {
 	case p.target.Rewrite.Salt == "" && p.public:
@@ -149,7 +150,8 @@ func (p *Placement) whyUnsalted(pool *poolUse) int {
 	return unsaltedFault
 }
 
-// start makes the placement's chain visible to its siblings.
+// start lists the placement as waiting for its first token and predicts its chain, so
+// that requests with the same prefix find it.
 func (p *Placement) start() {
 	p.st.waiting.push(p)
 	p.mu.Lock()
@@ -159,7 +161,7 @@ func (p *Placement) start() {
 	p.mu.Unlock()
 }
 
-// chain returns the chain for the chosen endpoint's block size; nil if unknown.
+// chain returns the chain of the target's block size, nil if it is not known.
 func (p *Placement) chain() []uint64 {
 	c := &p.order[p.at]
 	if p.prompt == nil || !p.exact || c.class < 0 {
@@ -168,7 +170,7 @@ func (p *Placement) chain() []uint64 {
 	return p.prompt.p.Chains[c.class]
 }
 
-// predict notes that the chosen endpoint will hold the chain. p.mu is held.
+// predict tells the predictor that the target will hold the chain. p.mu is held.
 func (p *Placement) predict() {
 	loc := &p.st.loc
 	if chain := p.chain(); loc.Predictor != nil && len(chain) > 0 {
@@ -182,16 +184,16 @@ func (p *Placement) Target() *Target { return &p.target }
 // Kind returns what kind of decision placed the request.
 func (p *Placement) Kind() Kind { return p.kind }
 
-// PredictedCached returns the prompt tokens the target is expected to reuse.
+// PredictedCached returns the prompt tokens that the target is expected to reuse.
 func (p *Placement) PredictedCached() int { return int(p.order[p.at].matched) }
 
-// Next goes on to the next endpoint after the target could not be reached or
-// lost the connection before it answered. It reports false, and changes
-// nothing, when nobody else can take the request.
+// Next moves the request to the next endpoint, after the target could not be
+// reached or lost the connection before it answered. It returns false, and changes
+// nothing, if no other endpoint can take the request.
 func (p *Placement) Next() bool { return p.NextAfter(0) }
 
-// NextAfter is Next after an answer of the given status that the client is not
-// to see.
+// NextAfter is Next after an answer with the given status, which the client does not
+// get.
 func (p *Placement) NextAfter(status int) bool {
 	st := p.st
 	now := st.now()
@@ -212,7 +214,7 @@ func (p *Placement) NextAfter(status int) bool {
 	charge := p.order[to].load.Charge(p.tenant, p.order[to].uncached, p.kv)
 	p.lane.unlock()
 	a, b := &p.order[from], &p.order[to]
-	p.known.conversations.move(&p.branch, a.id, a.gen, b.id, b.gen)
+	p.known.conversations.move(&p.branch, a.id, a.epoch, b.id, b.epoch)
 	p.mu.Lock()
 	p.aim(to, charge, now)
 	p.claimCached()
@@ -223,10 +225,10 @@ func (p *Placement) NextAfter(status int) bool {
 	return true
 }
 
-// fit reports whether a later choice can still take the request: what is known of
-// an engine may have changed since it was decided.
+// fit reports whether a choice can still take the request: its endpoint may have
+// changed since the decision.
 func (c *choice) fit(snap *endpoint.Snapshot, op llmapi.Operation, now time.Time) bool {
-	if !snap.Current(c.id, c.gen) || !snap.Ready.Has(c.id) || c.apart && snap.NoSalt[c.id]&(1<<op) != 0 {
+	if !snap.Current(c.id, c.epoch) || !snap.Ready.Has(c.id) || c.needsSalt && snap.NoSalt[c.id]&(1<<op) != 0 {
 		return false
 	}
 	if c.pool.MaxInflight > 0 && c.load.Inflight() >= int64(c.pool.MaxInflight) {
@@ -235,8 +237,8 @@ func (c *choice) fit(snap *endpoint.Snapshot, op llmapi.Operation, now time.Time
 	return c.load.Admit(now)
 }
 
-// FirstToken notes that the prefill is over: the first output token, or the
-// head of an answer that is not streamed, has come.
+// FirstToken says that the prefill is over: the first output token, or the head of
+// an answer that is not streamed, has arrived.
 func (p *Placement) FirstToken() {
 	if p.first {
 		return
@@ -249,15 +251,15 @@ func (p *Placement) FirstToken() {
 	p.settle()
 }
 
-// computed moves the chain from prediction to what the endpoint holds now.
+// computed records that the target holds the chain.
 func (p *Placement) computed() {
 	c := &p.order[p.at]
-	if !p.st.store.Load().Current(c.id, c.gen) {
+	if !p.st.store.Load().Current(c.id, c.epoch) {
 		return
 	}
 	p.mu.Lock()
 	p.predict()
-	if loc := &p.st.loc; loc.Assumed != nil && c.live != endpoint.EventsLive {
+	if loc := &p.st.loc; loc.Assumed != nil && c.events != endpoint.EventsLive {
 		if chain := p.chain(); len(chain) > 0 {
 			loc.Assumed.Touch(loc.HolderOf(c.id, 0), chain)
 		}
@@ -265,7 +267,7 @@ func (p *Placement) computed() {
 	p.mu.Unlock()
 }
 
-// settle gives back the outstanding work and the prompt's memory.
+// settle releases the outstanding work and the prompt's memory.
 func (p *Placement) settle() {
 	p.first = true
 	p.charge.ReleaseWork()
@@ -280,7 +282,7 @@ func (p *Placement) settle() {
 	}
 }
 
-// Done ends the placement and says what came of it.
+// Done ends the placement with its outcome.
 func (p *Placement) Done(o exchange.Outcome) {
 	st := p.st
 	c := &p.order[p.at]
@@ -300,7 +302,7 @@ func (p *Placement) Done(o exchange.Outcome) {
 	p.trace.finished(p, &o)
 	excess := p.unexplained(&o)
 	if st.cfg.Observer != nil {
-		st.cfg.Observer.Observe(&Observation{Endpoint: c.id, Epoch: c.gen, Pool: c.pool.Name, Model: p.model, Tenant: p.tenant,
+		st.cfg.Observer.Observe(&Observation{Endpoint: c.id, Epoch: c.epoch, Pool: c.pool.Name, Model: p.model, Tenant: p.tenant,
 			Kind: p.kind, PromptTokens: p.promptTokens(), PredictedCached: int(c.matched), Streamed: p.streamed, Unexplained: excess, Outcome: o})
 	}
 	p.recycle()
@@ -314,7 +316,7 @@ func (p *Placement) promptTokens() int {
 	return p.tokens
 }
 
-// recycle gives the placement's memory back without what it referred to.
+// recycle returns the placement to the pool, without references.
 func (p *Placement) recycle() {
 	clear(p.order[:p.n])
 	p.target, p.demands = Target{}, nil

@@ -245,11 +245,11 @@ func TestEnvelope(t *testing.T) {
 	t.Run("load", func(t *testing.T) {
 		r, l := setup(t)
 		l[0].Charge("acme", 27_000, 0)
-		if c := run(r); c.State != "enveloped" || c.Reason != reasons[reasonLoad].words {
+		if c := run(r); c.State != "enveloped" || c.Reason != reasons[reasonLoad].text {
 			t.Errorf("got %s (%s), want enveloped by load", c.State, c.Reason)
 		}
 	})
-	t.Run("pardoned", func(t *testing.T) {
+	t.Run("readmitted", func(t *testing.T) {
 		r, l := setup(t)
 		long := words(2, 40_000)
 		r.index.Add(0, chainOf(long, "s", 16))
@@ -264,7 +264,7 @@ func TestEnvelope(t *testing.T) {
 		l[0].Charge("acme", 11_000, 0)
 		l[0].Charge("globex", 9_000, 0)
 		l[1].Charge("globex", 9_000, 0)
-		if c := run(r); c.State != "enveloped" || c.Reason != reasons[reasonShare].words {
+		if c := run(r); c.State != "enveloped" || c.Reason != reasons[reasonShare].text {
 			t.Errorf("got %s (%s), want enveloped by share", c.State, c.Reason)
 		}
 	})
@@ -282,7 +282,7 @@ func TestEnvelope(t *testing.T) {
 		for i := range l {
 			l[i].Charge("acme", 10, 0)
 		}
-		if c := run(r); c.State != "enveloped" || c.Reason != reasons[reasonRamp].words {
+		if c := run(r); c.State != "enveloped" || c.Reason != reasons[reasonRamp].text {
 			t.Errorf("got %s (%s), want enveloped by slow start", c.State, c.Reason)
 		}
 	})

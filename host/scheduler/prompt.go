@@ -10,7 +10,7 @@ import (
 // promptFacts is what is known of a request's prompt.
 type promptFacts struct {
 	prompt    *promptMem // nil = not rendered
-	exact     bool       // tokens are what the engine will count, and there are chains
+	exact     bool       // tokens are those that the engine counts, and the chains are known
 	inexact   string     // why not
 	tokens    int        // of the prompt, estimated if not exact
 	maxTokens int        // output tokens asked for, 0 = unknown
@@ -29,7 +29,7 @@ type promptMem struct {
 // English text and code are at 3.5–4.5 bytes a token in current vocabularies.
 const bytesPerToken = 4
 
-// blockTokens is the block size to use for an endpoint that says n.
+// blockTokens returns the block size to use for an endpoint that reports n.
 func blockTokens(n uint32) int {
 	if n == 0 || n > blockhash.MaxBlockTokens {
 		return blockhash.DefaultBlockTokens
@@ -37,6 +37,7 @@ func blockTokens(n uint32) int {
 	return int(n)
 }
 
+// getPrompt returns memory for a prompt. It ends with putPrompt.
 func (st *State) getPrompt() *promptMem {
 	if m, _ := st.prompts.Get().(*promptMem); m != nil {
 		m.p.Reset()
@@ -50,7 +51,7 @@ func (st *State) putPrompt(m *promptMem) {
 	st.prompts.Put(m)
 }
 
-// readPrompt works out tokens and chains and applies the limits that need them.
+// readPrompt computes tokens and chains and applies the limits that need them.
 func (d *decision) readPrompt() *DeniedError {
 	api := d.r.API
 	d.maxTokens = api.MaxTokens
@@ -78,8 +79,9 @@ func (d *decision) readPrompt() *DeniedError {
 	return nil
 }
 
-// textTooLong applies the limit of prompts to one that is not known to the token:
-// else whoever makes his so, by an image or two prompts in one request, has none.
+// textTooLong applies the limit of prompt tokens to a prompt that cannot be counted
+// exactly. Without it a client could evade the limit with an image, or with two
+// prompts in one request.
 func (d *decision) textTooLong() *DeniedError {
 	c, ok := d.model.prompter.(TextCounter)
 	limit := d.dec.MaxPromptTokens
@@ -92,7 +94,7 @@ func (d *decision) textTooLong() *DeniedError {
 	return nil
 }
 
-// render asks for the prompt in every block size of the candidates.
+// render has the prompter compute the chains for every block size of the candidates.
 func (d *decision) render() {
 	m := d.s.st.getPrompt()
 	d.prompt = m
@@ -102,7 +104,7 @@ func (d *decision) render() {
 		d.inexact = "the prompt cannot be rendered"
 		return
 	}
-	if d.private() { // whatever the prompter told: nothing is looked up or predicted
+	if d.private() { // whatever the prompter returned: nothing is looked up or predicted
 		for i := range m.p.Chains {
 			m.p.Chains[i] = m.p.Chains[i][:0]
 		}

@@ -9,12 +9,12 @@ import (
 	"github.com/kvasir-router/kvasir/host/quota"
 )
 
-// ruling is what the rules say about a request: policy's decision and what
-// follows from it before any endpoint is looked at.
+// ruling is the policy's decision about a request and what follows from it before
+// any endpoint is considered.
 type ruling struct {
 	in    policy.Input
 	dec   *policy.Decision // immutable
-	model *model           // the decided one
+	model *model           // the one that policy decided
 	prof  *profile
 	salt  string // of the namespace, or of this request alone
 	arm   arm
@@ -28,7 +28,7 @@ func (u *ruling) private() bool { return u.dec != nil && u.dec.Scope == policy.S
 // tenant.
 func (u *ruling) ownUser() bool { return u.private() || u.dec.Scope == policy.ScopeUser }
 
-// decide resolves the model and asks policy.
+// decide resolves the model and evaluates the policy.
 func (d *decision) decide() *DeniedError {
 	r, s := d.r, d.s
 	d.model = s.models[r.API.Model]
@@ -37,7 +37,7 @@ func (d *decision) decide() *DeniedError {
 	}
 	d.in = policy.Input{Principal: r.Principal, Operation: r.API.Op.String(), Model: d.model.name, Stream: r.API.Stream,
 		Priority: r.Priority, SizeClass: sizeClass(len(r.API.Body)), Labels: inputLabels(r), Trace: &r.Trace}
-	s.place(&d.in, d.now)
+	s.fillRouter(&d.in, d.now)
 	dec, err := s.cfg.Policy.Decide(&d.in)
 	r.Asked, r.Decision = d.in, dec
 	if err != nil || dec == nil {
@@ -70,9 +70,8 @@ func (d *decision) decide() *DeniedError {
 }
 
 // holdout reports whether the next request belongs to the control arm. The
-// sample is stratified: of each 1/share requests one, at a random place, so that
-// no short stretch of traffic has many of them and what locality gains there is
-// not drowned.
+// sample is stratified: one of each 1/share requests, at a random position, so that
+// no short stretch of traffic has many of them.
 func (s *State) holdout(share float64) bool {
 	if share <= 0 {
 		return false
@@ -85,7 +84,7 @@ func (s *State) holdout(share float64) bool {
 	return mix(s.cfg.Seed^(n/period))%period == n%period
 }
 
-// shorten bounds a client's text in an error.
+// shorten bounds the length of a client's text in an error.
 func shorten(s string) string {
 	if len(s) > 128 {
 		return s[:128] + "…"

@@ -1,19 +1,15 @@
-// Package scheduler places one request on one endpoint: it asks policy, works
-// out the prompt's blocks, looks up who holds them, narrows the candidates,
-// scores, keeps within the load envelope, picks, and charges the choice in the
-// same step.
+// Package scheduler places one request on one endpoint: it applies the policy's
+// decision, computes the prompt's blocks, looks up which endpoints hold them,
+// narrows the candidates, scores them, keeps within the load envelope, picks one,
+// and charges it in the same step.
 //
-// A [Scheduler] is the immutable rules of one generation; what it knows of the
-// fleet and of requests in flight is in a [State] that generations share.
+// A [Scheduler] is the immutable rules of one revision. What is known of the
+// fleet and of requests in flight is in a [State] that all revisions share.
 package scheduler
 
 import (
-	"hash/maphash"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
@@ -31,17 +27,17 @@ type Request struct {
 	Labels    []identity.Label // what the client's headers say, sorted by name
 	Received  time.Time
 
-	// MayWait says that the caller can have the request wait where every endpoint
-	// is at its cap: the refusal then says what for, and is not counted or kept for
-	// explain. Behind tells whether others in a lane wait who go before a request
-	// of a priority; nil = nobody, or it is the request's turn. Queued is how long
-	// it waited.
+	// MayWait says that the caller can let the request wait while every endpoint
+	// is at its cap: the refusal then has a Wait, and is neither counted nor kept
+	// for explain. Behind reports whether requests that go before one of this
+	// priority wait for the same pools; nil = none, or it is the request's turn. It
+	// is called without locks. Queued is how long the request has waited.
 	MayWait bool
-	Behind  func(lane string, priority int) bool
+	Behind  func(pools string, priority int) bool
 	Queued  time.Duration
 
-	// Asked, Decision and Trace are set by Schedule to what policy was asked, what
-	// it said (nil = nothing) and how, for logs.
+	// Asked, Decision and Trace are set by Schedule to the policy's input, its
+	// decision (nil = none) and how it was made, for logs.
 	Asked    policy.Input
 	Decision *policy.Decision
 	Trace    policy.Trace
@@ -51,48 +47,14 @@ type Request struct {
 	Quota quota.Usage
 }
 
-// Scheduler is the rules of one generation. It is immutable and safe for
-// concurrent use.
+// Scheduler is the rules of one revision. It is immutable and safe for concurrent
+// use.
 type Scheduler struct {
 	cfg      Config
 	st       *State
 	models   map[string]*model // by name and alias
 	listed   []*model
 	profiles map[string]*profile
-}
-
-type model struct {
-	name     string
-	created  int64
-	alias    []string
-	prompter Prompter
-	pools    []poolUse
-	key      uint64      // keyed hash of the name, for session keys
-	state    *modelState // shared by all revisions
-	lane     lane        // of pools
-
-	capped    bool     // a pool bounds the requests of its endpoints
-	queue     string   // where its requests wait for a place: the pools by name
-	poolNames []string // the same, sorted
-}
-
-// poolUse is a pool as one model uses it.
-type poolUse struct {
-	*Pool
-	served string
-}
-
-type profile struct {
-	Profile
-	native  *LeastWork // scores where no scorer is heard
-	builtin bool       // the native one alone scores, which needs no reported columns
-	direct  bool       // one scorer of weight 1: its scores are the sum
-	want    ColumnSet  // that the cast reads
-	weights []float64  // by scorer; nil = direct
-	unit    Unit       // of the sum
-	scale   float32    // how many times a token of cost counts in the sum
-	own     float32
-	cast    []PluginUse // scorers, filters, picker, in this order
 }
 
 // New checks cfg and builds a scheduler over cfg.State.
@@ -106,24 +68,11 @@ func New(cfg Config) (*Scheduler, error) {
 		pools[cfg.Pools[i].Name] = &cfg.Pools[i]
 	}
 	for i := range cfg.Models {
-		c := &cfg.Models[i]
-		m := &model{name: c.Name, created: c.Created, alias: c.Aliases, prompter: c.Prompter, state: cfg.State.models.of(c.Name),
-			key: maphash.String(cfg.State.keys, c.Name)}
-		for _, r := range c.Pools {
-			served := r.ServedAs
-			if served == "" {
-				served = c.Name
-			}
-			m.pools = append(m.pools, poolUse{pools[r.Pool], served})
-			m.capped = m.capped || pools[r.Pool].MaxInflight > 0
-			m.poolNames = append(m.poolNames, r.Pool)
-		}
-		slices.Sort(m.poolNames)
-		m.queue, m.lane = strings.Join(m.poolNames, "\n"), cfg.State.lanes.of(m.poolNames)
+		m := newModel(&cfg.Models[i], cfg.State, pools)
 		s.listed = append(s.listed, m)
-		s.models[c.Name] = m
-		for _, a := range c.Aliases {
-			s.models[a] = m
+		s.models[m.name] = m
+		for _, alias := range m.alias {
+			s.models[alias] = m
 		}
 	}
 	for _, p := range cfg.Profiles {
@@ -136,45 +85,8 @@ func New(cfg Config) (*Scheduler, error) {
 	return s, nil
 }
 
-func newProfile(p Profile) *profile {
-	n := NewLeastWork(p.Objective)
-	if len(p.Scorers) == 0 {
-		p.Scorers = []Weighted{{Scorer: n, Weight: 1}}
-	}
-	if p.Objective == "" {
-		p.Objective = Blend
-	}
-	p.Envelope = p.Envelope.withDefaults()
-	out := &profile{Profile: p, native: n, unit: p.Scorers[0].Scorer.Unit(), own: n.w.Own, cast: castOf(&p), want: p.wants()}
-	if out.Normalize == "" {
-		out.Normalize = NormalizeOff
-	}
-	if out.direct = len(p.Scorers) == 1 && p.Scorers[0].Weight == 1; out.Normalize.on() {
-		out.direct, out.unit = false, UnitScore
-	}
-	var sum float64
-	for i := range p.Scorers {
-		sum += p.Scorers[i].Weight
-		if !out.direct {
-			out.weights = append(out.weights, p.Scorers[i].Weight)
-		}
-	}
-	out.scale = float32(max(0, sum))
-	_, native := p.Scorers[0].Scorer.(*LeastWork)
-	out.builtin = native && out.direct && len(p.Filters) == 0 && p.Picker == nil
-	return out
-}
-
-// reads returns the columns to fill for a decision.
-func (p *profile) reads() ColumnSet {
-	if p.Wants == nil {
-		return p.want
-	}
-	return p.want | p.Wants()
-}
-
-// Schedule places r and charges the endpoint. The caller must end the
-// placement with Done. The error is a *DeniedError.
+// Schedule places r and charges the endpoint. The caller must end the placement
+// with Done. The error is a *DeniedError.
 func (s *Scheduler) Schedule(r *Request) (*Placement, error) {
 	d := s.st.getDecision()
 	defer s.st.putDecision(d)
@@ -183,7 +95,7 @@ func (s *Scheduler) Schedule(r *Request) (*Placement, error) {
 		s.st.stats.clientSalts.Add(1)
 	}
 	if err := d.run(); err != nil {
-		d.unadmit(err)
+		d.endClaim(err)
 		if err.Wait != nil {
 			return nil, err
 		}
@@ -196,12 +108,12 @@ func (s *Scheduler) Schedule(r *Request) (*Placement, error) {
 	d.endStage(stagePlace)
 	s.st.stats.decided(d)
 	p.trace = s.st.trace.of(d.seed).add(d)
-	d.tell()
+	d.notifyDecided()
 	return p, nil
 }
 
 // DryRun decides on r without charging, predicting, counting or recording
-// anything. A refusal is an explanation with Allow false, not an error.
+// anything. A refusal is an explanation whose Allow is false, not an error.
 func (s *Scheduler) DryRun(r *Request) *Explanation {
 	d := s.st.getDecision()
 	defer s.st.putDecision(d)
@@ -211,8 +123,8 @@ func (s *Scheduler) DryRun(r *Request) *Explanation {
 	return s.explainDecision(d, err)
 }
 
-// place says where and when a decision is made.
-func (s *Scheduler) place(in *policy.Input, now time.Time) {
+// fillRouter sets what policy may know of the router and the time.
+func (s *Scheduler) fillRouter(in *policy.Input, now time.Time) {
 	in.Region, in.HourUTC, in.CapacityState = s.cfg.Region, now.UTC().Hour(), "ok"
 	if s.cfg.Capacity != nil {
 		in.CapacityState = s.cfg.Capacity(in.Model)
@@ -224,11 +136,11 @@ func (s *Scheduler) Models(p *identity.Principal) []llmapi.Model {
 	var out []llmapi.Model
 	snap, labels := s.st.store.Load(), inputLabels(&Request{Principal: p})
 	for _, m := range s.listed {
-		if !m.knownTo(p) {
+		if !m.visibleTo(p) {
 			continue
 		}
 		in := policy.Input{Principal: p, Operation: llmapi.OpModels.String(), Model: m.name, SizeClass: sizeClass(0), Labels: labels}
-		s.place(&in, s.st.now())
+		s.fillRouter(&in, s.st.now())
 		dec, err := s.cfg.Policy.Decide(&in)
 		if err != nil || dec == nil || !dec.Allow {
 			continue
@@ -240,30 +152,6 @@ func (s *Scheduler) Models(p *identity.Principal) []llmapi.Model {
 		}
 	}
 	return out
-}
-
-// keptFrom reports whether the pool is for another tenant than p's.
-func (u *poolUse) keptFrom(p *identity.Principal) bool {
-	return u.Tenant != "" && (p == nil || u.Tenant != p.Tenant)
-}
-
-// knownTo reports whether p is told of m: not if all its pools are kept from p.
-func (m *model) knownTo(p *identity.Principal) bool {
-	return slices.ContainsFunc(m.pools, func(u poolUse) bool { return !u.keptFrom(p) })
-}
-
-// maxLen returns the longest context any endpoint offers p for m, 0 = unknown.
-func (m *model) maxLen(snap *endpoint.Snapshot, p *identity.Principal) int {
-	longest := 0
-	for i := range m.pools {
-		if m.pools[i].keptFrom(p) {
-			continue
-		}
-		for _, id := range snap.Pool(m.pools[i].Name).AppendIDs(nil) {
-			longest = max(longest, int(snap.MaxModelLen[id]))
-		}
-	}
-	return longest
 }
 
 // sizeClass names the size of a body for policy: a class, so that it can key a

@@ -20,7 +20,7 @@ func TestConfig_validate(t *testing.T) {
 		Pools:    []Pool{{Name: "p"}, {Name: "p"}},
 		Profiles: []Profile{{Name: "x", Objective: "fast", Holdout: 2}, {Name: "x"}},
 	}).Validate()
-	for _, want := range []string{"no state", "no policy", `pool "p"`, `alias "a"`, `pool "none"`, `model "b": no pool`, "objective", "holdout 2", `profile "x": empty or there twice`} {
+	for _, want := range []string{"no state", "no policy", `duplicate pool name "p"`, `duplicate model name "a"`, `unknown or duplicate pool "none"`, `model "b": no pool`, "objective", "holdout 2", `duplicate profile name "x"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to name %q", err, want)
 		}
@@ -151,7 +151,7 @@ func TestSchedule_contextCountsTheAnswer(t *testing.T) {
 		end(p)
 	}
 	e := r.sched.DryRun(&Request{ID: "d", Principal: r.tenant, API: &llmapi.Request{Op: llmapi.OpChat, Model: "m", Body: []byte(words(1, 1000)), MaxTokens: 51}})
-	if e.Candidates[0].State != "filtered" || e.Candidates[0].Reason != reasons[reasonContext].words {
+	if e.Candidates[0].State != "filtered" || e.Candidates[0].Reason != reasons[reasonContext].text {
 		t.Errorf("got %+v, want filtered for its context", e.Candidates[0])
 	}
 }

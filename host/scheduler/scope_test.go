@@ -64,7 +64,7 @@ func TestPool_tenant(t *testing.T) {
 	r.tenant = &identity.Principal{Tenant: "globex"}
 	_, err := r.sched.Schedule(r.request("x"))
 	refusedWith(t, err, llmapi.CodeNoEligibleEndpoint, retrySoon)
-	if e := r.sched.DryRun(r.request("x")); e.Allow || e.Candidates[0].Reason != "kept for another tenant" {
+	if e := r.sched.DryRun(r.request("x")); e.Allow || e.Candidates[0].Reason != "reserved for another tenant" {
 		t.Errorf("explain: %+v", e)
 	}
 }

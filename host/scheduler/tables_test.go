@@ -8,13 +8,13 @@ func TestTables(t *testing.T) {
 	seen := map[string]reason{}
 	for r := range numReasons {
 		row := reasons[r]
-		if r != reasonNone && row.words == "" || row.refusal == "" {
-			t.Errorf("reason %d has no words: %+v", r, row)
+		if r != reasonNone && row.text == "" || row.refusal == "" {
+			t.Errorf("reason %d has no text: %+v", r, row)
 		}
-		if other, ok := seen[row.words]; ok {
-			t.Errorf("reasons %d and %d have the words %q", other, r, row.words)
+		if other, ok := seen[row.text]; ok {
+			t.Errorf("reasons %d and %d have the text %q", other, r, row.text)
 		}
-		seen[row.words] = r
+		seen[row.text] = r
 	}
 	distinct := func(what string, n int, name func(i int) string) {
 		seen := map[string]bool{}

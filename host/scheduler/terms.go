@@ -36,17 +36,17 @@ func (s *Scheduler) fillTerms(e *Explanation, h *traceHead, cands []candTrace, m
 	}
 	for k := range p.Scorers {
 		x, ok := p.Scorers[k].Scorer.(Explained)
-		if !ok || p.cast[k] != h.cast[k] || h.faultOf(k) != "" {
+		if !ok || p.extensions[k] != h.extensions[k] || h.faultOf(k) != "" {
 			continue
 		}
-		b, at := s.again(h, cands)
+		b, at := s.rebuildBatch(h, cands)
 		b.More = *more
 		names, terms, err := x.Explain(b)
 		if err != nil || !sameScores(b, at, cands, k) {
 			continue
 		}
 		for i, c := range at {
-			told := e.Candidates[c].Scores[h.cast[k].Name].Terms
+			told := e.Candidates[c].Scores[h.extensions[k].Name].Terms
 			for t, name := range names {
 				if v := terms[t*b.N+i]; v-v == 0 {
 					told[name] = v
@@ -58,7 +58,7 @@ func (s *Scheduler) fillTerms(e *Explanation, h *traceHead, cands []candTrace, m
 
 // again makes the batch of a decision that was recorded; at is the candidate of
 // each column.
-func (s *Scheduler) again(h *traceHead, cands []candTrace) (b *Batch, at []int) {
+func (s *Scheduler) rebuildBatch(h *traceHead, cands []candTrace) (b *Batch, at []int) {
 	for i := range cands {
 		if cands[i].state != candFiltered {
 			at = append(at, i)

@@ -77,13 +77,13 @@ type traceHead struct {
 	weights                  []float64   // by scorer; nil = the score of the one was the sum
 	normalize                Normalize   // before they were added up
 	native                   *LeastWork  // recomputes the terms of the built-in
-	cast                     []PluginUse // of an immutable profile
+	extensions               []PluginUse // of an immutable profile
 	scorers, filters         int         // of the cast
 	faults                   []extensionFault
 	dec                      *policy.Decision // immutable; nil = none was made
 	rules                    []string         // of dec
 	namespace, revision      string
-	generation               uint64
+	rulesRevision            uint64
 	at                       time.Time
 	denied                   *DeniedError
 
@@ -199,7 +199,7 @@ func (t *traceRing) pushLocked(d *decision) *traceHead {
 	t.next++
 	h := &t.heads[t.next%uint64(len(t.heads))]
 	*h = traceHead{n: t.next}
-	d.head(h)
+	d.fillHead(h)
 	return h
 }
 
@@ -216,10 +216,10 @@ func (t *traceRing) slotLocked() *candTrace {
 }
 
 // head fills what is known of a decision.
-func (d *decision) head(h *traceHead) {
+func (d *decision) fillHead(h *traceHead) {
 	h.hash = d.seed
 	h.idLen = uint8(copy(h.id[:], d.r.ID))
-	h.at, h.generation = d.now, d.s.cfg.Generation
+	h.at, h.rulesRevision = d.now, d.s.cfg.Revision
 	if d.r.Principal != nil {
 		h.tenant = d.r.Principal.Tenant
 	}
@@ -238,7 +238,7 @@ func (d *decision) head(h *traceHead) {
 	if d.prof != nil {
 		h.objective, h.profile, h.native = string(d.prof.Objective), d.prof.Name, d.prof.native
 		h.weights, h.normalize = d.prof.weights, d.prof.Normalize
-		h.cast, h.scorers, h.filters, h.source = d.prof.cast, len(d.prof.Scorers), len(d.prof.Filters), d.source
+		h.extensions, h.scorers, h.filters, h.source = d.prof.extensions, len(d.prof.Scorers), len(d.prof.Filters), d.source
 		h.op, h.maxTokens, h.bytes, h.session = d.r.API.Op, d.maxTokens, len(d.r.API.Body), d.b.Session
 	}
 	if len(d.faults) > 0 {
@@ -260,7 +260,7 @@ func (d *decision) record(t *candTrace, i int) {
 	c := &d.cands[i]
 	t.info, t.reason, t.state, t.tiers = d.info(c), "", c.state, c.tiers
 	if c.why != reasonNone {
-		t.reason = d.words(c, i)
+		t.reason = d.reasonText(c, i)
 	}
 	k := c.col
 	if k < 0 {

@@ -88,9 +88,9 @@ func TestMaskCache(t *testing.T) {
 	}
 }
 
-// TestMaskCache_hammer: readers of an old and of the current snapshot each get
+// TestMaskCache_stress: readers of an old and of the current snapshot each get
 // the masks of their own.
-func TestMaskCache_hammer(t *testing.T) {
+func TestMaskCache_stress(t *testing.T) {
 	store := endpoint.NewStore()
 	labelled(t, store, rand.New(rand.NewPCG(3, 4)), 0, 64)
 	var m maskCache

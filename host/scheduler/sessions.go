@@ -45,7 +45,7 @@ func (s *State) Sessions() map[uint32]int { return s.sessions.counts() }
 
 // home returns the column of a session's home, -1 if it has none or that is not
 // a candidate. Key 0 is no session.
-func (d *decision) home(key uint64) int {
+func (d *decision) homeColumn(key uint64) int {
 	if key == 0 {
 		return -1
 	}
@@ -63,8 +63,8 @@ func (d *decision) home(key uint64) int {
 
 // sticky returns the column of a session's home, or -1 if it has none, it is
 // not a candidate, or it has too much work.
-func (d *decision) sticky(key uint64) int {
-	at := d.home(key)
+func (d *decision) stickyColumn(key uint64) int {
+	at := d.homeColumn(key)
 	if at < 0 || d.over[at] != reasonNone {
 		return -1
 	}

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestTable_hammer: with the clock at rest exactly as many pass as the limits
-// say, and never more at once; with sweeps and settling in between.
-func TestTable_hammer(t *testing.T) {
+// TestTable_stress: while the clock stands still exactly as many requests pass as the
+// limits allow, and never more at once, with sweeps and settling in between.
+func TestTable_stress(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	tab := New(func() time.Time { return now })
 	first, _, _ := tab.Begin(Key{"acme", ""}, Limits{Requests: 1000, Tokens: 7000})
@@ -26,14 +26,14 @@ func TestTable_hammer(t *testing.T) {
 				if other, _, _ := tab.Begin(Key{fmt.Sprint(g, i%5), ""}, l); other.a != nil {
 					other.Cancel()
 				}
-				grant, _, why := tab.Begin(Key{"acme", ""}, l)
-				if why.What != "" {
+				grant, _, refusal := tab.Begin(Key{"acme", ""}, l)
+				if refusal != nil {
 					continue
 				}
 				if n := inflight.Add(1); n > 3 {
 					t.Errorf("%d at once, at most 3", n)
 				}
-				if _, why := grant.Reserve(5, 5); why.What != "" {
+				if _, refusal := grant.Reserve(5, 5); refusal != nil {
 					inflight.Add(-1)
 					grant.Cancel()
 					continue

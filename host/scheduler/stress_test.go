@@ -13,19 +13,19 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// TestSchedule_hammer schedules, retries, ends, explains and refreshes while
+// TestSchedule_stress schedules, retries, ends, explains and refreshes while
 // endpoints come, go and change. At the end nothing is charged.
-func TestSchedule_hammer(t *testing.T) { hammer(t, func(*Profile) {}) }
+func TestSchedule_stress(t *testing.T) { stress(t, func(*Profile) {}) }
 
-// TestSchedule_hammerPlugins: the same with extensions.
-func TestSchedule_hammerPlugins(t *testing.T) {
-	hammer(t, func(p *Profile) {
+// TestSchedule_stressPlugins: the same with extensions.
+func TestSchedule_stressPlugins(t *testing.T) {
+	stress(t, func(p *Profile) {
 		p.Scorers = []Weighted{{favour("a", 1), 2, false}, {favour("b", 3), 1, false}, {faulty("c", ErrAbstain), 1, false}}
 		p.Filters, p.Picker = []Filter{filtering{drops: map[int]uint32{2: 1, 4: 2}}}, picking{n: 2}
 	})
 }
 
-func hammer(t *testing.T, change func(*Profile)) {
+func stress(t *testing.T, change func(*Profile)) {
 	assumed := newFakeIndex()
 	r := newRig(t, 6, func(sc *StateConfig, c *Config) {
 		sc.Locality.Assumed = assumed
@@ -103,9 +103,9 @@ func hammer(t *testing.T, change func(*Profile)) {
 	r.idle()
 }
 
-// TestSchedule_hammerChargesAtOnce: requests that are placed at the same time
+// TestSchedule_stressChargesAtOnce: requests that are placed at the same time
 // see each other's charges.
-func TestSchedule_hammerChargesAtOnce(t *testing.T) {
+func TestSchedule_stressChargesAtOnce(t *testing.T) {
 	r := newRig(t, 8, nil)
 	const n = 160
 	reqs := make([]*Request, n)

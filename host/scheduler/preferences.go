@@ -2,19 +2,18 @@ package scheduler
 
 import "github.com/kvasir-router/kvasir/host/policy"
 
-// What a policy's decision wishes beside what it demands: endpoints it prefers,
-// how much a cached prefix counts, how much of an endpoint one tenant may hold,
-// whether sessions stay. These are done here, for the built-in and for plugins
-// alike, so that no plugin has to know of them to obey.
+// Preferences of a policy's decision: endpoints it prefers, how much a cached prefix
+// counts, how much of an endpoint one tenant may have, whether sessions stay. The
+// host applies them, for the built-in and for plugins alike, so that no plugin has to
+// know them to respect them.
 
 // preferTokens is the cost that a preference of weight 1 outweighs: half a
-// second of prefill of an 8B model on one H100, what the envelope's slack is
-// too. A weight of 0.1 still decides between endpoints that are idle.
+// second of prefill of an 8B model on one H100, as the envelope's slack. A weight of 0.1 still decides between endpoints that are idle.
 const preferTokens = 16384
 
-// wish fills the batch's columns of what policy wishes: the weights of
-// preferences, and the credit of a cached prefix scaled by the affinity.
-func (d *decision) wish() {
+// applyPreferences fills the weights of preferences and scales the credit of cached
+// prefixes by the policy's affinity.
+func (d *decision) applyPreferences() {
 	b := &d.b
 	clear(b.Prefer)
 	b.Affinity = affinityOf(d.dec)
@@ -39,7 +38,7 @@ func (d *decision) wish() {
 	}
 }
 
-// affinityOf returns how much a decision lets a cached prefix count, 1 = as it is.
+// affinityOf returns the weight that a decision gives cached prefixes, 1 = unchanged.
 func affinityOf(d *policy.Decision) float32 {
 	if d == nil || !(d.Affinity.Weight > 0) {
 		return 1
@@ -47,8 +46,8 @@ func affinityOf(d *policy.Decision) float32 {
 	return float32(d.Affinity.Weight)
 }
 
-// preferred is what the preferences take off a column's cost, in the unit of
-// the scores.
+// preferred returns by how much preferences reduce a column's cost, in the unit of the
+// scores.
 func (d *decision) preferred(i int) float32 {
 	if d.unit == CostTokens {
 		return float32(d.b.Prefer[i] * preferTokens)
@@ -56,9 +55,9 @@ func (d *decision) preferred(i int) float32 {
 	return d.b.Prefer[i]
 }
 
-// holdsShare reports whether a tenant holds more of an endpoint's work,
-// outstanding and recent, than policy lets it, while others have work there too.
-func (d *decision) holdsShare(i int, tenant string) bool {
+// exceedsPolicyShare reports whether a tenant has more of an endpoint's work,
+// outstanding and recent, than policy allows, while others have work there too.
+func (d *decision) exceedsPolicyShare(i int, tenant string) bool {
 	share := float32(d.dec.Affinity.MaxShare)
 	if share <= 0 || share >= 1 {
 		return false
@@ -67,14 +66,14 @@ func (d *decision) holdsShare(i int, tenant string) bool {
 	return own < all && all > max(0, d.prof.Envelope.SlackTokens) && own > share*all
 }
 
-// pinned returns the column that policy has the request's session stay on, or
-// -1: it is not pinned, has no home yet, or its home may not take it. Load is no
-// reason to move a pinned session.
-func (d *decision) pinned() int {
+// pinnedColumn returns the column that policy keeps the request's session on, -1 if it
+// keeps none, the session has no home yet, or its home cannot take the request. Load
+// does not move a pinned session.
+func (d *decision) pinnedColumn() int {
 	if !d.dec.Affinity.Sticky {
 		return -1
 	}
-	at := d.home(d.sessionKey())
+	at := d.homeColumn(d.sessionKey())
 	if at >= 0 && (d.over[at] == reasonShare || d.over[at] == reasonProbe || d.over[at] == reasonCap) {
 		return -1
 	}

@@ -20,13 +20,13 @@ type Wait struct {
 
 // waits reports whether the request waits although there is a place: others that
 // may not be overtaken wait for it.
-func (d *decision) waits() bool {
+func (d *decision) mustQueue() bool {
 	r := d.r
 	return r.Behind != nil && d.mode == modePlace && d.prof.Queue.Deadline > 0 && r.Behind(d.model.queue, d.dec.Priority)
 }
 
 // full returns the refusal of a request that no endpoint has room for.
-func (d *decision) full() *DeniedError {
+func (d *decision) capacityRefusal() *DeniedError {
 	err := errCapacity()
 	if !d.r.MayWait || d.prof.Queue.Deadline <= 0 {
 		return err

@@ -15,7 +15,7 @@ var ErrAbstain = errors.New("scheduler: abstains")
 
 var (
 	errNotFinite = errors.New("scheduler: a score is not finite")
-	errDropsAll  = errors.New("scheduler: drops every candidate: not followed")
+	errDropsAll  = errors.New("scheduler: the filter drops every candidate: ignored")
 )
 
 // Weighted is a scorer whose scores count Weight times. Scores are added up in
@@ -23,17 +23,17 @@ var (
 type Weighted struct {
 	Scorer   Scorer
 	Weight   float64 // not 0
-	Required bool    // where it is not heard the built-in scores the request
+	Required bool    // where it fails or abstains, the built-in scores the request
 }
 
-// Filter drops candidates of one decision. It is called as a Scorer is. A
-// filter can only narrow: what policy, readiness and limits left out stays out,
-// and one that drops everybody is not followed, because to refuse a request is
-// for policy (RATIONALE.md).
+// Filter drops candidates of one decision. It is called as a Scorer is. A filter
+// can only narrow: endpoints that policy, readiness or limits exclude stay excluded.
+// A filter that drops every candidate is ignored, because refusing requests is up
+// to policy (RATIONALE.md).
 type Filter interface {
 	Name() string
 	// Filter sets drop[i], [b.N], to 0 to keep candidate i, else to 1 + the
-	// index of a reason in Reasons. After an error drop is not looked at.
+	// index of a reason in Reasons. After an error drop is not read.
 	Filter(b *Batch, drop []uint32) error
 	Reasons() []string // for explain; must not be changed
 }
@@ -47,18 +47,17 @@ type Picker interface {
 	Pick(b *Batch, mask, order []uint32) (int, error)
 }
 
-// extensionFault says why somebody of a profile's cast was not heard.
+// extensionFault says why the result of an extension does not count.
 type extensionFault struct {
-	use int // index in profile.cast
+	use int // index in profile.extensions
 	err error
 }
 
-// named is what scorers, filters and pickers have in common.
-type named interface{ Name() string }
+// extension is what scorers, filters and pickers have in common.
+type extension interface{ Name() string }
 
-// each calls f with everybody in the profile's cast, in the order in which they
-// are asked.
-func (p *Profile) each(f func(named)) {
+// eachExtension calls f with the scorers, the filters and the picker, in this order.
+func (p *Profile) eachExtension(f func(extension)) {
 	for i := range p.Scorers {
 		f(p.Scorers[i].Scorer)
 	}
@@ -70,10 +69,10 @@ func (p *Profile) each(f func(named)) {
 	}
 }
 
-// castOf lists who takes part in the decisions of a profile.
-func castOf(p *Profile) []PluginUse {
+// extensionsOf lists the extensions of a profile for explain.
+func extensionsOf(p *Profile) []PluginUse {
 	var out []PluginUse
-	p.each(func(v named) {
+	p.eachExtension(func(v extension) {
 		u := PluginUse{Name: v.Name(), Digest: "builtin"}
 		if d, ok := v.(Digester); ok {
 			u.Digest = d.Digest()
@@ -86,16 +85,17 @@ func castOf(p *Profile) []PluginUse {
 	return out
 }
 
-func (d *decision) failed(use int, err error) {
+// addFault records that the result of an extension does not count.
+func (d *decision) addFault(use int, err error) {
 	d.faults = append(d.faults, extensionFault{use, err})
 }
 
-// ask calls the profile's extensions: the filters narrow the batch, the scorers
-// rate it, the picker puts it in order. No lock is held.
-func (d *decision) ask() {
+// callExtensions calls the filters, the scorers and the picker of the profile. No
+// lock is held.
+func (d *decision) callExtensions() {
 	for k, f := range d.prof.Filters {
 		if err := d.filter(f); err != nil {
-			d.failed(len(d.prof.Scorers)+k, err)
+			d.addFault(len(d.prof.Scorers)+k, err)
 		}
 	}
 	if len(d.prof.Filters) > 0 {
@@ -104,11 +104,11 @@ func (d *decision) ask() {
 	d.score()
 	if d.prof.Picker != nil && d.arm == armLocality {
 		d.envelope()
-		d.askPicker()
+		d.callPicker()
 	}
 }
 
-// filter takes the candidates that f drops out of the batch.
+// filter calls f and removes the candidates that it drops from the batch.
 func (d *decision) filter(f Filter) error {
 	if err := f.Filter(&d.b, d.drop); err != nil {
 		return err
@@ -163,13 +163,13 @@ func (d *decision) moveColumn(n, i int) {
 	d.cands[d.order[n]].col = int32(n)
 }
 
-// score has the profile's scorers rate the candidates and adds them up, or has
-// the built-in do it where none is heard.
+// score fills the scores: by the profile's scorers, or by the built-in if none of
+// them counts.
 func (d *decision) score() {
 	p := d.prof
 	d.unit, d.source = p.unit, sourceProfile
 	if d.arm == armHoldout {
-		// The control arm is placed as if nothing were known of any cache.
+		// The control arm is placed as if no cache were known.
 		for i := range d.b.N {
 			d.b.Uncached[i] = float32(d.tokens)
 		}
@@ -180,37 +180,37 @@ func (d *decision) score() {
 	}
 }
 
-// scored reports whether the scorers have filled the scores.
+// scored calls the scorers and reports whether they have filled the scores.
 func (d *decision) scored() bool {
 	p, b := d.prof, &d.b
 	if p.direct {
-		err := rate(p.Scorers[0].Scorer, b)
+		err := callScorer(p.Scorers[0].Scorer, b)
 		if err != nil {
-			d.failed(0, err)
+			d.addFault(0, err)
 		}
 		return err == nil
 	}
-	sum, heard := b.Scores, 0
+	sum, count := b.Scores, 0
 	for k := range p.Scorers {
 		if cap(d.parts[k]) < b.N {
 			d.parts[k] = make([]float32, (b.N+15)&^15)
 		}
 		d.parts[k] = d.parts[k][:b.N]
 		b.Scores = d.parts[k]
-		err := rate(p.Scorers[k].Scorer, b)
+		err := callScorer(p.Scorers[k].Scorer, b)
 		b.Scores = sum
 		if err != nil {
 			clear(d.parts[k])
-			d.failed(k, err)
+			d.addFault(k, err)
 			if p.Scorers[k].Required {
 				return false
 			}
 			continue
 		}
-		heard++
+		count++
 	}
 	d.addUp(sum)
-	return heard > 0 && finite(sum)
+	return count > 0 && finite(sum)
 }
 
 // addUp sets sum to the weighted sum of the parts, normalized if the profile asks.
@@ -223,7 +223,7 @@ func (d *decision) addUp(sum []float32) {
 	clear(sums)
 	for k := range p.Scorers {
 		part, w := d.parts[k], p.Scorers[k].Weight
-		if p.Normalize != NormalizeOff && !d.faulty(k) {
+		if p.Normalize != NormalizeOff && !d.failed(k) {
 			d.norm = p.Normalize.of(part, d.norm)
 			part = d.norm
 		}
@@ -236,32 +236,32 @@ func (d *decision) addUp(sum []float32) {
 	}
 }
 
-// faulty reports whether a member of the cast was not heard.
-func (d *decision) faulty(use int) bool {
+// failed reports whether the result of an extension does not count.
+func (d *decision) failed(use int) bool {
 	return slices.ContainsFunc(d.faults, func(f extensionFault) bool { return f.use == use })
 }
 
-// tell tells the profile's Decided of the decision.
-func (d *decision) tell() {
+// notifyDecided calls the profile's Decided.
+func (d *decision) notifyDecided() {
 	p := d.prof
 	if p.Decided == nil || d.source == sourceBuiltin {
 		return
 	}
-	heard := d.accepted[:len(p.Scorers)]
-	copy(heard, d.parts[:])
+	accepted := d.accepted[:len(p.Scorers)]
+	copy(accepted, d.parts[:])
 	if p.direct {
-		heard[0] = d.b.Scores
+		accepted[0] = d.b.Scores
 	}
 	for _, f := range d.faults {
-		if f.use < len(heard) {
-			heard[f.use] = nil
+		if f.use < len(accepted) {
+			accepted[f.use] = nil
 		}
 	}
-	p.Decided(&d.b, heard)
+	p.Decided(&d.b, accepted)
 }
 
-// rate calls a scorer and checks what it wrote.
-func rate(s Scorer, b *Batch) error {
+// callScorer calls a scorer and checks its scores.
+func callScorer(s Scorer, b *Batch) error {
 	if err := s.Score(b); err != nil {
 		return err
 	}
@@ -271,9 +271,8 @@ func rate(s Scorer, b *Batch) error {
 	return nil
 }
 
-// askPicker gets the picker's order of those that the envelope does not pass
-// over.
-func (d *decision) askPicker() {
+// callPicker calls the picker with the candidates that are not passed over.
+func (d *decision) callPicker() {
 	for i := range d.mask {
 		d.mask[i] = 0
 		if d.over[i] == reasonNone {
@@ -283,14 +282,14 @@ func (d *decision) askPicker() {
 	order := d.pickMem[:min(keepOrder, d.b.N)]
 	n, err := d.prof.Picker.Pick(&d.b, d.mask, order)
 	if err != nil {
-		d.failed(len(d.prof.cast)-1, err)
+		d.addFault(len(d.prof.extensions)-1, err)
 		return
 	}
 	d.picked = order[:min(n, len(order))]
 }
 
-// firstPicked returns the first column of the picker's order that is not passed
-// over, -1 = the built-in picks.
+// firstPicked returns the first column of the picker's order that is not passed over,
+// -1 if there is none: then the built-in picks.
 func (d *decision) firstPicked() int {
 	for _, at := range d.picked {
 		if int(at) < d.b.N && d.over[at] == reasonNone {
@@ -300,8 +299,8 @@ func (d *decision) firstPicked() int {
 	return -1
 }
 
-// pickedAt returns the place of a column in the picker's order, behind all
-// others if it is not there.
+// pickedAt returns the position of a column in the picker's order, behind all others
+// if it is not in it.
 func (d *decision) pickedAt(col int) int {
 	for k, at := range d.picked {
 		if int(at) == col {
@@ -309,4 +308,13 @@ func (d *decision) pickedAt(col int) int {
 		}
 	}
 	return keepOrder
+}
+
+// finite reports whether no score is NaN or infinite: x-x is 0 for others.
+func finite(scores []float32) bool {
+	var sum float32
+	for _, s := range scores {
+		sum += s - s
+	}
+	return sum == 0
 }

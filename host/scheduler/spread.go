@@ -1,0 +1,149 @@
+package scheduler
+
+import "math"
+
+// trivialPrefix divides NearTokens: a shared prefix that costs less than the result to
+// compute (256 tokens, a short system prompt) has no influence on where its
+// conversations begin.
+const trivialPrefix = 16
+
+// branchBlocks is how many blocks before the end of a match the end of a shared
+// prefix is searched. A prefix ends within a block; that block also holds the first
+// tokens of what follows, which are often the same (a digit, a greeting), so that
+// some conversations match one block more than others.
+const branchBlocks = 2
+
+// branchPointOf sets d.branch for a prompt whose longest match is that of c. It
+// returns the matched tokens of the shared prefix: the shortest one that is known
+// within branchBlocks.
+func (d *decision) branchPointOf(t *conversations, c *cand) uint32 {
+	size := d.prompt.q.Sizes[c.class]
+	chain, n := d.prompt.p.Chains[c.class], int(c.matched)/size
+	for k := max(1, n-branchBlocks); k < n; k++ {
+		if t.knownLocked(chain[k-1]) {
+			d.branch = t.findLocked(chain[k-1])
+			return uint32(k * size)
+		}
+	}
+	d.branch = t.findLocked(chain[n-1])
+	return c.matched
+}
+
+// stay keeps a conversation on the endpoint with its longest match, unless another is
+// cheaper by more than the tolerance: NearTokens, and what the envelope allows an
+// endpoint above the mean. At any moment loads differ by about the square root of
+// the requests in flight; a conversation that followed each of these differences
+// would keep moving.
+func (d *decision) stay(matched float32) int {
+	best := d.argmin()
+	home := -1
+	for i := range d.b.N {
+		if d.over[i] == reasonNone && d.b.Matched[i] == matched && d.b.Uncached[i] < float32(d.tokens) && (home < 0 || d.less(i, home)) {
+			home = i
+		}
+	}
+	if home < 0 || home == best {
+		return best
+	}
+	if d.total[home] <= d.total[best]+d.tolerance() {
+		return home
+	}
+	return best
+}
+
+// tolerance is by how much the cost of a conversation's home may exceed the least.
+func (d *decision) tolerance() float32 {
+	e := &d.prof.Envelope
+	if e.NearTokens == 0 {
+		return 0
+	}
+	var sum float32
+	for _, out := range d.live.outstanding {
+		sum += out
+	}
+	return e.NearTokens + max(0, e.MaxLoadRatio-1)*sum/float32(d.b.N)
+}
+
+// join marks the endpoints that should hold a shared prefix: its holders and, while
+// all of them are busy, as many more as the prefix deserves, those with the fewest
+// conversations first. It deserves endpoints by its share of all conversations, and
+// more where its holders have more conversations than others. An endpoint that joins
+// is not charged for the copy, which the conversations of the prefix have paid for.
+func (d *decision) join(matched uint32) {
+	n := d.b.N
+	l := &d.branch
+	l.group.counts(d, d.groupCounts)
+	l.root.counts(d, d.modelCounts)
+	have, busy := 0, true
+	held := float32(d.tokens)
+	var sum float32
+	fewest := float32(math.MaxFloat32) // conversations of the holder that has the fewest
+	for i := range n {
+		sum += d.modelCounts[i]
+		if d.b.Matched[i] >= float32(matched) && d.b.Uncached[i] < float32(d.tokens) {
+			d.joins[i] = true
+			have++
+			held = min(held, d.b.Uncached[i])
+			fewest = min(fewest, d.modelCounts[i])
+			busy = busy && d.live.inflight[i] > 0
+		}
+	}
+	if !busy {
+		return
+	}
+	skew := fewest - max(copyCount/2, skewShare*sum/float32(n))
+	for ; have < l.paid(n); have++ {
+		next := -1
+		for i := range n {
+			if !d.joins[i] && d.over[i] == reasonNone && (next < 0 || d.hasFewer(i, next)) {
+				next = i
+			}
+		}
+		if next < 0 || have >= l.byShare(n) && d.modelCounts[next] > skew {
+			return
+		}
+		d.joins[next] = true
+		d.total[next] -= d.prof.own * d.b.Speed[next] * max(0, d.b.Uncached[next]-held)
+	}
+}
+
+// skewShare of the mean, and half of copyCount, is how many more conversations than
+// others the holders of a shared prefix may have before it is copied elsewhere.
+const skewShare = 0.05
+
+// spread chooses, among the columns that cost at most a quarter of NearTokens more
+// than best, the one on which the fewest conversations began. A quarter, because a
+// conversation that begins elsewhere loses nothing, so that less load outweighs it.
+func (d *decision) spread(best int) int {
+	if best < 0 {
+		return best
+	}
+	l := &d.branch
+	if l.group == l.root {
+		l.root.counts(d, d.groupCounts)
+		copy(d.modelCounts, d.groupCounts)
+	}
+	limit := d.total[best] + d.b.Speed[best]*d.prof.Envelope.NearTokens/4
+	pick := best
+	for i := range d.b.N {
+		if d.over[i] != reasonNone || d.total[i] > limit || d.b.Prefer[i] < d.b.Prefer[best] || l.group != l.root && !d.joins[i] {
+			continue
+		}
+		if d.hasFewer(i, pick) {
+			pick = i
+		}
+	}
+	return pick
+}
+
+// hasFewer orders by conversations of the group, then of the model, both scaled by
+// how slow the endpoint is, then by cost.
+func (d *decision) hasFewer(i, j int) bool {
+	if a, b := d.groupCounts[i]*d.b.Speed[i], d.groupCounts[j]*d.b.Speed[j]; a != b {
+		return a < b
+	}
+	if a, b := d.modelCounts[i]*d.b.Speed[i], d.modelCounts[j]*d.b.Speed[j]; a != b {
+		return a < b
+	}
+	return d.less(i, j)
+}
