@@ -1,4 +1,5 @@
-# Two commands: `make run` starts a demo fleet, `make test` runs everything CI runs.
+# `make help` lists the targets. `make run` starts a demo fleet, `make check` is
+# what to run before a commit, `make test` runs everything that CI tests.
 GO      ?= go
 CACHE   ?= $(or $(KVASIR_CACHE),$(HOME)/.cache/kvasir)
 export KVASIR_CACHE := $(CACHE)
@@ -6,7 +7,22 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 2s
 
-.PHONY: build build-hf run deps deps-hf deps-engine test test-engine test-long bench bench-policy bench-wasm bench-policy lint
+# Packages whose tests start no router process.
+CORE := ./abi/... ./cmd/... ./examples/... ./host/... ./plugins/... ./policies/... \
+	./conformance ./conformance/golden ./conformance/guests ./conformance/plugincheck
+
+# Packages whose tests compare with other implementations.
+ORACLE := ./cmd/kvasir ./conformance/guests ./conformance/sdk ./host/kvevents ./host/plugsign ./host/simengine \
+	./host/tokenizer/... ./host/wasm ./plugins/... ./policies/...
+
+.DEFAULT_GOAL := build
+.PHONY: help build build-hf run generate check lint lint-quick deps deps-hf deps-engine \
+	test test-core test-race test-fuzz test-oracle test-load test-engine test-long bench bench-policy bench-wasm
+
+help: ## this list
+	@awk -F ':.*## ' '/^##@ /{sub(/^##@ /, ""); printf "\n%s\n", $$0} /^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Build
 
 build: ## bin/kvasir
 	@mkdir -p bin
@@ -19,16 +35,42 @@ build-hf: deps-hf ## bin/kvasir with Hugging Face's tokenizers
 run: build ## four simulated engines, two tenants, the router; prints what to try
 	./bin/kvasir dev
 
-deps: ## what the tests compare with: tokenizer files, Hugging Face, Jinja2, pyzmq, OPA
-	@bash .ci/deps.sh
+generate: ## everything that is generated: ABI constants, METRICS.md, schemas, tables, SCOPES.md, the API description
+	$(GO) generate ./...
 
-deps-hf: ## libtokenizers for the build tag hf (needs cargo and a C compiler)
-	@bash host/tokenizer/scripts/deps-hf.sh
+##@ Check
 
-deps-engine: ## a real vLLM and a real llama.cpp, kept in the cache folder
-	@bash conformance/engine/scripts/deps-engine.sh
+check: lint-quick test-core ## what to run before a commit: format, vet, staticcheck, generated files, tests that need Go alone
 
-test: deps deps-hf ## all tests, with the race detector, and a bounded fuzz of every parser
+lint: ## what check does of it, for all build tags and systems, and known vulnerabilities
+	@bash .ci/lint.sh
+
+lint-quick:
+	@bash .ci/lint.sh quick
+
+##@ Test (each says what it installs)
+
+test-core: ## tests that need Go alone; installs nothing; under two minutes with a warm build cache
+	@echo "installs: nothing"
+	$(GO) test -short $(CORE)
+
+test-race: ## the same with the race detector; needs a C compiler; installs nothing
+	@echo "installs: nothing (the race detector needs a C compiler)"
+	$(GO) test -race -short -timeout 10m ./host/... ./cmd/...
+
+test-fuzz: ## every fuzz test for FUZZTIME (2s); installs nothing
+	@echo "installs: nothing"
+	@FUZZTIME=$(FUZZTIME) bash .ci/fuzz.sh
+
+test-oracle: deps deps-hf ## comparisons with Hugging Face, Jinja2, pyzmq, OPA, OpenSSL, other compilers
+	$(GO) test $(ORACLE)
+	CGO_LDFLAGS="-L$(CACHE)/libtokenizers" $(GO) test -tags hf ./host/tokenizer/hf
+	cd sdk/rust && cargo test -q --offline
+
+test-load: deps ## the running binary under load, faults, reloads and hostile plugins
+	$(GO) test -count=1 -timeout 9m ./conformance/harness ./conformance/fleet
+
+test: deps deps-hf ## all of these, with the race detector, and a bounded fuzz of every parser
 	$(GO) vet ./...
 	$(GO) test -race -timeout 10m ./host/... ./cmd/...
 	$(GO) test -run 'allocs|Allocs' ./host/...
@@ -41,21 +83,33 @@ test: deps deps-hf ## all tests, with the race detector, and a bounded fuzz of e
 	$(GO) test -count=1 -timeout 9m ./conformance/harness ./conformance/fleet
 	@FUZZTIME=$(FUZZTIME) bash .ci/fuzz.sh
 
-test-engine: deps-engine ## the router before real engines
+test-engine: deps-engine ## the router before a real vLLM and a real llama.cpp
 	$(GO) test -tags engine -count=1 -timeout 8m -v ./conformance/engine/...
 
 test-long: deps deps-engine ## hours' worth of churn and load, in minutes
 	$(GO) test -tags long -count=1 -timeout 60m -v ./...
 
+##@ Install what tests compare with (kept in $KVASIR_CACHE, ~/.cache/kvasir)
+
+deps: ## tokenizer files, Hugging Face, Jinja2, pyzmq, the official clients, OPA; about 500 MB
+	@bash .ci/deps.sh
+
+deps-hf: ## libtokenizers for the build tag hf; needs cargo and a C compiler
+	@echo "installs into $(CACHE): libtokenizers, about 50 MB"
+	@bash host/tokenizer/scripts/deps-hf.sh
+
+deps-engine: ## a real vLLM and a real llama.cpp; about 6.6 GB
+	@echo "installs into $(CACHE): vLLM for the CPU and llama.cpp with tiny models, about 6.6 GB"
+	@bash conformance/engine/scripts/deps-engine.sh
+
+##@ Measure
+
 bench: ## prints the machine, ratios and peers
 	@bash .ci/bench.sh
 
-bench-policy: ## decisions of the shipped policy with 1,000 tenants and their reload, against their bars; constraints over 512 endpoints, limits
+bench-policy: ## decisions of the shipped policy with 1,000 tenants, their reload, constraints, limits
 	$(GO) test -run '^$$' -bench 'Snapshot|Reload' -benchtime 2s ./host/policy
 	$(GO) test -run '^$$' -bench 'Constraints|Quota' -benchtime 1s ./host/scheduler ./host/quota
 
 bench-wasm: ## a plugin beside native Go, at 8 to 4,096 candidates
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./plugins ./host/wasm
-
-lint:
-	@bash .ci/lint.sh

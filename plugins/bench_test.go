@@ -8,10 +8,10 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/host/scheduler"
@@ -107,10 +107,9 @@ func TestScore_allocations(t *testing.T) {
 // cpu returns the processor time of this thread: other work on the machine
 // does not count.
 func cpu(b *testing.B) time.Duration {
-	const threadCPUTime = 3 // CLOCK_THREAD_CPUTIME_ID
-	var ts syscall.Timespec
-	if _, _, e := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, threadCPUTime, uintptr(unsafe.Pointer(&ts)), 0); e != 0 {
-		b.Fatal(e)
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		b.Fatal(err)
 	}
 	return time.Duration(ts.Nano())
 }

@@ -60,9 +60,13 @@ func Cache(t testing.TB) string {
 	return filepath.Join(home, ".cache", "kvasir")
 }
 
-// Need returns a path in Cache and ends the test when it is not there.
+// Need returns a path in Cache and fails the test if it does not exist. With
+// -short, which is for tests that need Go alone, it skips the test.
 func Need(t testing.TB, path ...string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("needs what make deps installs")
+	}
 	p := filepath.Join(append([]string{Cache(t)}, path...)...)
 	if _, err := os.Stat(p); err != nil {
 		t.Fatalf("%v: run make deps", err)
@@ -136,7 +140,7 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 		cmd.Stdout = p.Log
 	}
 	cmd.Stderr = p.Log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = childAttr()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
