@@ -185,12 +185,12 @@ var exposed = strings.Join([]string{"X-Request-Id", "Retry-After",
 	openAILimits.requests.list(), openAILimits.tokens.list(), anthropicLimits.requests.list(), anthropicLimits.tokens.list()}, ", ")
 
 // setCORS lets scripts of an allowed origin read the answer.
-func (p *Proxy) setCORS(ctx *fasthttp.RequestCtx, f *fields) {
-	origin := f.one[kindOrigin]
+func (s *stream) setCORS(ctx *fasthttp.RequestCtx) {
+	origin := s.client.fields.one[kindOrigin]
 	if origin == nil {
 		return
 	}
-	for _, o := range p.cfg.CORSOrigins {
+	for _, o := range s.req.Edge.origins {
 		if o != "*" && !strings.EqualFold(o, string(origin)) {
 			continue
 		}

@@ -108,22 +108,6 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// The control of TestCancel: with half-closes allowed a FIN is no departure, and
-// the engine must be seen to run on.
-func TestCancel_control(t *testing.T) {
-	e := newEngine(t, prefill)
-	x := start(t, newRouter(e.addr), func(c *setup) { c.AllowHalfClose = true })
-	c, _ := dial(t, x.addr)
-	io.WriteString(c, post(streamBody))
-	<-e.arrived
-	c.(*net.TCPConn).CloseWrite()
-	select {
-	case <-e.canceled:
-		t.Error("engine was stopped")
-	case <-time.After(100 * time.Millisecond):
-	}
-}
-
 // A waiting Schedule is told that the client left.
 func TestCancel_whileQueued(t *testing.T) {
 	e := newEngine(t, answerOK)

@@ -46,7 +46,7 @@ func newClientConn(tc *net.TCPConn, l *listener) (*clientConn, error) {
 	}
 	c := &clientConn{TCPConn: tc, l: l, rc: rc}
 	c.readFn, c.writeFn = c.tryRead, c.tryWrite
-	if c.slot, err = l.w.add(c, rc, l.halfClose); err != nil {
+	if c.slot, err = l.w.add(c, rc); err != nil {
 		return nil, err
 	}
 	return c, nil

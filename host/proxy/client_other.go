@@ -54,7 +54,7 @@ func (c *clientConn) begin(s *stream) bool {
 	if !c.exchangeSlot.begin(s) {
 		return false
 	}
-	if c.l.halfClose || c.aheadErr != nil {
+	if c.aheadErr != nil {
 		return true
 	}
 	c.TCPConn.SetReadDeadline(time.Time{})

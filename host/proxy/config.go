@@ -39,12 +39,6 @@ type Config struct {
 	// Default 5m.
 	DrainTimeout time.Duration
 
-	// CORSOrigins are the origins whose scripts may read answers, "*" for all.
-	// Default none.
-	CORSOrigins []string
-	// AllowHalfClose serves clients that end their sending direction after the
-	// request. Their leaving is then seen at the next write only.
-	AllowHalfClose bool
 	// Heartbeat is after how long a stream whose request is held begins, and the time
 	// between its signs of life. Default 5 s: the proxies in between that give up
 	// soonest do so after 10 s or more without a byte.

@@ -16,6 +16,9 @@ type EdgeConfig struct {
 	// Proxies are the proxies whose headers count: X-Forwarded-For, and those that
 	// name the sender, which must be dropped header fields. Default none.
 	Proxies identity.Proxies
+	// CORSOrigins are the origins whose scripts may read answers, "*" for all.
+	// Default none.
+	CORSOrigins []string
 	// MaxBodyBytes bounds a request's body; a larger one is answered with 413.
 	// Default 64 MiB: smaller cuts prompts with images, larger lets few clients
 	// fill the memory.
@@ -42,6 +45,7 @@ type Authenticator interface {
 type Edge struct {
 	hints   hintTable
 	proxies identity.Proxies
+	origins []string // of EdgeConfig.CORSOrigins
 	auth    Authenticator
 
 	maxBody, maxBytes int64
@@ -58,7 +62,7 @@ func NewEdge(c EdgeConfig, a Authenticator) (*Edge, error) {
 	}
 	c = c.withDefaults()
 	return &Edge{
-		hints: newHintTable(&c.Hints), proxies: c.Proxies, auth: a,
+		hints: newHintTable(&c.Hints), proxies: c.Proxies, origins: c.CORSOrigins, auth: a,
 		maxBody: c.MaxBodyBytes, maxBytes: c.MaxBytesInFlight, maxConcurrent: c.MaxConcurrent,
 	}, nil
 }

@@ -116,7 +116,7 @@ func (p *Proxy) head(ctx *fasthttp.RequestCtx, s *stream) (op llmapi.Operation, 
 		return 0, true
 	}
 	f := &s.client.fields
-	p.setCORS(ctx, f)
+	s.setCORS(ctx)
 	target := path(h.RequestURI())
 	op, answered = p.route(ctx, target)
 	if answered {
@@ -322,7 +322,7 @@ func (p *Proxy) forward(ctx *fasthttp.RequestCtx, s *stream) {
 	h.SetNoDefaultContentType(true)
 	h.SetCanonical(requestIDKey, s.client.id)
 	s.setLimitHeaders(h)
-	p.setCORS(ctx, &s.client.fields)
+	s.setCORS(ctx)
 	switch {
 	case s.acct.end == exchange.EndClientGone:
 		h.SetConnectionClose()

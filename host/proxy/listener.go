@@ -57,7 +57,6 @@ type listener struct {
 	net.Listener
 	w            *watcher
 	writeTimeout time.Duration
-	halfClose    bool
 	done         chan struct{} // closed by Close
 
 	mu    sync.Mutex // guards what follows
@@ -66,7 +65,7 @@ type listener struct {
 }
 
 func newListener(ln net.Listener, w *watcher, cfg *Config) *listener {
-	return &listener{Listener: ln, w: w, writeTimeout: cfg.ClientWriteTimeout, halfClose: cfg.AllowHalfClose,
+	return &listener{Listener: ln, w: w, writeTimeout: cfg.ClientWriteTimeout,
 		done: make(chan struct{}), open: map[*clientConn]struct{}{}}
 }
 

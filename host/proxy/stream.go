@@ -85,7 +85,7 @@ func (s *stream) setRouterHeaders(ctx *fasthttp.RequestCtx) {
 	if s.resp.events() && len(h.Peek("X-Accel-Buffering")) == 0 {
 		h.Set("X-Accel-Buffering", "no") // nginx in front would collect events
 	}
-	s.p.setCORS(ctx, &s.client.fields)
+	s.setCORS(ctx)
 }
 
 // handOverRaw answers an HTTP/1.0 client, which knows no chunks, with a body that

@@ -25,7 +25,7 @@ func newTransport(u *upConn, w *watcher) (transport, error) {
 	t := &rawTransport{u: u, rc: rc, w: w}
 	t.sendFn, t.fillFn, t.pumpFn = t.trySend, t.tryFill, t.tryPump
 	t.aliveFn = func(fd uintptr) { t.quiet = sysPeek(fd) == syscall.EAGAIN }
-	if t.slot, err = w.add(t, rc, false); err != nil {
+	if t.slot, err = w.add(t, rc); err != nil {
 		return nil, err
 	}
 	return t, nil

@@ -92,12 +92,7 @@ func (w *watcher) lookup(evs []syscall.EpollEvent, hit []watchee) []watchee {
 }
 
 // add watches the descriptor of rc until it is closed; remove must come first.
-// With halfClose a peer that only ended its own direction has not gone.
-func (w *watcher) add(c watchee, rc syscall.RawConn, halfClose bool) (slot int32, err error) {
-	events := uint32(epollRDHUP | epollET)
-	if halfClose {
-		events = epollET
-	}
+func (w *watcher) add(c watchee, rc syscall.RawConn) (slot int32, err error) {
 	w.mu.Lock()
 	if n := len(w.free); n > 0 {
 		slot = w.free[n-1]
@@ -111,7 +106,7 @@ func (w *watcher) add(c watchee, rc syscall.RawConn, halfClose bool) (slot int32
 	gen := w.gens[slot]
 	w.mu.Unlock()
 	cerr := rc.Control(func(fd uintptr) {
-		ev := syscall.EpollEvent{Events: events, Fd: slot, Pad: gen}
+		ev := syscall.EpollEvent{Events: epollRDHUP | epollET, Fd: slot, Pad: gen}
 		err = syscall.EpollCtl(w.epfd, syscall.EPOLL_CTL_ADD, int(fd), &ev)
 	})
 	if err == nil {
