@@ -1,6 +1,5 @@
-// Package exchange holds what the data path and the scheduler tell each other
-// about one exchange with an engine: where it goes and within which limits
-// ([Target], [Timeouts]), and how it ended ([Outcome], [End]). It is at ground
-// level so that neither has to know the other, and so that no field is copied
-// between two definitions of the same thing.
+// Package exchange has the types that the data path and the scheduler share about
+// one exchange with an engine: its target and limits ([Target], [Timeouts]) and how
+// it ended ([Outcome], [End]). Neither imports the other, and no field is copied
+// between two definitions.
 package exchange

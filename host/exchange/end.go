@@ -1,12 +1,12 @@
 package exchange
 
-// End says how a request ended. The zero value says that nobody has said it: it
-// is never success.
+// End is how a request ended. The zero value means that the end is not known; it
+// never means success.
 type End uint8
 
 const (
 	EndUnset          End = iota // not known
-	EndComplete                  // the answer was passed on whole, whatever its status
+	EndComplete                  // the answer was passed on whole, with any status
 	EndClientGone                // the client left
 	EndShutdown                  // cut at the end of the drain
 	EndConnect                   // no connection to the engine
@@ -23,12 +23,12 @@ const (
 	NumEnds
 )
 
-// Fault says at whose door an end lies.
+// Fault is who caused an end.
 type Fault uint8
 
 const (
 	FaultUnset  Fault = iota
-	FaultStatus       // nobody's: the status of the answer tells
+	FaultStatus       // nobody: the status of the answer decides
 	FaultClient       // the client's
 	FaultEngine       // the engine's
 	FaultRouter       // the router's

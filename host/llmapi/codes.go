@@ -1,7 +1,7 @@
 package llmapi
 
-// Code is the machine word of a refusal. The zero value is no code: an error
-// with it has status 500 unless it has one of its own, and is never success.
+// Code is the machine-readable code of a refusal. The zero value is no code: an
+// error with it has status 500 unless it sets its own, and never means success.
 type Code uint8
 
 // The codes of the router's own answers.
@@ -25,7 +25,7 @@ const (
 	CodeInvalidAPIKey
 	CodeInvalidToken
 	CodeTenantMismatch // credential and trusted proxy name different tenants
-	CodePolicyDenied   // or the status that policy says
+	CodePolicyDenied   // or the status of the policy's decision
 	CodeUnknownPath
 	CodeModelNotFound    // as OpenAI's service
 	CodeResponseNotFound // the response to be continued is not known

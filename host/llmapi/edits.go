@@ -7,35 +7,35 @@ import (
 	"github.com/kvasir-router/kvasir/host/dialect"
 )
 
-// ErrNoSaltField is returned by AppendEdits when a salt must be set and the
-// dialect has no field for it: such an endpoint must not get this request.
+// ErrNoSaltField is returned by AppendEdits if a salt must be set and the dialect
+// has no field for it: the endpoint must not receive this request.
 var ErrNoSaltField = errors.New("llmapi: dialect has no cache salt")
 
-// Rewrite says what must differ between the client's body and the engine's.
+// Rewrite describes how the engine's body must differ from the client's.
 type Rewrite struct {
 	Model      string // the engine's name of the model; "" = as the client wrote it
-	Salt       string // cache salt; never logged; names of media become the namespace's by it
-	SetSalt    bool   // put Salt in the field the dialect reads; false removes the client's
-	ForceUsage bool   // a stream must report usage
-	Priority   int    // higher = sooner, in the field the dialect reads; 0 = none, the client's is removed
-	MaxTokens  int    // upper bound of output tokens, 0 = none; set where the client set none or more
+	Salt       string // cache salt; never logged; also keys the names of media
+	SetSalt    bool   // set the salt field of the dialect to Salt; false removes the client's
+	ForceUsage bool   // make a stream report usage
+	Priority   int    // higher = sooner; set in the priority field of the dialect; 0 = none: the client's is removed
+	MaxTokens  int    // upper bound of output tokens, 0 = none; set if the client set none or a larger one
 
 	Dialect        string // a name of host/dialect, "" = its Default; others as openai
-	UnknownFields  string // members outside the allow-list: pass ("" too), drop, refuse
-	InternalFields string // members that steer the engine: drop ("" too), refuse
+	UnknownFields  string // for members outside the allow-list: pass (also ""), drop or refuse
+	InternalFields string // for members that control the engine: drop (also "") or refuse
 }
 
-// Edit replaces the bytes [Start, End) of a body by New; Start == End inserts,
-// an empty New deletes.
+// Edit replaces the bytes [Start, End) of a body with New. Start == End inserts, an
+// empty New deletes.
 type Edit struct {
 	Start, End int
 	New        []byte
 }
 
-// AppendEdits appends the edits that turn r's body into what rw asks for:
-// ordered, disjoint, each inside the body. All other bytes stay as they are.
+// AppendEdits appends the edits that apply rw to r's body: ordered, disjoint, each
+// inside the body. All other bytes stay as they are.
 // New slices belong to r and are valid until its next Scan. The error is a
-// *Error for the client (a field that is refused by setting) or ErrNoSaltField.
+// *Error for the client (a field that the settings refuse) or ErrNoSaltField.
 func (r *Request) AppendEdits(dst []Edit, rw *Rewrite) ([]Edit, error) {
 	if r.Op.set() == 0 || r.object.End == 0 {
 		return dst, nil
@@ -99,7 +99,7 @@ func (e *editor) top() error {
 	return nil
 }
 
-// drops reports whether a top-level member must go.
+// drops reports whether a top-level member is removed.
 func (e *editor) drops(m *Member) (bool, error) {
 	if m.field == e.saltID || m.field == e.prioID {
 		return false, nil
@@ -132,8 +132,8 @@ func (e *editor) unknown(m *Member) (bool, error) {
 	return false, nil
 }
 
-// delete removes ms[k] with the comma that joins it to its neighbours. kept
-// says whether a member before it stays.
+// delete removes ms[k] and the comma that joins it to its neighbours. kept reports
+// whether a member before it stays.
 func (e *editor) delete(ms []Member, k int, kept bool) {
 	switch {
 	case kept:
@@ -145,7 +145,7 @@ func (e *editor) delete(ms []Member, k int, kept bool) {
 	}
 }
 
-// replace adds an edit; a deletion that touches the one before it is joined to it.
+// replace adds an edit. A deletion that touches the previous one is merged into it.
 func (e *editor) replace(s Span, text []byte) {
 	if n := len(e.dst); n > 0 && len(text) == 0 && len(e.dst[n-1].New) == 0 && e.dst[n-1].End == s.Start {
 		e.dst[n-1].End = s.End
@@ -154,7 +154,7 @@ func (e *editor) replace(s Span, text []byte) {
 	e.dst = append(e.dst, Edit{s.Start, s.End, text})
 }
 
-// value edits inside the value of a member that stays.
+// value edits the value of a member that stays.
 func (e *editor) value(m *Member) error {
 	switch m.field {
 	case fModel:
@@ -179,7 +179,7 @@ func (e *editor) value(m *Member) error {
 	return nil
 }
 
-// cap lowers an output limit. A null or negative one means no limit.
+// cap lowers an output limit. Null and negative values mean no limit.
 func (e *editor) cap(m *Member) {
 	f := &fields[m.field]
 	if e.rw.MaxTokens <= 0 || !f.has(e.r.Op.set(), e.dialect) {
@@ -192,10 +192,11 @@ func (e *editor) cap(m *Member) {
 	e.replace(m.Value, e.number(e.rw.MaxTokens))
 }
 
-// zero reports whether a limit of 0 means no output. To others it is no limit: SGLang
-// takes max_tokens or else max_completion_tokens or else what is left of the context
-// (protocol.py, to_sampling_params), so did vLLM with max_completion_tokens (0.10,
-// serving_chat.py), and Ollama's runner counts to limits above 0 only.
+// zero reports whether the limit is 0 and the dialect takes 0 for "no output".
+// Others take it for no limit: SGLang uses max_tokens, else max_completion_tokens,
+// else the rest of the context (protocol.py, to_sampling_params); vLLM 0.10 did the
+// same with max_completion_tokens (serving_chat.py); Ollama's runner ignores limits
+// of 0.
 func (e *editor) zero(m *Member) bool {
 	if !e.dialect.ZeroLimit || m.field == fMaxCompletionTokens {
 		return false
@@ -255,7 +256,7 @@ func (e *editor) templateKwargs() error {
 	return nil
 }
 
-// inserts adds, before the closing brace, what no member could be edited into.
+// inserts adds the members that the body does not have, before the closing brace.
 func (e *editor) inserts() {
 	r := e.r
 	if e.rw.Model != "" && !e.done.model {
@@ -285,7 +286,8 @@ func (e *editor) inserts() {
 	}
 }
 
-// maxField is the name of the output limit that every server of the dialect reads.
+// maxField returns the name of the output limit that every server of the dialect
+// reads.
 func (e *editor) maxField() string {
 	s := e.r.Op.spec()
 	if s.LimitOpenAI != "" && e.dialect.NewLimits {
@@ -294,7 +296,7 @@ func (e *editor) maxField() string {
 	return s.Limit
 }
 
-// begin writes the comma and the key of a further top-level member.
+// begin writes the comma and the key of another top-level member.
 func (e *editor) begin(name string) (from int) {
 	from = len(e.r.edit)
 	if e.kept {
@@ -310,7 +312,7 @@ func (e *editor) end(from int) {
 	e.replace(Span{at, at}, e.since(from))
 }
 
-// insert adds text at a closing brace, with a comma if something stands before it.
+// insert adds text before a closing brace. comma reports whether a member precedes it.
 func (e *editor) insert(at int, comma bool, text string) {
 	from := len(e.r.edit)
 	if comma {
@@ -338,8 +340,8 @@ func (e *editor) number(n int) []byte {
 	return e.since(from)
 }
 
-// since returns what was written to the buffer; bytes that are appended later,
-// here or in a larger buffer, leave it alone.
+// since returns what was written to the buffer from an offset on. Later appends, in
+// place or in a larger buffer, do not change it.
 func (e *editor) since(from int) []byte {
 	return e.r.edit[from:len(e.r.edit):len(e.r.edit)]
 }
@@ -353,7 +355,7 @@ func EditedLen(body []byte, edits []Edit) int {
 	return n
 }
 
-// AppendParts appends the pieces of the edited body: slices of body and of the
+// AppendParts appends the parts of the edited body: slices of body and of the
 // edits, none empty, to be written in order.
 func AppendParts(dst [][]byte, body []byte, edits []Edit) [][]byte {
 	at := 0

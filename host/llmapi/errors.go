@@ -16,14 +16,13 @@ const (
 	TypeUpstream       = "upstream_error" // the router's own: no engine answered
 )
 
-// Error is an answer to a client in the shape of the OpenAI API. Message is
-// meant for the client: it never holds text of the body beyond the name of a
-// key the router knows.
+// Error is an error for a client. Message is written for the client: it never
+// contains text of the body except the name of a known field.
 type Error struct {
 	Status     int    // HTTP status
 	Type       string // one of the Type constants or an engine's; "" = by Code and Status
 	Code       Code
-	CodeText   string // machine word in place of the Code's: an engine's own; "" = the Code's
+	CodeText   string // shown in place of Code: an engine's own code; "" = Code
 	Param      string // the field at fault, "" = null
 	Message    string
 	RetryAfter time.Duration // when a retry may succeed; 0 = not known
@@ -46,7 +45,7 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 	return append(dst, "}}"...)
 }
 
-// AppendAnthropic appends the error as Anthropic's API has it:
+// AppendAnthropic appends the error in the form of Anthropic's API:
 // {"type":"error","error":{"type":…,"message":…},"request_id":…}.
 func (e *Error) AppendAnthropic(dst []byte, requestID string) []byte {
 	dst = append(dst, `{"type":"error","error":{"type":`...)
@@ -61,7 +60,8 @@ func (e *Error) AppendAnthropic(dst []byte, requestID string) []byte {
 	return append(dst, '}')
 }
 
-// anthropicKind is the type by status, as the Anthropic API reference lists them.
+// anthropicKind returns the error type for the status, as the Anthropic API
+// reference lists them.
 func (e *Error) anthropicKind() string {
 	switch e.Status {
 	case 401:
@@ -93,8 +93,8 @@ func (e *Error) AppendBody(dst []byte, f Family, requestID string) []byte {
 	return e.AppendJSON(dst)
 }
 
-// AppendEvent appends the error as the event that ends a stream of op's API.
-// sequence numbers the event in a stream of responses.
+// AppendEvent appends the error as the event that ends a stream of op. sequence is
+// the number of the event, for formats that number them.
 func (e *Error) AppendEvent(dst []byte, op Operation, sequence int, requestID string) []byte {
 	switch op.StreamFormat() {
 	case StreamMessages:
@@ -116,7 +116,7 @@ func (e *Error) AppendEvent(dst []byte, op Operation, sequence int, requestID st
 	return append(dst, "\n\n"...)
 }
 
-// code returns the machine word of the error, "" if it has none.
+// code returns the code that the client sees, "" if there is none.
 func (e *Error) code() string {
 	switch {
 	case e.CodeText != "":

@@ -7,14 +7,14 @@ import (
 	"github.com/kvasir-router/kvasir/host/dialect"
 )
 
-// Class says what the router does with a top-level member.
+// Class is what the router does with a top-level member.
 type Class uint8
 
 const (
-	ClassUnknown  Class = iota // not in the table: goes by Rewrite.UnknownFields
+	ClassUnknown  Class = iota // not in the table: see Rewrite.UnknownFields
 	ClassKnown                 // part of some engine's API: passes
 	ClassActed                 // read or edited by the router
-	ClassInternal              // steers routing, cache or code inside the engine: never passes
+	ClassInternal              // controls routing, cache or code inside the engine: never passes
 )
 
 // Fields is a set of groups of fields, one bit each. An operation has the fields
@@ -194,20 +194,20 @@ var internalPrefixes = []string{"bootstrap_", "disagg_"}
 // streamOptions are the members of stream_options that pass.
 var streamOptions = map[string]bool{"include_usage": true, "continuous_usage_stats": true, "include_obfuscation": true}
 
-// templateDenied are members of chat_template_kwargs that replace the template
-// or the way it is applied (CVE-2025-62426), not variables of it.
+// templateDenied are members of chat_template_kwargs that are not variables of the
+// template but replace it or change how it is applied (CVE-2025-62426).
 var templateDenied = map[string]bool{"chat_template": true, "tokenize": true}
 
 // maxFields is the number of bits of Request.seen.
 const maxFields = 256
 
-// maxFieldName is longer than any name of the table, however it is folded: a
-// fold has at most three bytes for one (U+212A).
+// maxFieldName is longer than any spelling that folds to a name of the table: one
+// byte of a name has at most three bytes in a spelling (U+212A).
 const maxFieldName = 3 * 40
 
-// lookup finds a decoded key. variant is true if the key is not the field's
-// name but differs from it in case only, as encoding/json compares (ASCII, and
-// the two letters outside of it that fold into it). A member of an internal
+// lookup finds a decoded key. variant reports whether the key differs from the
+// field's name in case only, as encoding/json compares (ASCII, and the two letters
+// outside of it that fold into it). A member of an internal
 // family has id fNone and class ClassInternal.
 func lookup(name string) (id int, class Class, variant bool) {
 	if i, ok := fieldByName[name]; ok {

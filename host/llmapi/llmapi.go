@@ -2,8 +2,8 @@
 // without copying them.
 //
 // A body is scanned once: [Request.Scan] validates it as JSON, notes where each
-// top-level member lies and decodes the few values the router acts on. What must
-// change on the way to an engine is a list of edits over the original bytes
+// top-level member is and decodes the few values the router acts on. The changes
+// for an engine are a list of edits over the original bytes
 // ([Request.AppendEdits]); everything else is forwarded byte for byte.
 //
 // Go and Python, in which the engines are written, disagree on which of two

@@ -9,21 +9,21 @@ import (
 	"github.com/kvasir-router/kvasir/host/internal/jsonscan"
 )
 
-// vLLM keeps what it made of an image, a video or a sound under the name that the
-// part of the content gives it ("uuid"), and takes a later part that has the name
-// and no media for the same one (docs/features/multimodal_inputs.md, cached
-// inputs). No cache salt enters that: whoever knows or guesses a name is shown
-// another tenant's image, or has his own shown in its place. So on the way to an
-// engine a name becomes one of the namespace that the salt stands for.
+// vLLM caches a processed image, video or sound under the name that its part of the
+// content has ("uuid"). A later part with the same name and no media refers to the
+// cached one (docs/features/multimodal_inputs.md, cached inputs). The cache salt is
+// not part of that key: a client that knows or guesses a name can use another
+// tenant's image, or replace it. So the router replaces each name with a keyed hash
+// of it, whose key is the salt of the namespace.
 
 var (
 	uuidKey = []byte("uuid")
-	// uuidEscapes are how one of its letters looks in another spelling of the key.
+	// uuidEscapes are the escaped letters of other spellings of the key.
 	uuidEscapes = [...][]byte{[]byte(`\u0075`), []byte(`\u0069`), []byte(`\u0064`)}
 )
 
-// mayNameMedia reports whether a part of a content in b may have a name: cheap,
-// and true too often.
+// mayNameMedia reports whether a part of a content in b may have a name. It is cheap
+// and has false positives.
 func mayNameMedia(b []byte) bool {
 	if bytes.Contains(b, uuidKey) {
 		return true
@@ -36,8 +36,8 @@ func mayNameMedia(b []byte) bool {
 	return false
 }
 
-// media replaces the names of media in m, a list of messages or items: those are
-// members of the elements of a list in an element, content as a rule.
+// media replaces the names of media in m, a list of messages or items. Names are
+// members of the elements of a list (usually content) in a message.
 func (e *editor) media(m *Member) {
 	b := e.r.Body
 	if e.rw.Salt == "" || fields[m.field].in&e.r.Op.set() == 0 || !mayNameMedia(b[m.Value.Start:m.Value.End]) {
@@ -50,7 +50,7 @@ func (e *editor) media(m *Member) {
 	})
 }
 
-// mediaName replaces the value of a member that is a name of media.
+// mediaName replaces the value of a member if that is a name of media.
 func (e *editor) mediaName(key, value Span) {
 	b := e.r.Body
 	if b[value.Start] == 'n' || !e.isUUID(b[key.Start:key.End]) {
@@ -69,8 +69,8 @@ func (e *editor) isUUID(key []byte) bool {
 	return ok && bytes.Equal(text, uuidKey)
 }
 
-// eachElement calls f with where each element of the array at i begins; what is
-// no array has none. b was scanned.
+// eachElement calls f with the offset of each element of the array at i. Another
+// value has no elements. b must have been scanned.
 func eachElement(b []byte, i int, f func(at int)) {
 	jsonscan.EachElement(b, i, func(at int) int {
 		f(at)
@@ -78,8 +78,8 @@ func eachElement(b []byte, i int, f func(at int)) {
 	})
 }
 
-// eachMember calls f with the key and the value of each member of the object at
-// i; what is no object has none. b was scanned.
+// eachMember calls f with the key and the value of each member of the object at i.
+// Another value has no members. b must have been scanned.
 func eachMember(b []byte, i int, f func(key, value Span)) {
 	jsonscan.Each(b, i, func(key, keyEnd, start, end int) bool {
 		f(Span{key, keyEnd}, Span{start, end})

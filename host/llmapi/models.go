@@ -7,8 +7,8 @@ type Model struct {
 	ID          string
 	OwnedBy     string // "" = kvasir
 	Created     int64  // Unix seconds
-	MaxModelLen int    // tokens of context, as vLLM tells them; 0 = left out
-	Root        string // what an alias stands for, "" = left out
+	MaxModelLen int    // tokens of context, in vLLM's field; 0 = left out
+	Root        string // name that an alias refers to, "" = left out
 }
 
 // AppendModels appends the answer of GET /v1/models.

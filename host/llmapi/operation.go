@@ -47,7 +47,7 @@ const (
 )
 
 // StreamFormat is the form of an operation's stream of server-sent events:
-// how it ends, how it tells an error, and where its report of usage is.
+// how it ends, how it reports an error, and where its report of usage is.
 type StreamFormat uint8
 
 const (
@@ -58,9 +58,8 @@ const (
 	NumStreamFormats
 )
 
-// Spec is everything that is to be said of an operation. A further operation is
-// one row of specs, plus a reader in host/tokenizer/chat if its prompt has a form
-// that no other has.
+// Spec describes an operation completely. Another operation is one row of specs,
+// plus a reader in host/tokenizer/chat if its prompt has a form of its own.
 type Spec struct {
 	Name   string // in policies, metrics and logs; operations may share one
 	Method string // GET or POST
@@ -273,8 +272,8 @@ func item(s *Spec, path []byte) []byte {
 	return rest[1:]
 }
 
-// ModelID returns the {id} of /v1/models/{id} as it stands in the path (percent
-// escapes are kept; it may hold slashes), nil for any other path.
+// ModelID returns the {id} of /v1/models/{id} as it is in the path, with percent
+// escapes and slashes; nil for any other path.
 func ModelID(path []byte) []byte { return item(&specs[OpModels], trimQuery(path)) }
 
 // FamilyOf returns the API whose clients send to a path, served or not, so that

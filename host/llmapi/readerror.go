@@ -5,16 +5,16 @@ import (
 	"strconv"
 )
 
-// ReadError reads the body of an engine's answer with an error status, in any of
-// the shapes that engines have:
+// ReadError reads the body of an engine's answer with an error status. It knows the
+// forms that engines use:
 //
 //	{"error":{"message":…,"type":…,"param":…,"code":…}}   vLLM, llama.cpp, OpenAI; Anthropic with fewer members
 //	{"object":"error","message":…,"type":…,"code":…}      vLLM before 0.10, SGLang
 //	{"error":"…"}                                         Ollama, TGI
-//	{"detail":"…"} or {"detail":[…]}                      what FastAPI answers by itself
+//	{"detail":"…"} or {"detail":[…]}                      FastAPI's own errors
 //
-// What is something else becomes an error that tells the status only. A number as
-// code is the status again and no word for a machine: it is left out.
+// Any other body becomes an error with the status only. A number as code repeats
+// the status and is left out.
 func ReadError(body []byte, status int) *Error {
 	e := &Error{Status: status, Code: CodeEngine, Message: "The engine answered with status " + strconv.Itoa(status) + "."}
 	var top struct {
@@ -40,8 +40,8 @@ func ReadError(body []byte, status int) *Error {
 	return e
 }
 
-// engineError are the members of an error object, of which Code may be a number
-// and Type and Param null.
+// engineError has the members of an error object. Code may be a number; Type and
+// Param may be null.
 type engineError struct {
 	Message           string
 	Type, Code, Param json.RawMessage
@@ -51,7 +51,7 @@ func (in *engineError) fill(e *Error) {
 	e.Message, e.Type, e.CodeText, e.Param = in.Message, text(in.Type), text(in.Code), text(in.Param)
 }
 
-// text returns the string that a JSON value is, "" if it is another.
+// text returns a JSON value that is a string, "" for other values.
 func text(v json.RawMessage) string {
 	var s string
 	if json.Unmarshal(v, &s) != nil {

@@ -24,7 +24,7 @@ type Member struct {
 	field    int16 // id in fields, fNone
 }
 
-// PromptKind is the form of a completions prompt, told by its first element.
+// PromptKind is the form of a completions prompt, judged by its first element.
 type PromptKind uint8
 
 const (
@@ -33,11 +33,11 @@ const (
 	PromptTokens                       // [1, 2, 3]
 	PromptTexts                        // ["text", "text"]
 	PromptTokenLists                   // [[1, 2], [3]]
-	PromptOther                        // anything else; the engine will refuse it
+	PromptOther                        // anything else; engines refuse it
 )
 
 // Request is a scanned body. The zero Request is ready for Scan and is meant to
-// be reused: after some bodies a scan allocates nothing. A Request is not safe
+// be reused: once its buffers have grown, a scan allocates nothing. A Request is not safe
 // for concurrent use while Scan or AppendEdits runs.
 type Request struct {
 	Op   Operation
@@ -47,16 +47,16 @@ type Request struct {
 	Stream       bool
 	IncludeUsage bool // stream_options.include_usage
 	MaxTokens    int  // max_completion_tokens, else max_tokens (max_output_tokens of responses, llama.cpp's n_predict); 0 = unknown
-	N            int  // answers wanted, 1 if absent
+	N            int  // number of answers, 1 if absent
 	User         string
 	Prompt       PromptKind
 
-	PromptLogprobs bool // prompt_logprobs is there and not null
+	PromptLogprobs bool // prompt_logprobs is set and not null
 	Echo           bool
-	Logprobs       bool // logprobs is there and neither null nor false
+	Logprobs       bool // logprobs is set, and neither null nor false
 
 	PreviousResponse string // previous_response_id, decoded; valid as Model
-	NoStore          bool   // store is false: the answer cannot be referred to
+	NoStore          bool   // store is false: no later request can refer to the answer
 
 	Members []Member // top-level members in order; valid until the next Scan
 
@@ -70,9 +70,9 @@ type Request struct {
 	usageIndex int                    // of include_usage in sub, -1
 }
 
-// NoReuse reports whether an engine computes the whole prompt for this request
-// although it holds a prefix of it: it needs the log probabilities of prompt
-// tokens (vLLM 0.32, to_sampling_params: echo takes logprobs of the prompt,
+// NoReuse reports whether an engine computes the whole prompt of this request
+// although it has a prefix of it cached, because the request asks for the log
+// probabilities of prompt tokens (vLLM 0.32, to_sampling_params: echo takes logprobs of the prompt,
 // and in chat does so by default).
 func (r *Request) NoReuse() bool {
 	return r.PromptLogprobs || r.Echo && (r.Logprobs || r.Op.spec().EchoScores)
@@ -88,11 +88,11 @@ func (r *Request) Value(name string) (raw []byte, ok bool) {
 	return nil, false
 }
 
-// Scan reads body as a request for op and replaces all that r held. The error
+// Scan reads body as a request for op and replaces all state of r. The error
 // is a *Error for the client with status 400: not an object, not JSON, nested
 // deeper than jsonscan.MaxDepth, more than MaxMembers members, a second occurrence or a
 // case variant of a known key, a value of the wrong type where the router acts
-// on it. It says which key and at which byte.
+// on it. It names the key and the byte.
 func (r *Request) Scan(op Operation, body []byte) error {
 	r.reset(op, body)
 	if err := r.scan(); err != nil {
@@ -129,7 +129,7 @@ func (r *Request) scan() *Error {
 		return invalidJSON(i, "data after the object")
 	}
 	for k := range r.Members {
-		if err := r.admit(k); err != nil {
+		if err := r.classify(k); err != nil {
 			return err
 		}
 	}
@@ -177,8 +177,8 @@ func (r *Request) members(dst []Member, i, depth int) ([]Member, int, *Error) {
 	}
 }
 
-// name decodes a key. What cannot be decoded (an unpaired surrogate) equals no
-// known name in any parser and keeps its raw spelling.
+// name decodes a key. A key that cannot be decoded (an unpaired surrogate) equals
+// no known name in any parser and keeps its raw spelling.
 func (r *Request) name(raw []byte, escaped bool) string {
 	if !escaped {
 		return view(raw[1 : len(raw)-1])
@@ -192,9 +192,9 @@ func (r *Request) name(raw []byte, escaped bool) string {
 	return view(text[from:])
 }
 
-// admit classifies member k and refuses it if it stands for a known key twice
-// or in another case.
-func (r *Request) admit(k int) *Error {
+// classify sets the class of member k and refuses a duplicate or a case variant of a known
+// key.
+func (r *Request) classify(k int) *Error {
 	m := &r.Members[k]
 	id, class, variant := lookup(m.Name)
 	if class == ClassUnknown {
@@ -280,9 +280,8 @@ func (r *Request) decode() (err *Error) {
 	return r.decodeTemplateKwargs()
 }
 
-// decodeState reads what refers to state that a server keeps from request to
-// request. State that nobody but the engine could tell from another tenant's is
-// refused.
+// decodeState reads the fields that refer to state that a server keeps between
+// requests. It refuses state that the router cannot tell from another tenant's.
 func (r *Request) decodeState() (err *Error) {
 	if r.PreviousResponse, err = r.str(fPreviousResponse); err != nil {
 		return err
@@ -297,7 +296,7 @@ func (r *Request) decodeState() (err *Error) {
 	if background, err := r.flag(fBackground); err != nil {
 		return err
 	} else if background {
-		return stateful("background", "GET /v1/responses/{id} is not served here; leave the field out and stream long answers")
+		return stateful("background", "GET /v1/responses/{id} is not served here; omit the field and stream long answers")
 	}
 	for _, id := range [...]int{fConversation, fContainer} {
 		if r.raw(id) != nil {
@@ -346,8 +345,8 @@ func (r *Request) flag(id int) (bool, *Error) {
 	return raw[0] == 't', nil
 }
 
-// integer returns the value of a whole number (16.0 is one), 0 if it is absent
-// or negative.
+// integer returns the value of a whole number (16.0 is one), 0 if it is absent or
+// negative.
 func (r *Request) integer(id int) (int, *Error) {
 	raw := r.raw(id)
 	if raw == nil {

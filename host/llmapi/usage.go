@@ -6,15 +6,14 @@ import (
 	"github.com/kvasir-router/kvasir/host/internal/jsonscan"
 )
 
-// Usage is what an engine reports at the end of an answer, in the form of any of
-// the APIs.
+// Usage is an engine's report of the tokens of an answer, read from any of the APIs.
 type Usage struct {
 	PromptTokens     int // all of the prompt, cached or not
 	CompletionTokens int
 	CachedTokens     int
 	HasPrompt        bool // the prompt's tokens are reported
-	Counts           bool // anything is: the object is a report of usage, not a part of an answer of that name
-	HasCached        bool // false: not reported, which is not the same as 0
+	Counts           bool // any count is reported: the object is a report, not another member called usage
+	HasCached        bool // cached tokens are reported; false is not the same as 0
 
 	Span          Span // the usage object in the answer
 	ChoicesEmpty  bool // "choices":[] — with Span this marks the usage event of a stream
@@ -24,9 +23,9 @@ type Usage struct {
 var usageKey = []byte(`"usage"`)
 
 // ParseUsage reads the usage object out of one JSON object of an answer: a whole
-// body or the data of one event of a stream. ok is false if there is none (an
-// object without usage is told apart at the speed of a byte search) or if the
-// answer is not a JSON object. It allocates nothing and keeps nothing of answer.
+// body or the data of one event of a stream. ok is false if there is none (a
+// byte search finds that out) or if the answer is not a JSON object. It allocates
+// nothing and keeps nothing of answer.
 //
 // Chat and completions report prompt_tokens with prompt_tokens_details.cached_tokens
 // in it, responses the same as input_tokens. Anthropic's input_tokens leave out
@@ -56,7 +55,7 @@ func ParseUsage(answer []byte, u *Usage) (ok bool) {
 
 // read fills u from the object at u.Span.
 func (u *Usage) read(answer []byte) {
-	beside := 0 // tokens that input_tokens leaves out
+	excluded := 0 // tokens that input_tokens does not include
 	each(answer, u.Span.Start, func(name []byte, v Span) bool {
 		switch string(name) {
 		case "prompt_tokens", "input_tokens":
@@ -69,16 +68,16 @@ func (u *Usage) read(answer []byte) {
 			u.details(answer, v)
 		case "cache_read_input_tokens":
 			if u.cached(answer, v) {
-				beside += u.CachedTokens
+				excluded += u.CachedTokens
 			}
 		case "cache_creation_input_tokens":
 			n, _ := parseInt(answer[v.Start:v.End])
-			beside += n
+			excluded += n
 		}
 		return true
 	})
 	if u.HasPrompt {
-		u.PromptTokens += beside
+		u.PromptTokens += excluded
 	}
 }
 
@@ -102,9 +101,9 @@ func (u *Usage) cached(answer []byte, v Span) bool {
 	return ok
 }
 
-// Merge takes over from an earlier report of the same answer what this one, a
-// later one, leaves out: Anthropic's first event tells the prompt's tokens, the
-// last one may tell the output's only.
+// Merge fills in what u leaves out from an earlier report of the same answer:
+// Anthropic's first event reports the prompt's tokens, the last one may report the
+// output's only.
 func (u *Usage) Merge(earlier *Usage) {
 	if !u.HasPrompt {
 		u.PromptTokens, u.HasPrompt = earlier.PromptTokens, earlier.HasPrompt
@@ -126,9 +125,8 @@ var idKey = []byte(`"id"`)
 // maxAnswerID bounds the id of an answer; engines use some 40 bytes.
 const maxAnswerID = 256
 
-// AnswerID returns the first member "id" with a plain string in the beginning of
-// an answer, be it JSON or a stream of events; "" if it is not there, or not yet
-// whole.
+// AnswerID returns the first member "id" with a plain string in the beginning of an
+// answer, JSON or a stream of events; "" if it is not there or not complete.
 func AnswerID(opening []byte) string {
 	for b := opening; ; {
 		i := bytes.Index(b, idKey)
