@@ -42,7 +42,7 @@ func (a *Admission) Admit(p *config.Pool, url string) error {
 
 // admitted returns the URLs that may join pool p, and why others may not. An
 // endpoint of the pool (had) stays when the policy gives no answer: a policy at
-// fault admits nobody, and empties no pool.
+// fault admits no endpoint and removes none.
 func (a *Admission) admitted(p *config.Pool, urls, had []string) (in []string, err error) {
 	var faults []error
 	for _, u := range urls {

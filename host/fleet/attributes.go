@@ -22,7 +22,7 @@ type attributes struct {
 // info is the part that the store keeps.
 type info struct {
 	dialect string
-	labels  string // of the pool, printed; a map cannot be compared
+	labels  string // of the pool, as %q prints them; maps cannot be compared
 	price   float32
 	spot    bool
 }
@@ -49,7 +49,7 @@ const assumedBlockTokens = 16
 // reports whether there can be several tenants.
 func poolAttributes(p *config.Pool, s Secrets, tenants bool) attributes {
 	a := attributes{
-		info: info{dialect: p.Dialect, labels: fmt.Sprint(p.Labels), price: float32(p.Price), spot: p.Spot},
+		info: info{dialect: p.Dialect, labels: fmt.Sprintf("%q", p.Labels), price: float32(p.Price), spot: p.Spot},
 		watch: watch{
 			dialect: p.Dialect, parser: p.Parser, bearer: strings.TrimPrefix(s.Authorization[p.Name], "Bearer "),
 			cacheIdentity: s.CacheIdentity[p.Name], blockTokens: int(p.BlockTokens),

@@ -9,36 +9,34 @@ import (
 	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 )
 
-// Detector watches the outcomes of requests for signs that one tenant reads
-// another's cache or tries to: cached tokens that nobody predicted, answers of
-// one token in numbers, a tenant whose prompts suddenly miss. All methods may be
-// called concurrently.
+// Detector counts outcomes that are signs of one tenant reading another's cache, or
+// trying to: cached tokens that are not explained, many answers of one token, a
+// tenant whose prompts suddenly miss. All methods may be called concurrently.
 type Detector struct {
 	log *slog.Logger
 
 	mu          sync.Mutex // guards the fields below
-	tenants     map[string]*tenantSeen
-	other       tenantSeen // of tenants beyond maxDetected
+	tenants     map[string]*tenantRecord
+	other       tenantRecord // of tenants beyond maxTenants
 	spikes      uint64
 	unexplained uint64 // tokens reported as cached that their namespace cannot hold
 }
 
-// maxDetected bounds the tenants that are told apart.
-const maxDetected = 4096
+// maxTenants bounds the tenants that are counted for each.
+const maxTenants = 4096
 
 // A tenant's misses spike when the share of uncached tokens of about its last
 // twenty requests is spikeRise above that of its last five hundred: its prompts
-// changed, its cache was lost, or somebody tries prompts of which he knows the
-// beginning only.
+// changed, its cache was lost, or it guesses the continuations of prompts.
 const (
 	spikeFast  = 1.0 / 20
 	spikeSlow  = 1.0 / 500
 	spikeRise  = 0.4
-	spikeAfter = 100 // requests before which nothing is usual
+	spikeAfter = 100 // requests, before which there is no usual share
 )
 
-// tenantSeen is what was seen of one tenant.
-type tenantSeen struct {
+// tenantRecord counts the requests of one tenant.
+type tenantRecord struct {
 	requests, single uint64 // single: of them, answers of at most one token
 	prompt, cached   uint64 // tokens
 	fast, slow       float64
@@ -46,12 +44,12 @@ type tenantSeen struct {
 	spiked           bool
 }
 
-// NewDetector returns a detector that has seen nothing.
+// NewDetector returns a detector without records.
 func NewDetector(log *slog.Logger) *Detector {
-	return &Detector{log: log, tenants: map[string]*tenantSeen{}}
+	return &Detector{log: log, tenants: map[string]*tenantRecord{}}
 }
 
-// Observe takes one outcome.
+// Observe counts one outcome.
 func (d *Detector) Observe(o *scheduler.Observation) {
 	if o.Outcome.Status != 200 || !o.Outcome.HasUsage {
 		return
@@ -59,8 +57,8 @@ func (d *Detector) Observe(o *scheduler.Observation) {
 	d.mu.Lock()
 	t := d.tenants[o.Tenant]
 	if t == nil {
-		if t = &d.other; len(d.tenants) < maxDetected {
-			t = new(tenantSeen)
+		if t = &d.other; len(d.tenants) < maxTenants {
+			t = new(tenantRecord)
 			d.tenants[o.Tenant] = t
 		}
 	}
@@ -83,9 +81,9 @@ func (d *Detector) Observe(o *scheduler.Observation) {
 	}
 }
 
-// missed takes the share of a prompt that was not cached and reports whether a
+// missed records the share of a prompt that was not cached and reports whether a
 // spike begins.
-func (t *tenantSeen) missed(share float64) bool {
+func (t *tenantRecord) missed(share float64) bool {
 	if t.measured++; t.measured == 1 {
 		t.fast, t.slow = share, share
 	}
@@ -103,7 +101,7 @@ func (t *tenantSeen) missed(share float64) bool {
 	return false
 }
 
-// Collect tells the sums, and those of each tenant if it may.
+// Collect emits the sums, and with tenants also those of each tenant.
 func (d *Detector) Collect(e *telemetry.Emitter, tenants bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -17,7 +17,7 @@ func ended200(tenant string, prompt, cached, predicted, output int) *scheduler.O
 		Outcome: exchange.Outcome{Status: 200, HasUsage: true, HasCached: true, PromptTokens: prompt, CachedTokens: cached, OutputTokens: output, End: exchange.EndComplete}}
 }
 
-// TestDetector_spikes: a tenant whose prompts suddenly miss is told once; one
+// TestDetector_spikes: a tenant whose prompts suddenly miss is logged once; one
 // whose prompts always miss, or hit now and then, is not.
 func TestDetector_spikes(t *testing.T) {
 	var log bytes.Buffer
@@ -62,8 +62,8 @@ func TestDetector_unexplained(t *testing.T) {
 	}
 }
 
-// TestDetector_hammer: the tenants told apart are bounded and nothing is lost.
-func TestDetector_hammer(t *testing.T) {
+// TestDetector_stress: the tenants counted for each are bounded, and nothing is lost.
+func TestDetector_stress(t *testing.T) {
 	d := NewDetector(slog.New(slog.DiscardHandler))
 	var wg sync.WaitGroup
 	for g := range 4 {
@@ -78,7 +78,7 @@ func TestDetector_hammer(t *testing.T) {
 	for _, s := range d.tenants {
 		sum += s.requests
 	}
-	if len(d.tenants) != maxDetected || sum != 8000 || d.other.requests != 8000-maxDetected {
+	if len(d.tenants) != maxTenants || sum != 8000 || d.other.requests != 8000-maxTenants {
 		t.Errorf("%d tenants, %d requests, %d of others", len(d.tenants), sum, d.other.requests)
 	}
 }

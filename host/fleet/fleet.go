@@ -18,7 +18,7 @@ type Config struct {
 	Store   *endpoint.Store
 	Index   *kvindex.Index
 	Assumed *kvindex.Assumed // caches of endpoints without events
-	Tiers   int              // memory tiers that the index tells apart
+	Tiers   int              // memory tiers of the index
 	// Parser returns the plugin of a name as the parser of engines' metrics. It is
 	// called while an endpoint is added or changed and must not block; a plugin
 	// that is missing is an error of each Parse.

@@ -100,6 +100,20 @@ func TestApply_keepsMachines(t *testing.T) {
 	}
 }
 
+// TestApply_labels: labels that look alike when they are printed are different.
+func TestApply_labels(t *testing.T) {
+	f := newTestFleet(t)
+	p := mainPool("http://10.0.0.1:8000")
+	for _, labels := range []map[string]string{{"a": "b", "c": "d"}, {"a": "b c:d"}, nil} {
+		p.Labels = labels
+		f.apply(p)
+		got := f.store.Load().Info(0)
+		if len(got.Labels) != len(labels)+1 || got.Labels["a"] != labels["a"] || got.Epoch != 1 {
+			t.Errorf("labels %v of epoch %d, want %v of 1", got.Labels, got.Epoch, labels)
+		}
+	}
+}
+
 // TestFleet_full: machines for which there is no room are named, those that fit are
 // taken, and what did not fit does not count for the next.
 func TestFleet_full(t *testing.T) {

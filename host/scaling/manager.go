@@ -44,7 +44,7 @@ type Config struct {
 	Store     *endpoint.Store
 	Machines  Machines
 	Admission Admission
-	// Sessions returns the sessions at home on each endpoint, by its generation.
+	// Sessions returns how many sessions each endpoint has, by its epoch.
 	Sessions func() map[uint32]int
 	// QueueWait returns how long the request that waits longest for a place on the
 	// pools has waited.
@@ -52,7 +52,7 @@ type Config struct {
 	// Override returns what proposes the size of a pool instead of the built-in loop,
 	// nil = nothing, and whether it is only compared.
 	Override func(pool string) (o autoscale.Overrider, shadow bool)
-	// Audit takes what controllers do, but for dry runs.
+	// Audit is called for each action of a controller, except in a dry run.
 	Audit func(autoscale.Action)
 	Every time.Duration // period of the controllers, 0 = DefaultEvery
 	Log   *slog.Logger
@@ -75,7 +75,7 @@ type Manager struct {
 
 	mu      sync.Mutex // guards what follows
 	groups  []*group
-	retired []*group // whose drivers are still being called; guarded by ticking too
+	retired []*group // that ended and whose drivers are still being called; guarded by ticking too
 }
 
 // group is one controller and what it was made from.
@@ -162,8 +162,8 @@ func (m *Manager) tick(ctx context.Context) {
 	m.publish()
 }
 
-// retire forgets the controllers of plans that are gone once their drivers' calls
-// have ended, and takes in what those did. The caller holds ticking.
+// retire drops the controllers of earlier plans once their drivers' calls have
+// ended, and handles the results of those. The caller holds ticking.
 func (m *Manager) retire(now time.Time) {
 	m.mu.Lock()
 	all := m.retired
@@ -180,8 +180,8 @@ func (m *Manager) retire(now time.Time) {
 }
 
 // inherits reports whether a driver of the group's pools is still being called for
-// a plan that is gone: what exists is not known before that has ended. The caller
-// holds ticking.
+// an earlier plan: which machines exist is not known before that call has ended. The
+// caller holds ticking.
 func (m *Manager) inherits(g *group) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -210,8 +210,8 @@ func (m *Manager) publish() {
 	m.state.Store(&bad)
 }
 
-// Capacity returns the capacity of a model's pools, one of autoscale's Capacity
-// words, as policies see it.
+// Capacity returns the capacity of a model's pools as policies see it, one of the
+// Capacity values of package autoscale.
 func (m *Manager) Capacity(model string) string {
 	if states := m.state.Load(); states != nil {
 		if state, bad := (*states)[model]; bad {
@@ -230,7 +230,7 @@ func (m *Manager) Statuses() []autoscale.Status {
 	return out
 }
 
-// Notice tells the controller of a pool that an endpoint, given by the driver's
+// Notice announces to the controller of a pool that an endpoint, given by the driver's
 // name or its URL, will be taken away at the deadline. Its errors wrap
 // ErrNotScaled or ErrNoEndpoint.
 func (m *Manager) Notice(pool, id string, deadline time.Time) error {

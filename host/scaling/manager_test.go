@@ -164,8 +164,8 @@ func TestGroupsOf(t *testing.T) {
 	}
 }
 
-// TestManager_lives: nothing is kept of machines that are long gone.
-func TestManager_lives(t *testing.T) {
+// TestManager_forgetsEpochs: nothing is kept of machines that were removed.
+func TestManager_forgetsEpochs(t *testing.T) {
 	m := newTestManager(t)
 	m.apply(t, scaled("main"))
 	f := m.groups[0].nodes
@@ -236,16 +236,16 @@ func TestNodes_check(t *testing.T) {
 		}
 	}
 	bad := map[string]autoscale.Machine{
-		"driver.allow":           {URL: "http://10.2.0.1:8000"},
-		"metadata":               {URL: "http://169.254.169.254:80/latest/metadata"},
-		"gpu.example is not":     {URL: "http://gpu.example:80"},
-		"evil":                   {URL: "http://10.1.2.3.evil.example:80"},
-		"want http://":           {URL: "https://10.1.2.3:8000"},
-		"only scheme":            {URL: "http://user@10.1.2.3:8000"},
-		"want events at":         {URL: "http://10.1.2.3:8000", Events: "tcp://10.1.2.4:5557"},
-		"want events at tcp":     {URL: "http://10.1.2.3:8000", Replay: "ipc:///tmp/x"},
-		"such as http://10.1.2.": {URL: "http://10.1.2.3"},
-		"which no driver makes":  {URL: "http://127.0.0.1:9"},
+		"driver.allow":                 {URL: "http://10.2.0.1:8000"},
+		"metadata":                     {URL: "http://169.254.169.254:80/latest/metadata"},
+		"gpu.example is not":           {URL: "http://gpu.example:80"},
+		"evil":                         {URL: "http://10.1.2.3.evil.example:80"},
+		"want http://":                 {URL: "https://10.1.2.3:8000"},
+		"only scheme":                  {URL: "http://user@10.1.2.3:8000"},
+		"want events at":               {URL: "http://10.1.2.3:8000", Events: "tcp://10.1.2.4:5557"},
+		"want events at tcp":           {URL: "http://10.1.2.3:8000", Replay: "ipc:///tmp/x"},
+		"such as http://10.1.2.":       {URL: "http://10.1.2.3"},
+		"that the configuration lists": {URL: "http://127.0.0.1:9"},
 	}
 	for want, m := range bad {
 		if err := f.check(&p, &m); err == nil || !strings.Contains(err.Error(), want) {

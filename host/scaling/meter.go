@@ -12,15 +12,15 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
-// Meter turns what was placed into offered work, in endpoint-seconds. It is
-// safe for concurrent use.
+// Meter measures the offered work, in endpoint-seconds, from the requests that were
+// placed. It is safe for concurrent use.
 type Meter struct {
 	mu      sync.Mutex              // guards what follows
 	answers map[string]*answerCosts // by pool
-	heats   map[uint32]*heat        // by life of an endpoint
-	seen    map[uint32]charged      // what was counted of each life
-	pools   map[uint32]string       // of each life
-	metered map[string]bool         // pools that were looked at before
+	heats   map[uint32]*heat        // by epoch of an endpoint
+	seen    map[uint32]charged      // by epoch: what was counted so far
+	pools   map[uint32]string       // by epoch
+	metered map[string]bool         // pools that were measured before
 }
 
 // answerCosts are the answers of one pool, smoothed.
@@ -29,7 +29,7 @@ type answerCosts struct {
 	itlMS  float64 // between two tokens
 }
 
-// heat is what was computed on an endpoint, fading.
+// heat is a decaying count of the tokens computed on an endpoint.
 type heat struct {
 	tokens float64
 	at     time.Time
@@ -42,14 +42,14 @@ const (
 	// assumedRate is the prefill rate in tokens/s until one was learned: of an 8B
 	// model on an A100.
 	assumedRate = 14_000
-	// assumedAnswer and assumedITL are an answer until one was seen.
+	// assumedAnswer and assumedITL describe an answer until there was one.
 	assumedAnswer = 256
 	assumedITL    = 15 // ms
-	// decodeTogether is how many answers an engine that is used well makes at
-	// once: what a token costs is the time between tokens over that.
+	// decodeTogether is how many answers a well used engine generates at once: a
+	// token costs the time between tokens divided by that.
 	decodeTogether = 24
 	answerWeight   = 0.02            // of the last answer
-	heatTime       = 5 * time.Minute // in which heat fades to a third
+	heatTime       = 5 * time.Minute // in which heat decays to a third
 	maxHeats       = 4 * endpoint.MaxEndpoints
 )
 
@@ -88,25 +88,25 @@ func (m *Meter) costs(pool string) *answerCosts {
 	return a
 }
 
-func (m *Meter) warmLocked(life uint32, tokens float64, now time.Time) float64 {
-	h := m.heats[life]
+func (m *Meter) warmLocked(epoch uint32, tokens float64, now time.Time) float64 {
+	h := m.heats[epoch]
 	if h == nil {
 		if len(m.heats) >= maxHeats {
-			clear(m.heats) // lives long gone; heat is a preference, not an account
+			clear(m.heats) // old epochs; heat need not be exact
 		}
 		h = &heat{at: now}
-		m.heats[life] = h
+		m.heats[epoch] = h
 	}
 	h.tokens = h.tokens*math.Exp(-now.Sub(h.at).Seconds()/heatTime.Seconds()) + tokens
 	h.at = now
 	return h.tokens
 }
 
-// heat returns the tokens computed on a life of an endpoint not long ago.
-func (m *Meter) heat(life uint32, now time.Time) float64 {
+// heat returns the heat of an endpoint.
+func (m *Meter) heat(epoch uint32, now time.Time) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.warmLocked(life, 0, now)
+	return m.warmLocked(epoch, 0, now)
 }
 
 // signal measures the pools since the last call for them.
@@ -130,7 +130,7 @@ func (m *Meter) signal(snap *endpoint.Snapshot, pools []string, now time.Time) a
 		c.requests, c.uncached = load.Charged()
 		last := m.seen[info.Epoch]
 		if !m.metered[info.Pool] {
-			last, s.Missing = c, true // what came before was not offered since the last tick
+			last, s.Missing = c, true // earlier requests were not offered since the last tick
 		}
 		m.seen[info.Epoch] = c
 		n := float64(c.requests - last.requests)
@@ -154,7 +154,7 @@ func (m *Meter) signal(snap *endpoint.Snapshot, pools []string, now time.Time) a
 	return s
 }
 
-// leave says that the pools are not looked at for some time.
+// leave stops measuring the pools: the next signal of them has no measurements.
 func (m *Meter) leave(pools []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -163,17 +163,17 @@ func (m *Meter) leave(pools []string) {
 	}
 }
 
-// forgetLocked drops what is kept of lives that are gone.
+// forgetLocked drops what is kept of endpoints that were removed.
 func (m *Meter) forgetLocked(snap *endpoint.Snapshot) {
 	if len(m.seen) <= 2*snap.N+64 {
 		return
 	}
-	live := lives(snap)
-	for g := range m.seen {
-		if !live[g] {
-			delete(m.seen, g)
-			delete(m.pools, g)
-			delete(m.heats, g)
+	live := epochs(snap)
+	for e := range m.seen {
+		if !live[e] {
+			delete(m.seen, e)
+			delete(m.pools, e)
+			delete(m.heats, e)
 		}
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
-// answered is an outcome on a life of an endpoint.
-func answered(life uint32, output int) *scheduler.Observation {
-	o := &scheduler.Observation{Epoch: life, PromptTokens: 1000, PredictedCached: 400}
+// answered is an outcome on a epoch of an endpoint.
+func answered(epoch uint32, output int) *scheduler.Observation {
+	o := &scheduler.Observation{Epoch: epoch, PromptTokens: 1000, PredictedCached: 400}
 	o.Outcome.End, o.Outcome.Status, o.Outcome.HasUsage, o.Outcome.OutputTokens = exchange.EndComplete, 200, true, output
 	o.Outcome.TTFT, o.Outcome.E2E = 100*time.Millisecond, 1100*time.Millisecond
 	return o

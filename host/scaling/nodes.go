@@ -15,20 +15,19 @@ import (
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
-// failingAfter is how long an endpoint that served may be away before it counts
-// as failing: a restart of the engine's process takes about as long.
+// failingAfter is how long an endpoint that served may be down before it counts as
+// failing: a restart of the engine's process takes about as long.
 const failingAfter = time.Minute
 
-// nodes is the endpoints as a controller sees them, for the pools of one group.
-// It implements autoscale.Fleet.
+// nodes implements autoscale.Fleet for the pools of one group.
 type nodes struct {
 	cfg  *Config
 	work *Meter
 
 	mu    sync.Mutex              // guards what follows
 	pools map[string]*config.Pool // never nil
-	first map[uint32]time.Time
-	ready map[uint32]time.Time // last time a life was seen to serve
+	first map[uint32]time.Time    // by epoch: when it was seen first
+	ready map[uint32]time.Time    // by epoch: when it was last seen to serve
 }
 
 func newNodes(cfg *Config, work *Meter, pools []config.Pool) *nodes {
@@ -83,32 +82,32 @@ func (f *nodes) Nodes(pool string) []autoscale.Node {
 	return out
 }
 
-// ageLocked says since when a life of an endpoint is known, and whether it fails.
-func (f *nodes) ageLocked(n *autoscale.Node, life uint32, now time.Time) {
-	if _, ok := f.first[life]; !ok {
-		f.first[life] = now
+// ageLocked sets since when an endpoint is known, and whether it fails.
+func (f *nodes) ageLocked(n *autoscale.Node, epoch uint32, now time.Time) {
+	if _, ok := f.first[epoch]; !ok {
+		f.first[epoch] = now
 	}
-	n.Since = f.first[life]
+	n.Since = f.first[epoch]
 	if n.Ready || n.Held {
-		f.ready[life] = now
-	} else if last, was := f.ready[life]; was {
+		f.ready[epoch] = now
+	} else if last, was := f.ready[epoch]; was {
 		n.Failing = now.Sub(last) > failingAfter
 	}
 }
 
-// forgetLocked drops what is kept of lives that are gone.
+// forgetLocked drops what is kept of endpoints that were removed.
 func (f *nodes) forgetLocked(snap *endpoint.Snapshot) {
 	if len(f.first) <= 2*snap.N+64 {
 		return
 	}
-	live := lives(snap)
-	gone := func(g uint32, _ time.Time) bool { return !live[g] }
+	live := epochs(snap)
+	gone := func(epoch uint32, _ time.Time) bool { return !live[epoch] }
 	maps.DeleteFunc(f.first, gone)
 	maps.DeleteFunc(f.ready, gone)
 }
 
-// lives are the generations of the endpoints there are.
-func lives(snap *endpoint.Snapshot) map[uint32]bool {
+// epochs returns the epochs of the endpoints of a snapshot.
+func epochs(snap *endpoint.Snapshot) map[uint32]bool {
 	live := make(map[uint32]bool, snap.N)
 	for id := range snap.N {
 		if info := snap.Info(endpoint.ID(id)); info != nil {
@@ -118,7 +117,7 @@ func lives(snap *endpoint.Snapshot) map[uint32]bool {
 	return live
 }
 
-// healthy reports whether an endpoint serves or would, if it did not drain.
+// healthy reports whether an endpoint serves, or would if it did not drain.
 func healthy(s *endpoint.Snapshot, id endpoint.ID) bool {
 	return s.Ready.Has(id) || s.Draining.Has(id)
 }
@@ -147,7 +146,7 @@ func (f *nodes) find(pool, id string) (endpoint.ID, bool) {
 	return 0, false
 }
 
-// nameOf returns the id of an endpoint among Nodes, by that or by its URL.
+// nameOf returns the id that Nodes gives an endpoint, by that id or by its URL.
 func (f *nodes) nameOf(pool, id string) (string, bool) {
 	slot, ok := f.find(pool, strings.TrimRight(id, "/"))
 	info := f.cfg.Store.Load().Info(slot)
@@ -167,7 +166,7 @@ func (f *nodes) Adopt(pool string, machines []autoscale.Machine) error {
 	var refused []error
 	for _, m := range machines {
 		if m.URL == "" {
-			continue // not known yet
+			continue // its address is not known yet
 		}
 		if err := f.check(p, &m); err != nil {
 			refused = append(refused, fmt.Errorf("scaling: machine %q of pool %q is refused: %w", m.ID, pool, err))
@@ -178,15 +177,14 @@ func (f *nodes) Adopt(pool string, machines []autoscale.Machine) error {
 	return errors.Join(append(refused, f.cfg.Machines.AddMachines(pool, good))...)
 }
 
-// check refuses a machine that may not join the pool, and writes its URL as the
-// store has it.
+// check refuses a machine that may not join the pool, and normalizes its URL.
 func (f *nodes) check(p *config.Pool, m *autoscale.Machine) error {
 	u, err := endpoint.ParseURL(m.URL)
 	if err != nil {
 		return err
 	}
 	if slices.ContainsFunc(p.Endpoints, func(s string) bool { return strings.TrimRight(s, "/") == u.String() }) {
-		return fmt.Errorf("%s is among the pool's endpoints, which no driver makes", u)
+		return fmt.Errorf("%s is an endpoint that the configuration lists", u)
 	}
 	if !p.Autoscale.Driver.Allows(u.Hostname()) {
 		return fmt.Errorf("%s is not in driver.allow", u.Hostname())
@@ -198,8 +196,8 @@ func (f *nodes) check(p *config.Pool, m *autoscale.Machine) error {
 	return errors.Join(checkEvents(m.Events, u.Hostname()), checkEvents(m.Replay, u.Hostname()))
 }
 
-// checkEvents refuses an event address that is not on the machine itself: token
-// ids and salts come from there.
+// checkEvents refuses an event address that is not on the machine itself: events
+// carry token ids and salts.
 func checkEvents(s, host string) error {
 	if s == "" {
 		return nil
@@ -213,7 +211,7 @@ func checkEvents(s, host string) error {
 // Remove implements autoscale.Fleet.
 func (f *nodes) Remove(pool, id string) { f.cfg.Machines.RemoveMachine(pool, id) }
 
-// release brings back what drains, when the group's plan is gone.
+// release returns draining endpoints to service when the group ends.
 func (f *nodes) release() {
 	f.mu.Lock()
 	pools := slices.Collect(maps.Keys(f.pools))

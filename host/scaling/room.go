@@ -10,22 +10,22 @@ import (
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
-// Room holds requests for pools that have no endpoint and will have one: their
-// controllers count them as demand. It is bounded per pool, and no tenant takes
-// more than half of it. All methods may be called concurrently.
+// Room lets requests wait for the first endpoint of a pool that has none and is
+// scaled: the controller counts them as demand. It is bounded per pool, and no tenant
+// may have more than half of it. All methods may be called concurrently.
 type Room struct {
 	m *Manager
 
 	mu      sync.Mutex             // guards what follows
-	pools   map[string][]time.Time // since when requests wait, the longest first
-	tenants map[roomTenant]int
-	held    uint64 // requests that ever waited
+	pools   map[string][]time.Time // by pool: since when each request waits, the oldest first
+	tenants map[roomTenant]int     // requests that wait
+	held    uint64                 // requests that ever waited
 	refused uint64
 }
 
 type roomTenant struct{ pool, tenant string }
 
-// lookEvery is how often a request that waits looks for an endpoint.
+// lookEvery is how often a waiting request looks for an endpoint.
 const lookEvery = 50 * time.Millisecond
 
 // ErrRoomFull is returned by Room.Enter when too many requests wait already.
@@ -48,10 +48,10 @@ func newRoom(m *Manager) *Room {
 	return &Room{m: m, pools: map[string][]time.Time{}, tenants: map[roomTenant]int{}}
 }
 
-// Enter takes in a request of a tenant for a model that no endpoint serves, and
-// wakes the controllers. It returns nil without an error if no pool of the model
-// scales or an endpoint is there, and ErrRoomFull with a Seat that has only its
-// times if there is no room.
+// Enter adds a request of a tenant for a model that no endpoint serves, and wakes the
+// controllers. It returns a nil Seat without an error if no pool of the model is
+// scaled or an endpoint serves, and ErrRoomFull with a Seat that has only its times
+// if too many requests wait.
 func (r *Room) Enter(model, tenant string) (*Seat, error) {
 	pool := r.poolFor(model)
 	if pool == nil {
@@ -102,8 +102,8 @@ func (r *Room) waiting(pools []string, now time.Time) (n int, longest time.Durat
 	return n, longest
 }
 
-// poolFor returns the pool that is to get an endpoint for a model, nil if the
-// model has endpoints or none of its pools scales.
+// poolFor returns the pool whose controller will order an endpoint for a model, nil
+// if the model has endpoints or none of its pools is scaled.
 func (r *Room) poolFor(model string) *config.Pool {
 	if r.serves(model) {
 		return nil
