@@ -20,8 +20,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/config"
 )
 
-// driverScript is a driver of which "mode" says how it behaves and "machines"
-// what there can be. It keeps each question in "asked", and the size in "have".
+// driverScript is a driver: the file "mode" says how it behaves and "machines" which
+// machines there can be. It writes each request to "asked", and the size to "have".
 const driverScript = `#!/bin/sh
 cd "$1"; q=$(cat); echo "$q" >> asked
 case "$q" in
@@ -47,9 +47,9 @@ type scaled struct {
 	reqs atomic.Int64 // that the engine answered
 }
 
-// runScaled runs a router; the first machine of its driver is a real server, and
-// the lines of lies are told before it.
-func runScaled(t *testing.T, autoscaling, mode string, lies ...string) *scaled {
+// runScaled runs a router. The last machine that its driver lists is a real server;
+// the fakes come before it.
+func runScaled(t *testing.T, autoscaling, mode string, fakes ...string) *scaled {
 	t.Helper()
 	s := &scaled{t: t, dir: t.TempDir()}
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,7 +62,7 @@ func runScaled(t *testing.T, autoscaling, mode string, lies ...string) *scaled {
 		io.WriteString(w, `{"id": "c", "object": "chat.completion", "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}]}`)
 	}))
 	t.Cleanup(engine.Close)
-	machines := strings.Join(append(lies, fmt.Sprintf(`{"id": "real", "url": %q}`, engine.URL)), "\n") + "\n"
+	machines := strings.Join(append(fakes, fmt.Sprintf(`{"id": "real", "url": %q}`, engine.URL)), "\n") + "\n"
 	for name, text := range map[string]string{"machines": machines, "mode": mode, "have": "0", "asked": "", "failed": ""} {
 		save(t, filepath.Join(s.dir, name), text)
 	}
@@ -113,7 +113,7 @@ func (s *scaled) file(name string) []byte {
 	return b
 }
 
-// orders are the questions with op "apply".
+// orders returns the requests with op "apply".
 func (s *scaled) orders() []autoscale.Order {
 	var out []autoscale.Order
 	for line := range bytes.Lines(s.file("asked")) {
@@ -149,9 +149,9 @@ func (s *scaled) status() autoscale.PoolStatus {
 	return autoscale.PoolStatus{}
 }
 
-// TestHost_driver: a request waits for the first machine of a driver that does
-// not do its work twice and then does. It is told one need, under one key, each
-// time later than before.
+// TestHost_driver: a request waits for the first machine of a driver that fails
+// twice and then works. The driver gets one order, under one key, with growing
+// delays.
 func TestHost_driver(t *testing.T) {
 	for _, mode := range []string{"hang", "fail", "twice"} {
 		t.Run(mode, func(t *testing.T) {
@@ -184,8 +184,8 @@ func TestHost_driver(t *testing.T) {
 	}
 }
 
-// TestHost_driverLies: machines outside the allow-list and machines that are no
-// engine do not keep requests from the one that is.
+// TestHost_driverLies: machines outside the allow-list, and machines without an
+// engine, do not keep requests from the one with an engine.
 func TestHost_driverLies(t *testing.T) {
 	t.Parallel()
 	s := runScaled(t, "min: 3, max: 3", "good", `{"id": "away", "url": "http://10.9.9.9:80"}`, `{"id": "dead", "url": "http://127.0.0.1:1"}`)
@@ -204,8 +204,9 @@ func TestHost_driverLies(t *testing.T) {
 	}
 }
 
-// TestHost_reloadsScaled: machines survive changes of other sections, of how they
-// are scaled, and of whether; they go with their pool. None is ordered anew.
+// TestHost_reloadsScaled: machines survive changes of other sections, of how their
+// pool is scaled, and of whether it is; they are removed with their pool. None is
+// ordered again.
 func TestHost_reloadsScaled(t *testing.T) {
 	t.Parallel()
 	s := runScaled(t, "min: 1, max: 1", "good")

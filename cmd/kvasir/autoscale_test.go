@@ -20,7 +20,7 @@ func TestPrintScaling(t *testing.T) {
 		printScaling(&b, &s)
 	}
 	out := b.String()
-	for _, want := range []string{"pool own, overflow spot, looked at 12:00:00", "pool other, looked at", "no quota", "dry run", "12:00:00  spot", "not been looked at yet"} {
+	for _, want := range []string{"pool own, overflow spot, measured at 12:00:00", "pool other, measured at", "no quota", "dry run", "12:00:00  spot", "not been measured yet"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// loading answers 503 on l for a while, as an engine does that loads its
+// loading answers 503 on l for the time d, as an engine does while it loads its
 // weights, and leaves l open.
 func loading(ctx context.Context, l net.Listener, d time.Duration) error {
 	t, ok := l.(*net.TCPListener)
@@ -32,8 +32,8 @@ func loading(ctx context.Context, l net.Listener, d time.Duration) error {
 	return t.SetDeadline(time.Time{})
 }
 
-// keptOpen is a listener that an http.Server does not close, and does not try
-// again after its deadline.
+// keptOpen is a listener that an http.Server cannot close, and that reports itself
+// closed at its deadline.
 type keptOpen struct{ net.Listener }
 
 func (k keptOpen) Accept() (net.Conn, error) {

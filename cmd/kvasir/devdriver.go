@@ -20,8 +20,8 @@ import (
 
 // devDriverCommand is a driver of the autoscaler that starts and stops simulated
 // engines on this machine; kvasir dev --autoscale uses it, and it shows what a
-// driver has to do (autoscale.Command): read one JSON question, make as many
-// machines exist as it says, answer with all there are.
+// driver has to do (autoscale.Command): read one JSON request, start or stop
+// machines until as many exist as it asks for, and answer with all that exist.
 func devDriverCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:    "dev-driver DIR -- [flags of kvasir engine]",
@@ -36,8 +36,8 @@ func devDriverCommand() *cobra.Command {
 	return c
 }
 
-// devDriver keeps what it made in DIR/machines.json, under a lock: a call that
-// was given up and its successor never run at once.
+// devDriver keeps its machines in DIR/machines.json, under a lock: a call that timed
+// out and the next one never run at the same time.
 type devDriver struct {
 	dir      string
 	flags    []string
@@ -52,7 +52,7 @@ type devMachine struct {
 
 // devState is the file.
 type devState struct {
-	Made     int          `json:"made"` // ever, for names
+	Made     int          `json:"made"` // machines ever started, for their ids
 	Machines []devMachine `json:"machines"`
 }
 
@@ -62,7 +62,7 @@ func (d *devDriver) run(in io.Reader, out io.Writer) error {
 		autoscale.Order
 	}
 	if err := json.NewDecoder(io.LimitReader(in, 1<<20)).Decode(&q); err != nil {
-		return exit(exitUsage, "the question on standard input: %v", err)
+		return exit(exitUsage, "request on standard input: %v", err)
 	}
 	unlock, err := lockDir(d.dir)
 	if err != nil {
@@ -88,7 +88,7 @@ func (d *devDriver) run(in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(a)
 }
 
-// apply makes as many machines exist as o says.
+// apply starts or stops machines until o.Desired exist.
 func (d *devDriver) apply(o *autoscale.Order) error {
 	stop := func(i int) {
 		syscall.Kill(d.machines[i].PID, syscall.SIGTERM)
@@ -99,7 +99,7 @@ func (d *devDriver) apply(o *autoscale.Order) error {
 			stop(i)
 		}
 	}
-	for len(d.machines) > o.Desired { // given up before they came: the youngest
+	for len(d.machines) > o.Desired { // cancelled before they serve: the youngest
 		stop(len(d.machines) - 1)
 	}
 	for len(d.machines) < o.Desired {
@@ -110,7 +110,7 @@ func (d *devDriver) apply(o *autoscale.Order) error {
 	return nil
 }
 
-// start starts one engine and waits for the line that tells its addresses.
+// start starts one engine and waits for the line with its addresses.
 func (d *devDriver) start() error {
 	self, err := os.Executable()
 	if err != nil {
@@ -152,7 +152,7 @@ func (d *devDriver) start() error {
 	return c.Process.Release()
 }
 
-// load reads the file; machines that ended are left out.
+// load reads the file; machines that ended are dropped.
 func (d *devDriver) load() error {
 	b, err := os.ReadFile(d.file())
 	if errors.Is(err, os.ErrNotExist) {

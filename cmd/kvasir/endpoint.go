@@ -13,7 +13,7 @@ import (
 )
 
 func endpointCommand() *cobra.Command {
-	c := &cobra.Command{Use: "endpoint", Short: "look at the endpoints of a running router, take them out of service and back"}
+	c := &cobra.Command{Use: "endpoint", Short: "show the endpoints of a running router, take them out of service and back"}
 	list := &cobra.Command{Use: "list", Short: "list the endpoints with their state and load", Args: cobra.NoArgs}
 	a, output := routerFlags(list), outputFlag(list)
 	list.RunE = func(cmd *cobra.Command, args []string) error {
@@ -21,7 +21,7 @@ func endpointCommand() *cobra.Command {
 	}
 	c.AddCommand(list, holdCommand("cordon", admin.Cordon, "send it no conversations that are new to it"),
 		holdCommand("drain", admin.Drain, "send it no further requests; those it has go on"),
-		holdCommand("uncordon", admin.Uncordon, "let it serve again; also ends a revocation of its isolation"))
+		holdCommand("uncordon", admin.Uncordon, "return it to service; also ends a revocation of its isolation"))
 	return c
 }
 
@@ -48,7 +48,7 @@ func printEndpoints(w io.Writer, es []admin.Endpoint) error {
 func holdCommand(verb string, o admin.Operation[admin.HoldRequest, *admin.HoldResult], short string) *cobra.Command {
 	c := &cobra.Command{Use: verb + " URL", Short: short, Args: cobra.ExactArgs(1)}
 	a := routerFlags(c)
-	wait := c.Flags().Duration("wait", 0, "wait so long for its requests to end")
+	wait := c.Flags().Duration("wait", 0, "how long to wait for its requests to end")
 	if verb != "drain" {
 		c.Flags().MarkHidden("wait")
 	}
@@ -62,7 +62,7 @@ func holdCommand(verb string, o admin.Operation[admin.HoldRequest, *admin.HoldRe
 			case err != nil:
 				return err
 			case n == 0:
-				fmt.Fprintln(cmd.OutOrStdout(), args[0], "has no request")
+				fmt.Fprintln(cmd.OutOrStdout(), args[0], "has no requests")
 				return nil
 			case time.Now().After(end):
 				return exit(exitNo, "%s still has %d requests", args[0], n)
@@ -73,7 +73,7 @@ func holdCommand(verb string, o admin.Operation[admin.HoldRequest, *admin.HoldRe
 	return c
 }
 
-// inflight is how many requests an endpoint has, in all pools.
+// inflight returns the requests in flight on an endpoint, in all pools.
 func (a *router) inflight(endpoint string) (n int64, err error) {
 	es, err := ask(a, admin.ListEndpoints, &admin.None{})
 	if err != nil {
