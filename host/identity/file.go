@@ -21,24 +21,24 @@ import (
 
 // Errors of a change of keys.
 var (
-	// ErrNoKey: the id is not in the file.
+	// ErrNoKey: the file has no key with the id.
 	ErrNoKey = errors.New("identity: no such key id")
 	// ErrEnded is returned by Rotate for a key that was revoked or has expired: a
-	// successor would bring back what somebody ended.
+	// successor would restore access that was withdrawn.
 	ErrEnded = errors.New("identity: the key has ended; issue another one")
-	// ErrPepper is wrapped if the keys of a file were made with another pepper: a
-	// router with this one would accept none of them.
-	ErrPepper = errors.New("identity: the key file was made with another pepper")
+	// ErrPepper is wrapped if the keys of a file were hashed with another pepper: a
+	// router with this pepper would accept none of them.
+	ErrPepper = errors.New("identity: the keys of the file have another pepper")
 )
 
-// Grant is what a key stands for.
+// Grant is who a key represents and what it may do.
 type Grant struct {
 	Tenant string   `json:"tenant"`
 	User   string   `json:"user,omitempty"`
 	Groups []string `json:"groups,omitempty"`
 	Scopes []string `json:"scopes,omitempty"`
 
-	// Labels go to policy, such as data_class: phi.
+	// Labels are passed to policy, such as data_class: phi.
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
@@ -59,17 +59,17 @@ type Record struct {
 type KeyFile struct {
 	Version int `json:"version"` // 1
 
-	// PepperID identifies the pepper of all keys, "" in a file without keys and in
-	// one made before peppers had ids.
+	// PepperID identifies the pepper that all keys were hashed with; "" in a file
+	// without keys, and in files that older versions wrote.
 	PepperID string   `json:"pepper_id,omitempty"`
 	Keys     []Record `json:"keys"`
 }
 
-// CheckPepper reports whether the keys of k were made with a pepper, as far as k
-// says. The error wraps ErrPepper.
+// CheckPepper checks that the keys of k were hashed with pepper, if k says which
+// pepper they were hashed with. The error wraps ErrPepper.
 func (k *KeyFile) CheckPepper(pepper []byte) error {
 	if id := pepperID(pepper); k.PepperID != "" && k.PepperID != id {
-		return fmt.Errorf("%w (id %s, this one has id %s): name the state directory of the router that uses the file", ErrPepper, k.PepperID, id)
+		return fmt.Errorf("%w (id %s, this one has id %s): use the state directory of the router that reads the file", ErrPepper, k.PepperID, id)
 	}
 	return nil
 }
@@ -77,8 +77,8 @@ func (k *KeyFile) CheckPepper(pepper []byte) error {
 // maxFile bounds a key file: some 100,000 keys.
 const maxFile = 32 << 20
 
-// ReadFile reads and checks a key file. A file that others may write is
-// refused: who can write it can be any tenant.
+// ReadFile reads and checks a key file. A file that others can write is refused:
+// whoever can write it can become any tenant.
 func ReadFile(path string) (*KeyFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -90,7 +90,7 @@ func ReadFile(path string) (*KeyFile, error) {
 		return nil, fmt.Errorf("identity: %w", err)
 	}
 	if st.Mode().Perm()&0o022 != 0 {
-		return nil, fmt.Errorf("identity: %s can be written by others (mode %04o, want 0600)", path, st.Mode().Perm())
+		return nil, fmt.Errorf("identity: %s is writable by others (mode %04o, want 0600)", path, st.Mode().Perm())
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
@@ -106,8 +106,8 @@ func ReadFile(path string) (*KeyFile, error) {
 	return k, nil
 }
 
-// ParseFile decodes the content of a key file, strictly, and reports all faults
-// of its records together.
+// ParseFile decodes the content of a key file strictly and reports all errors in
+// its records.
 func ParseFile(b []byte) (*KeyFile, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
@@ -133,7 +133,7 @@ func (k *KeyFile) validate() error {
 			all = append(all, fmt.Errorf("identity: key %d (%q): %v", i, r.ID, err))
 		}
 		if ids[r.ID] {
-			all = append(all, fmt.Errorf("identity: key id %q stands twice", r.ID))
+			all = append(all, fmt.Errorf("identity: duplicate key id %q", r.ID))
 		}
 		if macs[r.MAC] {
 			all = append(all, fmt.Errorf("identity: key %q is the same key as another", r.ID))
@@ -181,12 +181,12 @@ func (g *Grant) validate() error {
 	return nil
 }
 
-// maxGrant bounds the groups, scopes and labels of one principal: above what
-// directories put in a token, below what a decision would suffer from.
+// maxGrant bounds the groups, scopes and labels of one principal: more than
+// directories put in a token, few enough for a fast decision.
 const maxGrant = 256
 
-// Principal returns who holds g, as verified by a method of an issuer. The error
-// tells what in g is not valid.
+// Principal returns the principal that holds g, verified by a method and named by
+// an issuer. The error says what in g is not valid.
 func (g *Grant) Principal(method, issuer string) (*Principal, error) {
 	if err := g.validate(); err != nil {
 		return nil, fmt.Errorf("identity: %w", err)
@@ -206,8 +206,8 @@ func (g *Grant) labels() []Label {
 	return out
 }
 
-// validName reports whether s is 1 to 128 letters, digits and ._@:/+- : what can
-// stand in a policy, a label and a log without quoting.
+// validName reports whether s is 1 to 128 letters, digits and ._@:/+- : text that
+// needs no quoting in a policy, a label or a log.
 func validName(s string) bool {
 	if len(s) == 0 || len(s) > 128 {
 		return false
@@ -238,20 +238,20 @@ func ValidScope(s string) bool {
 // ValidTenant reports whether s can name a tenant.
 func ValidTenant(s string) bool { return validName(s) }
 
-// Terms are what is known of a key beside its grant.
+// Terms are the properties of a key apart from its grant.
 type Terms struct {
 	Issuer string        // who issues it
 	Note   string        // free text
 	TTL    time.Duration // how long it is valid; 0 = until it is revoked
 }
 
-// Issue adds a random key that is valid until it is revoked. It is returned once
-// and kept nowhere.
+// Issue adds a random key that is valid until it is revoked. The key is returned
+// once and stored nowhere.
 func (k *KeyFile) Issue(pepper []byte, g Grant, issuer string, now time.Time) (key string, r Record, err error) {
 	return k.IssueOn(pepper, g, Terms{Issuer: issuer}, now)
 }
 
-// IssueOn is Issue on terms.
+// IssueOn is Issue with terms.
 func (k *KeyFile) IssueOn(pepper []byte, g Grant, t Terms, now time.Time) (key string, r Record, err error) {
 	for {
 		var id string
@@ -269,11 +269,10 @@ func (k *KeyFile) IssueOn(pepper []byte, g Grant, t Terms, now time.Time) (key s
 	}
 }
 
-// Import adds a key that exists elsewhere, of 24 to 512 bytes, under an id of
-// its own.
+// Import adds a key that was made elsewhere, of 24 to 512 bytes, under a new id.
 func (k *KeyFile) Import(pepper []byte, key string, g Grant, issuer string, now time.Time) (Record, error) {
 	if len(key) < minKeyLen || len(key) > maxKeyLen {
-		return Record{}, fmt.Errorf("identity: a key has %d to %d bytes", minKeyLen, maxKeyLen)
+		return Record{}, fmt.Errorf("identity: key length: want %d to %d bytes", minKeyLen, maxKeyLen)
 	}
 	for {
 		if _, id := newKey(); k.find(id) == nil {
@@ -312,10 +311,10 @@ func (k *KeyFile) find(id string) *Record {
 	return nil
 }
 
-// Match returns the records that ref refers to: the one with that id; else the
-// one of a whole key that was pasted, in the router's own form, or in any form
-// if pepper is given; else those with that note or with that label (name=value).
-// Of several with the same name, those that have ended are left out.
+// Match returns the records that ref refers to: the record with that id; the record
+// of a whole key, in the router's own form, or in any form if pepper is given; or
+// the records with that note or with that label (name=value). If several records
+// have the name, those of ended keys are left out.
 func Match(records []Record, ref string, pepper []byte, now time.Time) []Record {
 	id := ref
 	if own := KeyID(ref); own != "" {
@@ -351,7 +350,7 @@ func macOf(key string, pepper []byte) string {
 	return hex.EncodeToString(m[:])
 }
 
-// named reports whether a person may mean r by ref.
+// named reports whether ref is the note of r or one of its labels.
 func (r *Record) named(ref string) bool {
 	if r.Note == ref {
 		return ref != ""
@@ -364,8 +363,8 @@ func (r *Record) named(ref string) bool {
 // may be shown: fewer than any key has.
 const MaxShownRef = minKeyLen - 1
 
-// ShowRef returns a reference to a key as it may be shown and recorded: an id or
-// a name, but no key that was pasted.
+// ShowRef returns a reference to a key as it may be shown and recorded: an id or a
+// name, but never a pasted key.
 func ShowRef(ref string) string {
 	if shown := secret.Redact(ref); shown != ref {
 		return shown
@@ -376,8 +375,8 @@ func ShowRef(ref string) string {
 	return ref
 }
 
-// Revoke ends a key; the record stays. Revoking twice keeps the first time.
-// The error is ErrNoKey.
+// Revoke ends a key; the record stays. Revoking it again keeps the first time. The
+// error is ErrNoKey.
 func (k *KeyFile) Revoke(id string, now time.Time) error {
 	r := k.find(id)
 	if r == nil {
@@ -389,7 +388,7 @@ func (k *KeyFile) Revoke(id string, now time.Time) error {
 	return nil
 }
 
-// Find returns the record of key id, nil if there is none. It is part of k.
+// Find returns the record of key id, nil if there is none. The record belongs to k.
 func (k *KeyFile) Find(id string) *Record { return k.find(id) }
 
 // Ended reports whether the key was revoked or has expired.
@@ -397,8 +396,8 @@ func (r *Record) Ended(now time.Time) bool {
 	return !r.Revoked.IsZero() || !r.Expires.IsZero() && !now.Before(r.Expires)
 }
 
-// Rotate issues a key with the grant, note and length of life of key id, which
-// ends after grace. The error is ErrNoKey or ErrEnded.
+// Rotate issues a key with the grant, note and lifetime of key id, which ends after
+// grace. The error is ErrNoKey or ErrEnded.
 func (k *KeyFile) Rotate(pepper []byte, id string, grace time.Duration, issuer string, now time.Time) (key string, r Record, err error) {
 	old := k.find(id)
 	switch {
@@ -421,9 +420,9 @@ func (k *KeyFile) Rotate(pepper []byte, id string, grace time.Duration, issuer s
 	return key, r, nil
 }
 
-// Update reads the file (none is an empty one), lets change alter it and
-// replaces it atomically with mode 0600. Several processes may do so at once.
-// If change fails the file stays as it is and the error is returned.
+// Update reads the file (a missing file counts as empty), calls change and replaces
+// the file atomically with mode 0600. Several processes may call it at once. If
+// change fails, the file stays as it is and the error is returned.
 func Update(path string, change func(*KeyFile) error) error {
 	unlock, err := filelock.Lock(path + ".lock")
 	if err != nil {

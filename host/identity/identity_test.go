@@ -438,7 +438,7 @@ func TestParseFile_errors(t *testing.T) {
 	f(`{"version":1,"keys":[{"id":"a","tenant":"t","labels":{"a":"b c"},"mac":"`+m+`"}]}`, `bad label "a": "b c"`)
 	f(`{"version":1,"keys":[{"id":"a","tenant":"t","groups":[`+strings.Repeat(`"g",`, 256)+`"g"],"mac":"`+m+`"}]}`, `at most 256`)
 	f(`{"version":1,"keys":[{"id":"a","tenant":"t","mac":"00"}]}`, "64")
-	f(`{"version":1,"keys":[{"id":"a","tenant":"t","mac":"`+m+`"},{"id":"a","tenant":"t","mac":"`+m+`"}]}`, "twice")
+	f(`{"version":1,"keys":[{"id":"a","tenant":"t","mac":"`+m+`"},{"id":"a","tenant":"t","mac":"`+m+`"}]}`, "duplicate")
 	k := &KeyFile{}
 	if _, err := k.Import(pepper, "short", Grant{Tenant: "t"}, "", t0); err == nil {
 		t.Error("short key imported")

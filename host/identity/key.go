@@ -51,7 +51,7 @@ func KeyID(s string) string {
 // the process.
 func Redact(s string) string { return secret.Redact(s) }
 
-// pepperID names a pepper without telling it: 16 hexadecimal digits.
+// pepperID identifies a pepper without revealing it: 16 hexadecimal digits.
 func pepperID(pepper []byte) string {
 	h := hmac.New(sha256.New, pepper)
 	h.Write([]byte(pepperLabel))
@@ -63,7 +63,10 @@ type mac [sha256.Size]byte
 
 // hasher computes macs under one pepper without allocating. It is safe for
 // concurrent use.
-type hasher struct{ pool sync.Pool }
+type hasher struct {
+	id   string // of the pepper
+	pool sync.Pool
+}
 
 type macState struct {
 	h    hash.Hash
@@ -76,7 +79,7 @@ func newHasher(pepper []byte) (*hasher, error) {
 		return nil, errPepper
 	}
 	own := append([]byte(nil), pepper...)
-	h := new(hasher)
+	h := &hasher{id: pepperID(own)}
 	h.pool.New = func() any { return &macState{h: hmac.New(sha256.New, own)} }
 	return h, nil
 }

@@ -99,6 +99,15 @@ func TestCheckPepper(t *testing.T) {
 	if err := errors.Join(k.CheckPepper(right), k.validate()); err != nil {
 		t.Error(err)
 	}
+	for pepper, want := range map[string]error{string(right): nil, string(wrong): ErrPepper} {
+		s, err := NewStore(Config{Pepper: []byte(pepper)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.NewSet(SetConfig{Keys: &k}); !errors.Is(err, want) {
+			t.Errorf("a set with the pepper %.1s: %v", pepper, err)
+		}
+	}
 }
 
 func TestValidScope_tenants(t *testing.T) {

@@ -76,6 +76,9 @@ func (s *Store) NewSet(c SetConfig) (*Set, error) {
 		if s.hasher == nil && len(c.Keys.Keys) > 0 {
 			return nil, errors.New("identity: keys without a pepper")
 		}
+		if s.hasher != nil && c.Keys.PepperID != "" && c.Keys.PepperID != s.hasher.id {
+			return nil, fmt.Errorf("%w (id %s, this router's has id %s): none of its keys would be accepted", ErrPepper, c.Keys.PepperID, s.hasher.id)
+		}
 		if err := c.Keys.validate(); err != nil {
 			return nil, err
 		}
