@@ -22,16 +22,16 @@ func auditCommand() *cobra.Command {
 func auditVerify() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify FILE...",
-		Short: "check the hash chain and name the first line that is broken",
-		Long: "kvasir audit verify STATE_DIR/audit.log checks that no line of the audit log was changed, removed, added or moved, from\n" +
-			"its first line on: files that were put away beside it (audit.log.NUMBER) are checked before it. Several FILEs are checked\n" +
-			"in the order they are named in, and nothing beside them.\n\n" +
-			"Who may write the file can cut off its end or compute all of it anew, and the chain alone does not tell. Keep a head\n" +
-			"elsewhere (it is printed here, and shown by the router's /v1/status and as the metrics kvasir_audit_lines and\n" +
-			"kvasir_audit_head) and give it as --anchor: the chain must hold it.",
+		Short: "check the hash chain and report the first broken line",
+		Long: "kvasir audit verify STATE_DIR/audit.log checks that no line of the audit log was changed, removed, added or moved since\n" +
+			"its first line. Rotated files beside it (audit.log.NUMBER) are checked first. If several FILEs are given, exactly\n" +
+			"these are checked, in that order.\n\n" +
+			"Whoever can write the file can cut off its end or compute a new chain, which the chain alone does not show. Keep a head\n" +
+			"elsewhere (this command prints it; the router shows it in /v1/status and as the metrics kvasir_audit_lines and\n" +
+			"kvasir_audit_head) and pass it as --anchor: the chain must contain it.",
 		Args: cobra.MinimumNArgs(1),
 	}
-	anchor := c.Flags().String("anchor", "", "NUMBER:HASH of a line, kept elsewhere, that must be there unchanged")
+	anchor := c.Flags().String("anchor", "", "NUMBER:HASH of a line, kept elsewhere, that the log must contain")
 	output := outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
@@ -57,25 +57,25 @@ func auditVerify() *cobra.Command {
 				"number": v.Head.Number(), "anchored": *anchor != "",
 			})
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d lines in %d files are sound, %d to %d\nhead %s (kvasir_audit_head %d)\n", v.Lines, len(files), v.First.Seq+1, v.Head.Seq, v.Head, v.Head.Number())
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d lines in %d files are intact, %d to %d\nhead %s (kvasir_audit_head %d)\n", v.Lines, len(files), v.First.Seq+1, v.Head.Seq, v.Head, v.Head.Number())
 		return err
 	}
 	return c
 }
 
-// auditFiles returns the files to check, in order. One file stands for the
-// whole log: those put away beside it come first.
+// auditFiles returns the files to check, in order. One file means the whole log:
+// its rotated files come first.
 func auditFiles(args []string) (files []string, whole bool, err error) {
 	for _, a := range args {
 		if _, err := os.Stat(a); errors.Is(err, fs.ErrNotExist) {
-			return nil, false, fmt.Errorf("there is no audit log %s", a)
+			return nil, false, fmt.Errorf("no audit log %q", a)
 		}
 	}
 	if len(args) > 1 {
 		return args, false, nil
 	}
-	away, err := audit.Archives(args[0])
-	return append(away, args[0]), true, err
+	archives, err := audit.Archives(args[0])
+	return append(archives, args[0]), true, err
 }
 
 func verifyAll(v *audit.Verifier, files []string, whole bool) error {

@@ -130,7 +130,7 @@ func checkAudit(t *testing.T, d *harness.Dev, operator, first issued) {
 	}
 	for _, secret := range []string{operator.Key, first.Key, before, d.AdminToken} {
 		if strings.Contains(text, secret) || strings.Contains(d.Log.String(), secret) {
-			t.Error("a key stands in a log")
+			t.Error("a log has a key")
 		}
 	}
 	var st struct {
@@ -158,8 +158,8 @@ func checkAudit(t *testing.T, d *harness.Dev, operator, first issued) {
 		"line 3 does not match its hash": func() (string, string) {
 			return strings.Join(lines[:2], "") + strings.Replace(lines[2], "key:issue", "key:read", 1) + strings.Join(lines[3:], ""), ""
 		},
-		"line 4 has not the number": func() (string, string) { return strings.Join(lines[:3], "") + strings.Join(lines[4:], ""), "" },
-		"does not hold the anchor":  func() (string, string) { return strings.Join(lines[:5], ""), st.Head },
+		"line 4 has not the number":   func() (string, string) { return strings.Join(lines[:3], "") + strings.Join(lines[4:], ""), "" },
+		"does not contain the anchor": func() (string, string) { return strings.Join(lines[:5], ""), st.Head },
 	} {
 		changed, anchor := edit()
 		if err := os.WriteFile(copied, []byte(changed), 0o600); err != nil {
@@ -235,8 +235,8 @@ func TestPastedKeys(t *testing.T) {
 	}
 }
 
-// TestKeyUse: when a key was used last is told by the router, and by the file
-// after it has ended.
+// TestKeyUse: the router lists when a key was used last, and the file does after
+// the router has ended.
 func TestKeyUse(t *testing.T) {
 	dir := t.TempDir()
 	keys, state := filepath.Join(dir, "keys.json"), filepath.Join(dir, "state")

@@ -1,6 +1,6 @@
 // Package audit keeps a log of who changed what: an append-only file of JSON
-// lines, each on disk before its deed is answered, in which every line vouches
-// for all before it.
+// lines. Each line is on disk before the change is answered, and its hash covers
+// all lines before it.
 //
 // A line is a JSON object whose last member is its hash:
 //
@@ -9,16 +9,18 @@
 //
 // hash = SHA-256(prev as 32 bytes ‖ body), where body is the line without
 // `,"hash":"…"`, byte for byte. seq counts from 1 and prev is the hash of the
-// line before; of line 1 it is zero. So an edit, a removal or an exchange of
+// line before; in line 1 it is zero. So an edit, a removal or an exchange of
 // lines breaks the chain there, and [Verify] names the line.
 //
-// The chain has no key: who may write the file can compute a whole chain anew,
-// or cut off its end. Either is found only with a head that was kept elsewhere;
-// [Log.Head] is what to keep (the router shows it as a metric and in its
-// status), and [Verifier.Anchor] checks against it.
+// The chain has no key: whoever can write the file can compute a new chain or cut
+// off its end. Both are detected only with a head that was kept elsewhere: keep
+// [Log.Head], which the router shows as a metric and in its status, and check
+// with [Verifier.Anchor].
 //
-// A file that grew beyond a bound is renamed to NAME.<seq of its last line> and
-// the chain goes on in a fresh one. Nothing is ever deleted here.
+// A file that has reached a bound is renamed to NAME.<seq of its last line> and
+// the chain continues in a new file. This package deletes nothing.
+//
+// API keys and tokens in an event are replaced by "…" (package secret).
 package audit
 
 import (
@@ -36,34 +38,34 @@ import (
 	"github.com/kvasir-router/kvasir/host/internal/filelock"
 )
 
-// ErrBroken is wrapped by Open and Append if the file's last line is none of the
-// chain: somebody else wrote there.
+// ErrBroken is wrapped by Open and Append if the file's last line does not belong
+// to a chain: something else wrote to the file.
 var ErrBroken = errors.New("audit: chain is broken")
 
-// Event is one deed. Strings longer than 1 KiB are cut.
+// Event is one audited action. Strings longer than 1 KiB are cut.
 type Event struct {
 	Time   time.Time         // zero = when it is appended
 	Actor  string            // who: identity.Principal.Name, "system", "cli:USER"
-	Verb   string            // what was asked for, such as plugin:push
-	Object string            // of what, such as plugin/leastwork
+	Verb   string            // what was requested, such as plugin:push
+	Object string            // on what, such as plugin/leastwork
 	Result string            // one of the Result constants
 	Detail map[string]string // further facts, at most 32; never a secret
 }
 
 // Words of Event.Result.
 const (
-	Begun   = "begun"   // allowed and about to be done; a line with the end follows
+	Begun   = "begun"   // allowed and about to be done; a line with the result follows
 	OK      = "ok"      // done
 	Failed  = "failed"  // allowed, tried, and not done
 	Refused = "refused" // not allowed
 )
 
-// maxFile is when a file is closed and the chain goes on in the next: some
-// 200,000 lines, which verify in about a second.
+// maxFile is the size at which the chain continues in the next file: some 200,000
+// lines, which verify in about a second.
 const maxFile = 64 << 20
 
-// Log appends to a file. All methods may be called concurrently, also by other
-// processes with a Log of their own on the same file.
+// Log appends to a file. All methods may be called concurrently, and other
+// processes may have a Log on the same file.
 type Log struct {
 	path string
 	max  int64
@@ -87,8 +89,8 @@ type Head struct {
 // take.
 func (h Head) String() string { return fmt.Sprintf("%d:%s", h.Seq, hex.EncodeToString(h.Hash[:])) }
 
-// Number returns the first 48 bits of the hash: what a metric, which is a
-// float64, can hold exactly.
+// Number returns the first 48 bits of the hash, which a metric (a float64) holds
+// exactly.
 func (h Head) Number() uint64 {
 	var n uint64
 	for _, b := range h.Hash[:6] {
@@ -97,9 +99,10 @@ func (h Head) Number() uint64 {
 	return n
 }
 
-// Open opens the log at path, mode 0600, and makes it if it is not there; its
-// directory must be. A last line that a crash tore is removed, which is itself
-// recorded. The error wraps ErrBroken if the last whole line is none of a chain.
+// Open opens the log at path and creates it with mode 0600 if it does not exist;
+// its directory must exist. A last line that a crash left incomplete is removed,
+// which is itself recorded. The error wraps ErrBroken if the last whole line does
+// not belong to a chain.
 func Open(path string) (*Log, error) {
 	l := &Log{path: path, max: maxFile, now: time.Now}
 	l.mu.Lock()
@@ -115,8 +118,8 @@ func Open(path string) (*Log, error) {
 	return l, nil
 }
 
-// Append puts e on disk. On error nothing was logged, and what e tells of should
-// not be done.
+// Append writes e to disk. On error nothing was logged, and the action should not
+// be done.
 func (l *Log) Append(e Event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +150,7 @@ func (l *Log) appendLocked(e Event) error {
 }
 
 // movedLocked reports whether the file is not as this Log left it: another
-// process appended to it or put it away.
+// process appended to it or rotated it.
 func (l *Log) movedLocked() bool {
 	if l.f == nil {
 		return true
@@ -177,7 +180,7 @@ func (l *Log) openLocked() (err error) {
 		return fmt.Errorf("audit: %w", err)
 	}
 	if m := st.Mode(); !m.IsRegular() || m.Perm()&0o022 != 0 {
-		return fmt.Errorf("audit: %s is no file of ours alone (mode %v, want 0600)", l.path, m)
+		return fmt.Errorf("audit: %s must be a regular file that only its owner can write (mode %v, want 0600)", l.path, m)
 	}
 	end, err := findEnd(f, st.Size())
 	if err != nil {
@@ -197,7 +200,7 @@ func (l *Log) openLocked() (err error) {
 		return fmt.Errorf("audit: %w", err)
 	}
 	l.f, l.size, l.head = f, end.size, end.head
-	if end.torn == nil {
+	if end.partial == nil {
 		return nil
 	}
 	return l.writeLocked(end.repair())
@@ -210,20 +213,20 @@ func (l *Log) closeLocked() {
 	}
 }
 
-// rotateLocked puts the file away and goes on in a fresh one.
+// rotateLocked renames the file and continues in a new one.
 func (l *Log) rotateLocked() error {
-	away := archiveName(l.path, l.head.Seq)
-	if err := os.Rename(l.path, away); err != nil {
+	archive := archiveName(l.path, l.head.Seq)
+	if err := os.Rename(l.path, archive); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	if err := l.openLocked(); err != nil {
 		return err
 	}
-	return l.writeLocked(Event{Actor: "system", Verb: "audit:rotate", Object: filepath.Base(away), Result: OK})
+	return l.writeLocked(Event{Actor: "system", Verb: "audit:rotate", Object: filepath.Base(archive), Result: OK})
 }
 
-// writeLocked appends one line and waits until it is on disk. A line that was
-// written by half is taken back, now or by the next openLocked.
+// writeLocked appends one line and waits until it is on disk. A partly written
+// line is removed, here or by the next openLocked.
 func (l *Log) writeLocked(e Event) error {
 	if e.Time.IsZero() {
 		e.Time = l.now()
@@ -266,8 +269,7 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// Copy writes the last lines of the file, about n bytes of them and whole ones
-// only, to w.
+// Copy writes the last lines of the file to w: about n bytes, whole lines only.
 func (l *Log) Copy(w io.Writer, n int64) error {
 	f, err := os.Open(l.path)
 	if err != nil {

@@ -92,7 +92,7 @@ func chain(t testing.TB, n int) (path string, lines []string, head Head) {
 	return path, strings.SplitAfter(strings.TrimSuffix(read(t, path), "\n"), "\n"), l.Head()
 }
 
-// TestVerify_tampering does to a log what somebody could who writes the file.
+// TestVerify_tampering changes a log in the ways open to whoever can write the file.
 func TestVerify_tampering(t *testing.T) {
 	path, lines, head := chain(t, 6)
 	lines[5] += "\n"
@@ -127,16 +127,16 @@ func TestVerify_tampering(t *testing.T) {
 	})
 	f("removed line", 3, errSeq, func(l []string) []string { return append(l[:2], l[3:]...) })
 	f("removed first line", 1, errStart, func(l []string) []string { return l[1:] })
-	f("doubled line", 3, errSeq, func(l []string) []string { return append(l[:2], l[1:]...) })
+	f("duplicate line", 3, errSeq, func(l []string) []string { return append(l[:2], l[1:]...) })
 	f("exchanged lines", 3, errSeq, func(l []string) []string { l[2], l[3] = l[3], l[2]; return l })
 	f("cut end", 0, ErrAnchor, func(l []string) []string { return l[:4] })
-	f("cut within a line", 6, ErrTorn, func(l []string) []string { l[5] = l[5][:20]; return l })
+	f("cut within a line", 6, ErrIncomplete, func(l []string) []string { l[5] = l[5][:20]; return l })
 	f("space", 2, errForm, edit(1, `"seq":2,`, `"seq":2, `))
 	f("other order", 2, errForm, func(l []string) []string {
 		l[1] = strings.Replace(strings.Replace(l[1], `"verb":"v",`, "", 1), `"actor"`, `"verb":"v","actor"`, 1)
 		return l
 	})
-	f("doubled member", 2, errForm, edit(1, `"seq":2`, `"seq":9,"seq":2`))
+	f("duplicate member", 2, errForm, edit(1, `"seq":2`, `"seq":9,"seq":2`))
 	f("unknown member", 2, errForm, edit(1, `"seq":2`, `"seq":2,"x":1`))
 	f("other case", 2, errForm, edit(1, `"seq":2`, `"SEQ":2`))
 	f("upper-case hash", 2, errForm, func(l []string) []string {
@@ -147,7 +147,7 @@ func TestVerify_tampering(t *testing.T) {
 	f("long line", 2, errForm, func(l []string) []string { l[1] = strings.Repeat("x", maxLine+10) + "\n"; return l })
 	f("empty line", 2, errForm, func(l []string) []string { l[1] = "\n"; return l })
 
-	// A chain that was computed anew is sound by itself; the anchor tells.
+	// A newly computed chain is consistent in itself; only the anchor detects it.
 	other, _, _ := chain(t, 6)
 	write(t, path, read(t, other))
 	if _, err := Verify(path); err != nil {
@@ -167,13 +167,13 @@ func TestVerify_tampering(t *testing.T) {
 	}
 }
 
-// TestOpen_torn ends a file at every byte of its last line, as a crash would.
-func TestOpen_torn(t *testing.T) {
+// TestOpen_incomplete ends a file at every byte of its last line, as a crash would.
+func TestOpen_incomplete(t *testing.T) {
 	path, lines, _ := chain(t, 3)
 	whole, last := lines[0]+lines[1], lines[2]+"\n"
 	for cut := 1; cut < len(last); cut++ {
 		write(t, path, whole+last[:cut])
-		if _, err := Verify(path); !errors.Is(err, ErrTorn) {
+		if _, err := Verify(path); !errors.Is(err, ErrIncomplete) {
 			t.Fatalf("cut at %d: Verify says %v", cut, err)
 		}
 		l, err := Open(path)
@@ -214,7 +214,7 @@ func TestOpen_refuses(t *testing.T) {
 	}
 }
 
-// TestRotate: the chain goes over files, and over a crash between two of them.
+// TestRotate: the chain spans files, also after a crash between two of them.
 func TestRotate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l := open(t, path)
@@ -243,7 +243,7 @@ func TestRotate(t *testing.T) {
 	if v := verify(); v.Lines != 20+len(names) {
 		t.Errorf("got %d lines", v.Lines)
 	}
-	// The crash: the file was put away and no other was made.
+	// The crash: the file was renamed and no other was created.
 	if err := os.Rename(path, archiveName(path, l.Head().Seq)); err != nil {
 		t.Fatal(err)
 	}
@@ -285,8 +285,8 @@ func TestAppend_bounds(t *testing.T) {
 	}
 }
 
-// TestAppend_disk: an event that cannot be written is an error and counted, and
-// the chain goes on when it can be again.
+// TestAppend_disk: an event that cannot be written is an error and is counted, and
+// the chain continues once writing works again.
 func TestAppend_disk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -321,9 +321,9 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestLog_hammer appends with several logs on one file, as several processes
-// do, while the file is put away again and again.
-func TestLog_hammer(t *testing.T) {
+// TestLog_stress appends with several logs on one file, as several processes do,
+// while the file is rotated again and again.
+func TestLog_stress(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	var wg sync.WaitGroup
 	for i := range 4 {
@@ -356,7 +356,7 @@ func TestLog_hammer(t *testing.T) {
 	}
 }
 
-// FuzzVerify: whatever is read, what is accepted can be gone on from.
+// FuzzVerify: a log can be continued from any input that Verify accepts.
 func FuzzVerify(f *testing.F) {
 	f.Add([]byte(read(f, "testdata/chain.jsonl")))
 	f.Add([]byte("{}\n"))

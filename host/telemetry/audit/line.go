@@ -36,9 +36,8 @@ const (
 	hashLen   = len(hashMark) + 2*sha256.Size + len(`"}`)
 )
 
-// text makes s a string whose JSON form is one and the same after any number of
-// readings: valid UTF-8, bounded, and without API keys and tokens, which are
-// removed before it is cut.
+// text returns s as valid UTF-8, so that its JSON is the same after any number of
+// decodings, and bounded. API keys and tokens are removed before it is cut.
 func text(s string) string {
 	if s = secret.Redact(s); len(s) > maxText {
 		s = s[:maxText]
@@ -46,7 +45,7 @@ func text(s string) string {
 	return strings.ToValidUTF8(s, "�")
 }
 
-// encode returns the line of e behind head, with its line end, and the head
+// encode returns the line of e that follows head, with its newline, and the head
 // after it.
 func encode(e Event, head Head) ([]byte, Head, error) {
 	r := record{
@@ -81,18 +80,18 @@ func link(prev [32]byte, body []byte) (sum [32]byte) {
 	return sum
 }
 
-// Faults of a line, as Verify tells them.
+// Errors of a line, as Verify reports them.
 var (
 	errForm  = errors.New("is not a line of an audit log")
 	errHash  = errors.New("does not match its hash: it was changed")
-	errPrev  = errors.New("does not follow from the line before: one was changed, removed or put elsewhere")
-	errSeq   = errors.New("has not the number after the line before: lines were removed, added or moved")
-	errStart = errors.New("is the first of its file but follows another line: the files before it are missing")
+	errPrev  = errors.New("does not follow from the line before: a line was changed, removed or moved")
+	errSeq   = errors.New("does not have the number after the line before: lines were removed, added or moved")
+	errStart = errors.New("is the first of its file but follows another line: earlier files are missing")
 	errFirst = errors.New("has number 1 but follows another line")
 )
 
-// parse checks one line, without its line end, by itself. It returns what the
-// line says, the head that it stands on and its own.
+// parse checks one line by itself, without its newline. It returns the record, the
+// head that the line follows and the line's own.
 func parse(line []byte) (r record, before, own Head, err error) {
 	if len(line) < hashLen+1 || len(line) > maxLine || !bytes.HasPrefix(line[len(line)-hashLen:], []byte(hashMark)) {
 		return r, before, own, errForm
@@ -112,7 +111,7 @@ func parse(line []byte) (r record, before, own Head, err error) {
 		return r, before, own, errForm
 	}
 	if again, err := json.Marshal(&r); err != nil || !bytes.Equal(again, body) {
-		return r, before, own, errForm // another spelling, a member twice, a member of another case
+		return r, before, own, errForm // not in canonical form: a duplicate member, another case, other spacing
 	}
 	before, own = Head{r.Seq - 1, prev}, Head{r.Seq, sum}
 	switch {

@@ -15,14 +15,14 @@ import (
 
 // end is how a file ends.
 type end struct {
-	size int64 // of its whole lines
-	head Head
-	torn []byte // what a crash left behind them, nil = nothing
+	size    int64 // of its whole lines
+	head    Head
+	partial []byte // an incomplete line after them, left by a crash; nil = none
 }
 
-// findEnd reads the last line of a file of the given size. What has no line end
-// was torn by a crash: each line is written with its end in one call, and
-// whoever appended it was told that it is there only after that.
+// findEnd reads the last line of a file of the given size. Text without a newline
+// is a line that a crash left incomplete: each line is written with its newline in
+// one call, and Append returns only after that.
 func findEnd(f io.ReaderAt, size int64) (e end, err error) {
 	b, err := lastBytes(f, size, 2*maxLine)
 	if err != nil {
@@ -30,9 +30,9 @@ func findEnd(f io.ReaderAt, size int64) (e end, err error) {
 	}
 	whole := bytes.LastIndexByte(b, '\n') + 1
 	if whole < len(b) {
-		e.torn = b[whole:]
+		e.partial = b[whole:]
 	}
-	e.size = size - int64(len(e.torn))
+	e.size = size - int64(len(e.partial))
 	if e.size == 0 {
 		return e, nil
 	}
@@ -47,11 +47,11 @@ func findEnd(f io.ReaderAt, size int64) (e end, err error) {
 	return e, nil
 }
 
-// repair tells of the torn end that was removed.
+// repair is the event that records the removal of an incomplete line.
 func (e *end) repair() Event {
-	sum := sha256.Sum256(e.torn)
-	return Event{Actor: "system", Verb: "audit:repair", Object: "torn line", Result: OK, Detail: map[string]string{
-		"bytes": strconv.Itoa(len(e.torn)), "sha256": hex.EncodeToString(sum[:]),
+	sum := sha256.Sum256(e.partial)
+	return Event{Actor: "system", Verb: "audit:repair", Object: "incomplete line", Result: OK, Detail: map[string]string{
+		"bytes": strconv.Itoa(len(e.partial)), "sha256": hex.EncodeToString(sum[:]),
 	}}
 }
 
@@ -82,10 +82,10 @@ func copyTail(w io.Writer, f *os.File, n int64) error {
 	return err
 }
 
-// archiveName is where a file goes whose last line has number seq.
+// archiveName is the name that a file gets whose last line has number seq.
 func archiveName(path string, seq uint64) string { return path + "." + strconv.FormatUint(seq, 10) }
 
-// Archives returns the files that were put away beside path, oldest first.
+// Archives returns the rotated files of the log at path, oldest first.
 func Archives(path string) ([]string, error) {
 	list, err := archives(path)
 	if err != nil {
@@ -98,8 +98,8 @@ func Archives(path string) ([]string, error) {
 	return names, nil
 }
 
-// archived returns the end of the newest file that was put away, which an empty
-// one goes on from; zero if there is none.
+// archived returns the end of the newest rotated file, which an empty file
+// continues; zero if there is none.
 func archived(path string) (Head, error) {
 	list, err := archives(path)
 	if err != nil || len(list) == 0 {

@@ -13,7 +13,7 @@ import (
 // BreakError says where a chain is broken.
 type BreakError struct {
 	File string
-	Line int // from 1; 0 = behind the last one
+	Line int // from 1; 0 = after the last one
 	Err  error
 }
 
@@ -25,32 +25,31 @@ func (e *BreakError) Error() string {
 	return fmt.Sprintf("audit: %s: line %d %v", e.File, e.Line, e.Err)
 }
 
-// Unwrap returns the fault.
+// Unwrap returns what is wrong there.
 func (e *BreakError) Unwrap() error { return e.Err }
 
 // Verifier checks files that follow one another. The zero value is ready.
 type Verifier struct {
-	// Anchor is a head that was kept elsewhere; the chain must hold it. Zero =
-	// none was kept: then a cut end and a chain that was computed anew are not
-	// found.
+	// Anchor is a head that was kept elsewhere and must be in the chain. Zero = none
+	// was kept: then a cut end or a newly computed chain is not detected.
 	Anchor Head
 
 	Lines int  // checked
-	First Head // what the first line stands on; zero = the beginning of the log
+	First Head // that the first line follows; zero = the beginning of the log
 	Head  Head // of the last line
 
 	met bool // the anchor
 }
 
 // ErrAnchor is wrapped by Verifier.Finish if the anchor is not in the chain.
-var ErrAnchor = errors.New("does not hold the anchor: the end was cut off, or the chain was written anew")
+var ErrAnchor = errors.New("does not contain the anchor: its end was cut off, or the chain was computed anew")
 
-// ErrTorn is wrapped if the file ends within a line: a crash tore it, and the
-// next Open repairs that.
-var ErrTorn = errors.New("ends within a line")
+// ErrIncomplete is wrapped if the file ends within a line: a crash left it
+// incomplete, and the next Open removes it.
+var ErrIncomplete = errors.New("ends within a line")
 
-// Verify checks the one file at path by itself and returns its head. The error
-// is a *BreakError with the first line that is broken, or of reading.
+// Verify checks the one file at path by itself and returns its head. The error is
+// a *BreakError for the first broken line, or an error of reading.
 func Verify(path string) (Head, error) {
 	var v Verifier
 	if err := v.File(path); err != nil {
@@ -69,7 +68,7 @@ func (v *Verifier) File(path string) error {
 	return v.Read(path, f)
 }
 
-// Read is File for what r holds; name is used in errors.
+// Read is File for the content of r; name is used in errors.
 func (v *Verifier) Read(name string, r io.Reader) error {
 	in := bufio.NewReaderSize(r, maxLine+1)
 	for n := 1; ; n++ {
@@ -78,7 +77,7 @@ func (v *Verifier) Read(name string, r io.Reader) error {
 		case err == io.EOF && len(line) == 0:
 			return nil
 		case err == io.EOF:
-			return &BreakError{name, n, ErrTorn}
+			return &BreakError{name, n, ErrIncomplete}
 		case errors.Is(err, bufio.ErrBufferFull):
 			return &BreakError{name, n, errForm}
 		case err != nil:
@@ -115,8 +114,8 @@ func (v *Verifier) line(line []byte) error {
 	return nil
 }
 
-// Finish ends the check of the last file, named name. whole says that the files
-// should begin with the log's first line.
+// Finish ends the check after the last file, named name. whole means that the
+// files must begin with the log's first line.
 func (v *Verifier) Finish(name string, whole bool) error {
 	if whole && v.First.Seq > 0 {
 		return &BreakError{name, 1, errStart}
@@ -133,7 +132,7 @@ func ParseHead(s string) (Head, error) {
 	n, err := strconv.ParseUint(seq, 10, 64)
 	h, ok := unhex(sum)
 	if err != nil || !ok {
-		return Head{}, fmt.Errorf("audit: %q is no head: want NUMBER:HASH", s)
+		return Head{}, fmt.Errorf("audit: bad head %q: want NUMBER:HASH", s)
 	}
 	return Head{n, h}, nil
 }
