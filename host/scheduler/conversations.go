@@ -19,8 +19,8 @@ import (
 // left the known at that same block before, the prompt branches off a shared
 // prefix and begins a conversation; if none has, it continues one.
 
-// conversations are those of one model. All methods but those of branchPoint and
-// prefixGroup, which need mu, lock it themselves where they say so.
+// conversations counts where the conversations of one model began. begin and move lock
+// mu; other methods, also those of branchPoint and prefixGroup, need it held.
 type conversations struct {
 	mu     sync.Mutex                          // guards the fields below and every prefixGroup; nests in a lane
 	limits *atomic.Pointer[conversationLimits] // shared by all models
@@ -51,7 +51,7 @@ const (
 	// another endpoint is given it. A copy costs one prefill of the prefix, so
 	// copies never cost more than a quarter of what sharing saved.
 	copyCount = 4
-	// catchUp is how many conversations an endpoint that joins a group may be behind.
+	// catchUp is by how many conversations an endpoint that joins a group may be behind.
 	catchUp = 8
 )
 
@@ -116,7 +116,7 @@ func (t *conversations) findLocked(key uint64) branchPoint {
 // knownLocked reports whether key is the last block of a shared prefix.
 func (t *conversations) knownLocked(key uint64) bool { return t.groups[key] != nil }
 
-// begin notes that a conversation was placed on a life of a slot. A first leave
+// begin records that a conversation was placed on an endpoint. A first leave
 // is kept apart; from the second on the block is a shared prefix. It locks t.
 func (t *conversations) begin(l *branchPoint, slot endpoint.ID, epoch uint32) {
 	t.mu.Lock()
@@ -252,9 +252,9 @@ func (g *prefixGroup) add(slot endpoint.ID, epoch uint32, n float32) {
 	g.count = max(0, g.count+n)
 }
 
-// counts sets dst[i] to the conversations begun on each candidate. An endpoint
-// the group has not met is taken to be at most catchUp behind the mean, so that
-// one that joins a running fleet is not sent every conversation for a long time.
+// counts sets dst[i] to the conversations begun on candidate i. An endpoint that is new
+// to the group is counted as at most catchUp behind the mean, so that one that joins a
+// running fleet does not get every conversation for a long time.
 func (g *prefixGroup) counts(d *decision, dst []float32) {
 	var sum float32
 	known := 0
@@ -283,8 +283,8 @@ func (g *prefixGroup) counts(d *decision, dst []float32) {
 	}
 }
 
-// byShare returns on how many of n endpoints the share of its conversations among
-// all makes a shared prefix wanted.
+// byShare returns how many of n endpoints a shared prefix deserves by its share of all
+// conversations.
 func (l *branchPoint) byShare(n int) int {
 	if l.group == nil || l.group == l.root {
 		return n
@@ -293,8 +293,8 @@ func (l *branchPoint) byShare(n int) int {
 	return int(share*float32(n) + 0.5)
 }
 
-// paid returns on how many of n endpoints the conversations of a shared prefix
-// have paid for a copy of it.
+// paid returns for how many of n endpoints the conversations of a shared prefix have
+// paid a copy.
 func (l *branchPoint) paid(n int) int {
 	if l.group == nil || l.group == l.root {
 		return n

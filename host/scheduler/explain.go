@@ -36,12 +36,12 @@ type Explanation struct {
 	PredictedCached int  `json:"predicted_cached_tokens"`
 	ReportedCached  *int `json:"reported_cached_tokens"`
 
-	Policy         policy.Fields      `json:"policy,omitempty"` // of the decision; nil = none was made
+	Policy         policy.Fields      `json:"policy,omitempty"` // fields of the decision; nil = none was made
 	Plugins        []PluginUse        `json:"plugins"`
 	PolicyRevision string             `json:"policy_revision"`
 	Revision       uint64             `json:"revision"` // of the rules that decided
 	StagesMicros   map[string]float64 `json:"stages_us"`
-	QueuedMillis   float64            `json:"queued_ms,omitempty"` // it waited for a place
+	QueuedMillis   float64            `json:"queued_ms,omitempty"` // time that it waited for a place
 	Outcome        *OutcomeSeen       `json:"outcome,omitempty"`
 }
 
@@ -53,26 +53,26 @@ type Candidate struct {
 	Matched  map[string]int     `json:"matched_tokens"` // by tier: gpu, host, disk
 	Columns  map[string]float32 `json:"columns"`
 	Scores   map[string]Score   `json:"scores"` // by plugin
-	Total    float32            `json:"total"`  // what the pick went by, higher is better
+	Total    float32            `json:"total"`  // what the pick compared, higher is better
 }
 
-// Score is one scorer's view of a candidate.
+// Score is a scorer's score of a candidate.
 type Score struct {
 	Score float32 `json:"score"`
-	// Counted is what was added up, where the profile has a weight or normalizes.
+	// Counted is the term of the sum, where the profile weights or normalizes scores.
 	Counted *float64           `json:"counted,omitempty"`
 	Terms   map[string]float32 `json:"terms"`
 }
 
-// PluginUse is a scorer, filter or picker that was asked.
+// PluginUse is a scorer, filter or picker that took part in a decision.
 type PluginUse struct {
 	Name   string `json:"name"`
-	Digest string `json:"digest"` // builtin, or of the plugin
-	Fault  string `json:"fault"`  // why it was not heard, "" = it was
+	Digest string `json:"digest"` // of the plugin, or "builtin"
+	Fault  string `json:"fault"`  // why its result did not count, "" = it did
 	Note   string `json:"note,omitempty"`
 }
 
-// OutcomeSeen is what came of the request, once known.
+// OutcomeSeen is the outcome of the request, once known.
 type OutcomeSeen struct {
 	Status     int     `json:"status"`
 	Err        string  `json:"error"` // exchange.End.Cause
@@ -86,13 +86,13 @@ var TierNames = [MaxTiers]string{"gpu", "host", "disk"}
 // Digester is implemented by scorers, filters and pickers that are plugins.
 type Digester interface{ Digest() string }
 
-// Noter is implemented by those that have something to say to whoever asks why a
-// request went where it went: that they stand in for another version. "" = nothing.
+// Noter is implemented by scorers, filters and pickers with a note for explain, such
+// as that they replace another version. "" = none.
 type Noter interface{ Note() string }
 
-// Explain returns the newest decision that is kept about a tenant's request,
-// without the terms of plugins. Two tenants that use the same request id each
-// have their own; the id of another tenant is as one that nobody used.
+// Explain returns the newest decision that is kept about a tenant's request, without
+// the terms of plugins. Tenants that use the same request id each have their own
+// decision; another tenant's id is treated as unknown.
 func (s *State) Explain(tenant, requestID string) (*Explanation, bool) {
 	hash := s.hashID(requestID)
 	h, cands, more, ok := s.trace.of(hash).copyOut(tenant, requestID, hash)
@@ -102,8 +102,8 @@ func (s *State) Explain(tenant, requestID string) (*Explanation, bool) {
 	return explain(requestID, &h, cands, &more), true
 }
 
-// ExplainTenants returns the tenants of whom Explain has a decision about the
-// request id, sorted: several where they used the same one.
+// ExplainTenants returns the tenants for which a decision about the request id is
+// kept, sorted: several if they used the same id.
 func (s *State) ExplainTenants(requestID string) []string {
 	hash := s.hashID(requestID)
 	return s.trace.of(hash).tenants(requestID, hash)
@@ -127,6 +127,7 @@ func (s *Scheduler) explainDecision(d *decision, err *DeniedError) *Explanation 
 	return e
 }
 
+// explain renders a recorded decision.
 func explain(id string, h *traceHead, cands []candTrace, more *[NumColumns][]float32) *Explanation {
 	e := &Explanation{
 		RequestID: id, Tenant: h.tenant, Allow: true, Status: 200, Rules: h.rules, Model: h.model, NamespaceHash: h.namespace,
@@ -158,8 +159,8 @@ func explain(id string, h *traceHead, cands []candTrace, more *[NumColumns][]flo
 	return e
 }
 
-// plugins lists who was asked. In the control arm the scorers and the picker
-// are not; where no scorer is heard, the built-in follows them.
+// plugins lists the extensions that were called. In the control arm scorers and
+// picker are not; where no scorer counts, the built-in follows them.
 func (e *Explanation) plugins(h *traceHead) {
 	for i, u := range h.extensions {
 		filter := i >= h.scorers && i < h.scorers+h.filters
@@ -173,7 +174,7 @@ func (e *Explanation) plugins(h *traceHead) {
 	}
 }
 
-// faultOf says why a member of the cast was not heard, "" = it was.
+// faultOf returns why the result of an extension did not count, "" = it did.
 func (h *traceHead) faultOf(use int) string {
 	for _, f := range h.faults {
 		if f.use == use {
@@ -183,7 +184,7 @@ func (h *traceHead) faultOf(use int) string {
 	return ""
 }
 
-// candidates renders the candidates and the order they were preferred in.
+// candidates renders the candidates, and their order of preference.
 func (e *Explanation) candidates(h *traceHead, cands []candTrace) {
 	order := make([]int, 0, len(cands))
 	for i := range cands {
@@ -205,8 +206,7 @@ func (e *Explanation) candidates(h *traceHead, cands []candTrace) {
 	}
 }
 
-// columns adds the columns that only plugins read to the candidates that were
-// scored.
+// columns adds the columns that only plugins read to the scored candidates.
 func (e *Explanation) columns(cands []candTrace, more *[NumColumns][]float32) {
 	k := 0
 	for i := range cands {
@@ -222,8 +222,8 @@ func (e *Explanation) columns(cands []candTrace, more *[NumColumns][]float32) {
 	}
 }
 
-// counted tells what of each scorer's scores was added up, where that is not the
-// score itself. at are the candidates that were scored.
+// counted sets the terms of the sum, where they are not the scores themselves. at are
+// the indices of the scored candidates.
 func (e *Explanation) counted(h *traceHead, cands []candTrace, at []int) {
 	if h.source == sourceBuiltin || h.weights == nil {
 		return
@@ -255,6 +255,7 @@ func b2i(b bool) int {
 	return 0
 }
 
+// render returns the candidate for explain.
 func (c *candTrace) render(h *traceHead) Candidate {
 	out := Candidate{Endpoint: c.info.URL, State: c.state.String(), Reason: c.reason, Matched: map[string]int{},
 		Columns: map[string]float32{}, Scores: map[string]Score{}, Total: 0 - c.total}
@@ -301,7 +302,7 @@ func (c *candTrace) matchedTokens() float32 {
 	return float32(sum)
 }
 
-// String returns the one-line form for logs: chosen endpoint, kind, tokens.
+// String returns one line for logs: chosen endpoint, kind, tokens.
 func (e *Explanation) String() string {
 	return e.Chosen + " " + e.Kind + " " + strconv.Itoa(e.PredictedCached) + "/" + strconv.Itoa(e.Tokens)
 }

@@ -16,13 +16,13 @@ const (
 	homeShards = 16
 )
 
-// home is one life of an endpoint.
+// home is an endpoint.
 type home struct {
 	id    endpoint.ID
 	epoch uint32 // of the slot
 }
 
-// homes keeps where something is, by its key. It is safe for concurrent use; its
+// homes keeps the endpoint of each key: of a session, or of an answer. It is safe for concurrent use; its
 // locks are leaves.
 type homes[K comparable] struct {
 	hash   func(maphash.Seed, K) uint64
@@ -37,8 +37,7 @@ type homeShard[K comparable] struct {
 	young, old homeMap[K]
 }
 
-// homeMap counts its keys by the life of the endpoint, so that nobody has to
-// walk them.
+// homeMap counts its keys by endpoint, so that counting needs no walk.
 type homeMap[K comparable] struct {
 	at    map[K]home
 	count map[uint32]int // by home.epoch; no zero entries
@@ -65,7 +64,7 @@ func (m *homeMap[K]) remove(key K) {
 	}
 }
 
-// init prepares an empty table. hash spreads keys over the shards.
+// init prepares an empty table. hash spreads the keys over the shards.
 func (t *homes[K]) init(hash func(maphash.Seed, K) uint64) {
 	t.hash, t.seed = hash, maphash.MakeSeed()
 	for i := range t.shards {
@@ -97,7 +96,7 @@ func (t *homes[K]) set(key K, h home) {
 	s.young.set(key, h)
 }
 
-// counts returns the number of keys by life of an endpoint.
+// counts returns the number of keys by epoch of the endpoint's slot.
 func (t *homes[K]) counts() map[uint32]int {
 	out := map[uint32]int{}
 	for i := range t.shards {

@@ -1,6 +1,6 @@
 package scheduler
 
-// Objective names what a profile's cost is after.
+// Objective is what a profile's cost minimizes.
 type Objective string
 
 const (
@@ -11,7 +11,7 @@ const (
 
 // Weights are the constants of the least-work cost.
 type Weights struct {
-	Own          float32 // a: what one of the request's own new tokens weighs
+	Own          float32 // a: weight of the request's own new tokens
 	Interference float32 // per new token and request in flight
 	KV           float32 // per token of the requests in flight
 }
@@ -27,18 +27,17 @@ var objectives = map[Objective]Weights{
 	Throughput: {Own: 3, Interference: 0.05, KV: 0.02},
 }
 
-// LeastWork is the built-in scorer: the endpoint with the least work until
-// this request's first token, what it costs others counted in.
+// LeastWork is the built-in scorer. It prefers the endpoint with the least work until
+// the request's first token, including what the request costs others.
 //
 //	cost = S * (outstanding + a*new + 0.05*new*inflight + 0.02*kv_active)
 //
-// Every product and sum is rounded to float32 (Go may fuse x*y + z unless it
-// is converted), so that an implementation in another language agrees bit for
-// bit. The zero LeastWork has zero weights; use NewLeastWork.
+// Every product and sum is rounded to float32 (Go may fuse x*y + z unless it is
+// converted), so that an implementation in another language agrees bit for bit. The zero LeastWork has zero weights; use NewLeastWork.
 type LeastWork struct{ w Weights }
 
-// NewLeastWork returns the scorer with the weights of an objective; unknown
-// ones get those of Blend.
+// NewLeastWork returns the scorer with the weights of an objective; an unknown one has
+// those of Blend.
 func NewLeastWork(o Objective) *LeastWork {
 	w, ok := objectives[o]
 	if !ok {
@@ -66,6 +65,7 @@ func (l *LeastWork) Score(b *Batch) error {
 	return nil
 }
 
+// cost returns the cost of a candidate in tokens.
 func (l *LeastWork) cost(uncached, outstanding, inflight, kv, speed float32) float32 {
 	c := float32(outstanding + float32(l.w.Own*uncached))
 	c = float32(c + float32(float32(l.w.Interference*uncached)*inflight))
@@ -84,9 +84,9 @@ func (l *LeastWork) terms(c *candTrace) map[string]float32 {
 	}
 }
 
-// A learned rate moves S only beyond this band: two equal GPUs measure rates
-// that differ by the mix of their prompts. And it is bounded: a GPU four times
-// as fast as the mean is the widest mix in use (L4 beside H100).
+// A learned rate changes S only beyond this band: the rates of equal GPUs differ with
+// the mix of their prompts. S is bounded: a GPU four times as fast as the mean is the
+// widest mix in use (L4 beside H100).
 const (
 	speedBand = 1.25
 	speedMax  = 4
@@ -107,7 +107,7 @@ func fillSpeeds(speed, rates []float32) {
 		speed[i] = 1
 	}
 	if known < 2 {
-		return // nobody to compare with
+		return // nothing to compare with
 	}
 	for i, r := range rates {
 		if r <= 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
-// lookup sets what each candidate holds of the prompt and how much of it that
-// leaves to compute.
+// lookup sets the tokens of the prompt that each candidate has cached, and those that
+// it has to compute.
 func (d *decision) lookup() {
 	prompt := float32(d.tokens)
 	for i := range d.cands {
@@ -18,12 +18,12 @@ func (d *decision) lookup() {
 		return
 	}
 	for class := range d.prompt.q.Sizes {
-		d.match(class)
+		d.matchClass(class)
 	}
 }
 
-// match looks up one block size's chain for the candidates of that size.
-func (d *decision) match(class int) {
+// matchClass looks up the chain of one block size for the candidates of that size.
+func (d *decision) matchClass(class int) {
 	loc := &d.s.st.loc
 	chain := d.prompt.p.Chains[class]
 	size := d.prompt.q.Sizes[class]
@@ -63,6 +63,7 @@ func (d *decision) match(class int) {
 	d.setMatches(class, size)
 }
 
+// clearDepths gives the scratch room for the holders and clears it.
 func (d *decision) clearDepths(holders int) {
 	if cap(d.depth) < holders {
 		d.depth, d.assumed, d.spare = make([]uint32, holders), make([]uint32, holders), make([]uint32, holders)
@@ -74,8 +75,8 @@ func (d *decision) clearDepths(holders int) {
 	clear(d.holders)
 }
 
-// take turns depths into matched tokens. A deeper tier counts where the tiers
-// above it end.
+// setMatches sets the matched tokens of the candidates of a block size. A lower tier
+// counts from where the tiers above it end.
 func (d *decision) setMatches(class, size int) {
 	loc := &d.s.st.loc
 	for i := range d.cands {
@@ -114,8 +115,8 @@ func newTokens(prompt, worth, trust float32) float32 {
 	return max(1, float32(prompt-float32(worth*trust)))
 }
 
-// kvTokens is the KV memory a request is expected to take: its prompt and what the
-// model's answers have been on average, at most what it asks for.
+// kvTokens returns the tokens of KV memory that the request is expected to need: its
+// prompt and the mean length of the model's answers, at most the length asked for.
 func (d *decision) kvTokens() int64 {
 	out := d.model.state.meanOutput()
 	if d.maxTokens > 0 {

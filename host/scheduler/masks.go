@@ -9,14 +9,14 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// maskSlots bounds the sets of constraints whose endpoints are kept: one per
-// pool, region and the like, shared by all tenants that have it. Further ones
-// take turns and are worked out again, in well under a microsecond.
+// maskSlots bounds the sets of constraints whose endpoints are cached: one per pool,
+// region and the like, shared by all tenants. Computing a further one takes well under
+// a microsecond.
 const maskSlots = 512
 
-// maskCache keeps which endpoints satisfy a set of constraints, by the content
-// of the set and the epoch of the endpoints. It is safe for concurrent use
-// without locks: entries are immutable and whoever comes last stays.
+// maskCache caches which endpoints satisfy a set of constraints, by the content of the
+// set and the version of the topology. It is safe for concurrent use without locks:
+// entries are immutable, and the last writer wins.
 type maskCache struct {
 	seed  maphash.Seed
 	slots [maskSlots]atomic.Pointer[mask]
@@ -24,10 +24,10 @@ type maskCache struct {
 
 // mask is one entry. It is immutable.
 type mask struct {
-	hash  uint64
-	epoch uint64 // of the snapshot
-	cs    []policy.Constraint
-	set   endpoint.Set
+	hash     uint64
+	topology uint64 // version, of the snapshot
+	cs       []policy.Constraint
+	set      endpoint.Set
 }
 
 func (m *maskCache) init() { m.seed = maphash.MakeSeed() }
@@ -45,8 +45,8 @@ func (m *maskCache) get(snap *endpoint.Snapshot, cs []policy.Constraint) endpoin
 	if !e.is(h, snap.Topology, cs) {
 		old := e
 		if e = second.Load(); !e.is(h, snap.Topology, cs) {
-			e = &mask{hash: h, epoch: snap.Topology, cs: cs, set: satisfying(snap, cs)}
-			if old != nil && old.epoch == snap.Topology {
+			e = &mask{hash: h, topology: snap.Topology, cs: cs, set: satisfying(snap, cs)}
+			if old != nil && old.topology == snap.Topology {
 				second.Store(old)
 			}
 			first.Store(e)
@@ -55,9 +55,9 @@ func (m *maskCache) get(snap *endpoint.Snapshot, cs []policy.Constraint) endpoin
 	return e.set
 }
 
-// is reports whether e is the entry of a set of constraints.
-func (e *mask) is(hash, epoch uint64, cs []policy.Constraint) bool {
-	if e == nil || e.hash != hash || e.epoch != epoch || len(e.cs) != len(cs) {
+// is reports whether e is the entry of cs.
+func (e *mask) is(hash, topology uint64, cs []policy.Constraint) bool {
+	if e == nil || e.hash != hash || e.topology != topology || len(e.cs) != len(cs) {
 		return false
 	}
 	if &e.cs[0] == &cs[0] {
@@ -83,23 +83,22 @@ func (m *maskCache) hash(cs []policy.Constraint) uint64 {
 	return h
 }
 
-// satisfying works out a mask: the intersection, over the constraints, of the
-// endpoints whose label has one of the values, or has none of them. An endpoint
-// without the label has none of any values; a constraint that asks for one of no
-// values is satisfied by nobody.
+// satisfying returns the endpoints that satisfy all constraints: whose label has one of
+// the values, or none of them for NotIn. An endpoint without the label has none of any
+// values; no endpoint has one of no values.
 func satisfying(snap *endpoint.Snapshot, cs []policy.Constraint) endpoint.Set {
 	out := slices.Clone(snap.Live)
-	any := make(endpoint.Set, len(out))
+	having := make(endpoint.Set, len(out))
 	for i := range cs {
 		c := &cs[i]
-		clear(any)
+		clear(having)
 		for _, v := range c.Values {
-			any.Or(snap.Label(c.Label, v))
+			having.Or(snap.Label(c.Label, v))
 		}
 		if c.NotIn {
-			out.AndNot(any)
+			out.AndNot(having)
 		} else {
-			out.And(any)
+			out.And(having)
 		}
 	}
 	return out

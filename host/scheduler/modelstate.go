@@ -6,15 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// modelState is what is known of one model, whatever revision of the rules
-// serves it. It is safe for concurrent use.
+// modelState is the state of one model, shared by all revisions of the rules. It is safe for concurrent use.
 type modelState struct {
 	conversations conversations
 	output        atomic.Uint64 // float64 bits: mean tokens of its last answers, 0 before any
 }
 
 // maxModels bounds the models that are kept apart. Beyond it all are forgotten;
-// schedulers in force keep those that they use.
+// schedulers keep those that they use.
 const maxModels = 1024
 
 // modelTable keeps the state of models by name. It is safe for concurrent use.

@@ -5,26 +5,26 @@ import (
 	"slices"
 )
 
-// Normalize says how the scores of a profile's scorers are made alike before they
-// are weighted and added up.
+// Normalize says how the scores of a profile's scorers are made comparable before they
+// are weighted and added.
 type Normalize string
 
 const (
-	// NormalizeOff adds scores up as they are; they must be of one unit.
+	// NormalizeOff adds scores unchanged; they must have the same unit.
 	NormalizeOff Normalize = "off"
-	// MinMax puts the worst candidate's score at 0 and the best one's at 1. One
-	// score far off puts all others close together.
+	// MinMax maps the worst candidate's score to 0 and the best one's to 1. An outlier
+	// moves all others close together.
 	MinMax Normalize = "minmax"
-	// Rank takes the order alone: 0 for the worst, 1 for the best, equal steps
-	// between; candidates with equal scores get the mean of their ranks.
+	// Rank uses only the order: 0 for the worst, 1 for the best, equal steps between;
+	// candidates with equal scores get the mean of their ranks.
 	Rank Normalize = "rank"
 )
 
 func (n Normalize) on() bool    { return n == MinMax || n == Rank }
 func (n Normalize) valid() bool { return n == "" || n == NormalizeOff || n.on() }
 
-// of returns scores normalized to [0, 1], in the memory of dst if it is large
-// enough. Where all are equal they say nothing, and all are 0. scores are finite.
+// of returns scores normalized to [0, 1], in the memory of dst if it is large enough.
+// If all are equal, all are 0. scores must be finite.
 func (n Normalize) of(scores, dst []float32) []float32 {
 	if cap(dst) < len(scores) {
 		dst = make([]float32, (len(scores)+15)&^15)
@@ -50,9 +50,8 @@ func (n Normalize) of(scores, dst []float32) []float32 {
 	return dst
 }
 
-// ranks sets dst[i] to the share of the other candidates that candidate i is above,
-// equal ones counted half. Candidates are few hundred, and their order is needed by
-// place, so that an index is sorted.
+// ranks sets dst[i] to the share of the other candidates that candidate i is above;
+// equal ones count half.
 func ranks(scores, dst []float32) {
 	var mem [256]int32
 	order := mem[:0]

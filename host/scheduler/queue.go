@@ -2,30 +2,31 @@ package scheduler
 
 import "time"
 
-// Queue says how requests of a profile wait while every endpoint that could take
-// them is at its cap.
+// Queue says how long requests of a profile wait while every eligible endpoint is at
+// its cap.
 type Queue struct {
 	Deadline time.Duration // longest wait, 0 = they are refused at once
 	Limit    int           // requests that may wait, of all profiles
 }
 
-// Wait says what a request that was refused for capacity may wait for.
+// Wait is what a request that was refused for capacity may wait for.
 type Wait struct {
 	Queue
-	Lane     string   // the pools by name
-	Pools    []string // the same; must not be changed
+	Lane     string   // name of the queue: Pools, joined
+	Pools    []string // sorted; must not be changed
 	Priority int      // higher = sooner
-	Tokens   int      // to compute where it would cost least
+	Tokens   int      // to compute on the endpoint that has most of the prompt
 }
 
-// waits reports whether the request waits although there is a place: others that
-// may not be overtaken wait for it.
+// mustQueue reports whether the request has to wait although there is a place, because
+// requests that go first wait for it.
 func (d *decision) mustQueue() bool {
 	r := d.r
 	return r.Behind != nil && d.mode == modePlace && d.prof.Queue.Deadline > 0 && r.Behind(d.model.queue, d.dec.Priority)
 }
 
-// full returns the refusal of a request that no endpoint has room for.
+// capacityRefusal returns the refusal of a request for which every endpoint is at its
+// cap.
 func (d *decision) capacityRefusal() *DeniedError {
 	err := errCapacity()
 	if !d.r.MayWait || d.prof.Queue.Deadline <= 0 {

@@ -2,18 +2,18 @@ package scheduler
 
 import "hash/maphash"
 
-// Where the prompt is not known, a session's requests go where its last one
-// went, unless that endpoint has more than twice the mean outstanding work and
-// 8,192 tokens besides ("sticky-spill2" of the replay: it repaired most of
-// plain stickiness' p95 and needs no events).
+// If the prompt is not known, a request goes to the endpoint of its session's last
+// request, unless that endpoint has more than twice the mean outstanding work and 8,192
+// tokens besides ("sticky-spill2" of the replay: it avoids most of the p95 of plain
+// stickiness and needs no events).
 const (
 	spillRatio = 2
 	spillSlack = 8192
 )
 
-// sessionKey is the session's key, 0 = none: a keyed hash of the client's hint,
-// else of the request's user field. The hash is keyed because clients choose what
-// is hashed: they cannot find two sessions, or two tenants, that meet.
+// sessionKey returns the key of the request's session, 0 = none: a keyed hash of the
+// client's hint, else of the request's user field. The hash is keyed because clients
+// choose its input: they cannot find sessions, of one tenant or two, that collide.
 func (d *decision) sessionKey() uint64 {
 	s := d.r.Session
 	if s == "" {
@@ -30,7 +30,7 @@ func (d *decision) sessionKey() uint64 {
 	return mix(maphash.String(keys, s)^mix(maphash.String(keys, tenant)^d.model.key)) | 1
 }
 
-// sessionHome returns where the request's session has its home, if it has one.
+// sessionHome returns the home of the request's session, false if it has none.
 func (d *decision) sessionHome() (home, bool) {
 	key := d.sessionKey()
 	if key == 0 {
@@ -39,12 +39,12 @@ func (d *decision) sessionHome() (home, bool) {
 	return d.s.st.sessions.get(key)
 }
 
-// Sessions returns how many sessions have their home on each endpoint, by life.
-// A session is forgotten after between 32 and 64 Ki others.
+// Sessions returns the number of sessions whose home is each endpoint, by epoch of the
+// slot. A session is forgotten after between 32 and 64 Ki others.
 func (s *State) Sessions() map[uint32]int { return s.sessions.counts() }
 
-// home returns the column of a session's home, -1 if it has none or that is not
-// a candidate. Key 0 is no session.
+// homeColumn returns the column of a session's home, -1 if it has none or its home is
+// no candidate. Key 0 is no session.
 func (d *decision) homeColumn(key uint64) int {
 	if key == 0 {
 		return -1
@@ -61,8 +61,8 @@ func (d *decision) homeColumn(key uint64) int {
 	return -1
 }
 
-// sticky returns the column of a session's home, or -1 if it has none, it is
-// not a candidate, or it has too much work.
+// stickyColumn returns the column of a session's home, -1 if it has none, or its home is
+// no candidate or has too much work.
 func (d *decision) stickyColumn(key uint64) int {
 	at := d.homeColumn(key)
 	if at < 0 || d.over[at] != reasonNone {

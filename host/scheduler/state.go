@@ -14,19 +14,19 @@ import (
 	"github.com/kvasir-router/kvasir/host/quota"
 )
 
-// Matcher is the index of what endpoints hold (kvindex.Index). Match sets
-// depth[h] for every holder h in the bitset candidates to the number of leading
-// hashes h holds. It is safe for concurrent use and keeps nothing.
+// Matcher is the index of cached blocks (kvindex.Index). Match sets depth[h], for every
+// holder h in the bitset candidates, to the number of leading hashes that h holds. It
+// is safe for concurrent use and keeps no argument.
 type Matcher interface {
 	Match(hashes, candidates []uint64, depth []uint32)
 }
 
-// Predictor holds what endpoints will hold shortly, for a short time
+// Predictor holds, for a short time, the blocks that endpoints are about to hold
 // (kvindex.Predictor). It is safe for concurrent use and keeps no slice.
 type Predictor interface {
 	Add(holder int, hashes []uint64)
-	// Raise lifts depth[h] where the prediction is deeper; scratch has the
-	// length of depth.
+	// Raise raises depth[h] where the prediction is deeper; scratch has the length
+	// of depth.
 	Raise(hashes, candidates []uint64, depth, scratch []uint32)
 }
 
@@ -40,8 +40,8 @@ type Assumed interface {
 // MaxTiers bounds the memory tiers of an endpoint: GPU, host, disk.
 const MaxTiers = 3
 
-// Locality is where cached blocks are known from. Any of the three sources may
-// be nil. A holder is one tier of one endpoint.
+// Locality is the sources of what is known about cached blocks. Each may be nil. A
+// holder is one tier of one endpoint.
 type Locality struct {
 	Index     Matcher
 	Predictor Predictor
@@ -51,13 +51,13 @@ type Locality struct {
 	History *isolation.History
 
 	Holders int       // number of holders
-	Tiers   []float32 // [1..MaxTiers] weight of a token found in each tier; nil = {1}
-	// HolderOf numbers the holders; nil = the endpoint's id, with one tier.
-	// Predictor and Assumed know tier 0 only.
+	Tiers   []float32 // [1..MaxTiers] weight of a cached token by tier; nil = {1}
+	// HolderOf returns the number of a holder; nil = the endpoint's id, with one tier.
+	// Predictor and Assumed have tier 0 only.
 	HolderOf func(id endpoint.ID, tier int) int
 }
 
-// Observation is what came of one placement. It is valid during the call.
+// Observation is one finished placement. It is valid during the call.
 type Observation struct {
 	Endpoint endpoint.ID
 	Epoch    uint32 // of the endpoint's slot
@@ -66,34 +66,34 @@ type Observation struct {
 	Tenant   string
 
 	Kind            Kind
-	PromptTokens    int // as worked out here, 0 = unknown
+	PromptTokens    int // as computed by the router, 0 = unknown
 	PredictedCached int // tokens
 	Streamed        bool
-	// Unexplained tokens are reported as cached although the request's namespace
-	// cannot hold them: another's blocks were found.
+	// Unexplained is the tokens reported as cached that the request's namespace cannot
+	// hold: the engine reused blocks of another namespace.
 	Unexplained int
 	Outcome     exchange.Outcome
 }
 
-// Observer is told of every finished placement. It is called without locks on
-// the request's goroutine and must return within microseconds.
+// Observer is called for every finished placement, without locks, on the request's
+// goroutine. It must return within microseconds.
 type Observer interface {
 	Observe(o *Observation)
 }
 
-// StateConfig is what a State is made of.
+// StateConfig configures a State.
 type StateConfig struct {
 	Store    *endpoint.Store // required
 	Locality Locality
 	Observer Observer // may be nil
-	// Quota counts what tenants use against the limits of their decisions. nil =
-	// a table of its own.
+	// Quota counts the usage of tenants against the limits of their decisions. nil = a
+	// new table.
 	Quota *quota.Table
 
 	// TraceEntries is how many decisions are kept for Explain, default 10,000.
 	TraceEntries int
 	// TraceBytes bounds the memory of their candidates, default 32 MiB: 10,000
-	// decisions over 32 endpoints. Where it is too small, fewer are kept.
+	// decisions over 32 endpoints. If it is too small, fewer decisions are kept.
 	TraceBytes int
 	// Seed keys the hashes of request ids (ties, control arm); 0 = random.
 	Seed uint64
@@ -101,10 +101,10 @@ type StateConfig struct {
 	Now func() time.Time
 }
 
-// State is what placement knows and what outlives a revision of the rules: work
-// in flight, conversations, sessions, traces, counters. All methods may be called
-// concurrently. There is no lock over all of it: decisions exclude each other by
-// lane, and each part has its own lock or shards.
+// State is the part of placement that outlives a revision of the rules: work in
+// flight, conversations, sessions, traces, counters. All methods may be called
+// concurrently. It has no common lock: decisions exclude each other by lane, and each
+// part has its own lock or shards.
 type State struct {
 	cfg     StateConfig
 	store   *endpoint.Store
@@ -114,10 +114,10 @@ type State struct {
 	trace   traces
 	masks   maskCache
 	quota   *quota.Table
-	scratch sync.Pool     // *scratch
+	scratch sync.Pool     // *decision
 	prompts sync.Pool     // *promptMem
 	places  sync.Pool     // *Placement
-	sampled atomic.Uint64 // requests that could have been in the control arm
+	sampled atomic.Uint64 // requests that were eligible for the control arm
 
 	lanes    laneTable
 	models   modelTable
@@ -166,9 +166,9 @@ func NewState(cfg StateConfig) *State {
 	return s
 }
 
-// Refresh predicts again the chains of requests whose first token has not
-// come, so that a prefill longer than the predictor's time to live stays
-// predicted. The owner of the predictor calls it after each of its rotations.
+// Refresh predicts the chains of requests without a first token again, so that a
+// prefill that takes longer than the predictor's time to live stays predicted. The
+// owner of the predictor calls it after each rotation.
 func (s *State) Refresh() {
 	if s.loc.Predictor == nil {
 		return
@@ -182,10 +182,10 @@ func (s *State) Refresh() {
 	}
 }
 
-// Quota tells what the budgets count.
+// Quota returns the counts of the tenants' budgets.
 func (s *State) Quota() quota.Stats { return s.quota.Stats() }
 
-// hashID hashes a request id, keyed.
+// hashID returns a keyed hash of a request id or tenant.
 func (s *State) hashID(id string) uint64 {
 	h := s.cfg.Seed
 	for i := range len(id) {

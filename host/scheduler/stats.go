@@ -9,17 +9,17 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// Stats counts what was decided and what came of it, since the State was made.
+// Stats counts decisions and their outcomes since the State was made.
 type Stats struct {
 	Decisions map[string]uint64 // by Kind
 	Refused   map[string]uint64 // by code of the DeniedError
-	Retries   uint64            // placements that went on to another endpoint
-	Faults    uint64            // decisions the built-in scored because a scorer failed
-	Passed    uint64            // decisions in which the envelope passed somebody over
+	Retries   uint64            // placements that moved to another endpoint
+	Faults    uint64            // decisions that the built-in scored because no scorer of the profile counted
+	Passed    uint64            // decisions in which the envelope passed an endpoint over
 
 	PromptTokens    uint64 // of exact prompts placed
 	PredictedTokens uint64 // of these, predicted to be cached where placed
-	BestTokens      uint64 // of these, held by whoever held most
+	BestTokens      uint64 // of these, held by the endpoint that held most
 
 	Finished       uint64 // placements ended
 	Reported       uint64 // of these, with exact prompt and reported cached tokens
@@ -31,15 +31,15 @@ type Stats struct {
 
 	Stages [stages]timing.Counts // by StageNames
 
-	Unsalted    map[string]uint64 // requests with a prompt sent without a salt, by why: public, dedicated, fault
-	ClientSalts uint64            // requests in which the client named a salt
+	Unsalted    map[string]uint64 // requests with a prompt that were sent without a salt, by reason: public, dedicated, fault
+	ClientSalts uint64            // requests in which the client set a salt
 }
 
-// Why a request went without a salt.
+// Reasons why a request is sent without a salt.
 const (
-	unsaltedFault     = iota // none of the others: a fault of the router
+	unsaltedFault     = iota // none of the others: an error of the router
 	unsaltedPublic           // policy's scope is public
-	unsaltedDedicated        // the engines know no salts and are one tenant's
+	unsaltedDedicated        // the engines ignore salts and serve one tenant
 	unsaltedReasons
 )
 
@@ -49,6 +49,7 @@ var unsaltedNames = [unsaltedReasons]string{unsaltedFault: "fault", unsaltedPubl
 // report, NaN before the first report.
 func (s *Stats) PredictionExact() float64 { return float64(s.Exact) / float64(s.Reported) }
 
+// counters are the counts behind Stats.
 type counters struct {
 	decisions [numKinds]atomic.Uint64
 	refusals  [llmapi.NumCodes]atomic.Uint64
@@ -89,14 +90,12 @@ func (s *State) Stats() Stats {
 	return st
 }
 
-func (c *counters) refused(err *DeniedError) {
-	c.refusals[err.Code].Add(1)
-}
+func (c *counters) refused(err *DeniedError) { c.refusals[err.Code].Add(1) }
 
 func (c *counters) decided(d *decision) {
 	c.decisions[d.kind].Add(1)
 	for i, t := range d.took {
-		if t > 0 { // 0: this request had no such stage
+		if t > 0 { // 0: the request had no such stage
 			c.stage[i].Add(t)
 		}
 	}

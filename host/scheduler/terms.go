@@ -6,17 +6,17 @@ import (
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
-// Explained is a scorer that can tell the parts of its scores.
+// Explained is a scorer that can return the parts of its scores.
 type Explained interface {
 	// Explain scores b as Score does and returns the parts: terms is
-	// [len(names) × b.N], name by name, NaN = not told. It is called for an
+	// [len(names) × b.N], name by name, NaN = unknown. It is called for an
 	// operator, without locks, and may take its time.
 	Explain(b *Batch) (names []string, terms []float32, err error)
 }
 
-// Explain is State.Explain with the terms of plugins: those of the rules in
-// force are called again for the terms of their scores, which are part of the
-// result where the scores come out the same to the bit.
+// Explain is State.Explain with the terms of plugins: the plugins of s score the
+// recorded decision again. Their terms are part of the result if the scores are
+// identical to the bit.
 func (s *Scheduler) Explain(tenant, requestID string) (*Explanation, bool) {
 	hash := s.st.hashID(requestID)
 	h, cands, more, ok := s.st.trace.of(hash).copyOut(tenant, requestID, hash)
@@ -46,18 +46,18 @@ func (s *Scheduler) fillTerms(e *Explanation, h *traceHead, cands []candTrace, m
 			continue
 		}
 		for i, c := range at {
-			told := e.Candidates[c].Scores[h.extensions[k].Name].Terms
+			known := e.Candidates[c].Scores[h.extensions[k].Name].Terms
 			for t, name := range names {
 				if v := terms[t*b.N+i]; v-v == 0 {
-					told[name] = v
+					known[name] = v
 				}
 			}
 		}
 	}
 }
 
-// again makes the batch of a decision that was recorded; at is the candidate of
-// each column.
+// rebuildBatch returns the batch of a recorded decision; at is the candidate of each
+// column.
 func (s *Scheduler) rebuildBatch(h *traceHead, cands []candTrace) (b *Batch, at []int) {
 	for i := range cands {
 		if cands[i].state != candFiltered {
@@ -83,6 +83,7 @@ func (s *Scheduler) rebuildBatch(h *traceHead, cands []candTrace) (b *Batch, at 
 	return b, at
 }
 
+// sameScores reports whether b has the recorded scores of scorer k.
 func sameScores(b *Batch, at []int, cands []candTrace, k int) bool {
 	for i, c := range at {
 		if math.Float32bits(b.Scores[i]) != math.Float32bits(cands[c].parts[k]) {

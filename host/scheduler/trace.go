@@ -13,9 +13,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// traceShards keeps decisions that end at once from waiting for one lock. A ring
-// has at least traceShardEntries decisions and minTraceCands candidates, which are
-// those of one decision over all the endpoints there may be.
+// traceShards rings spread decisions that end at the same time over several locks. A
+// ring has room for at least traceShardEntries decisions and for the candidates of one
+// decision over the largest fleet.
 const (
 	traceShards       = 8
 	traceShardEntries = 512
@@ -23,8 +23,8 @@ const (
 	candBytes         = int(unsafe.Sizeof(candTrace{}))
 )
 
-// traces are rings of decisions, by the hash of the request id: all decisions
-// about one id are in one ring, whoever's they are.
+// traces are rings of decisions, by the hash of the request id: the decisions of all
+// tenants about one id are in one ring.
 type traces []traceRing
 
 func newTraces(entries, bytes int) traces {
@@ -39,23 +39,22 @@ func newTraces(entries, bytes int) traces {
 // of returns the ring of the request ids that hash to a value.
 func (t traces) of(hash uint64) *traceRing { return &t[hash%uint64(len(t))] }
 
-// traceRing keeps the last decisions for Explain in memory that is never
-// given back and never grows: a ring of heads and a ring of candidates. A
-// decision whose candidates were overwritten is forgotten.
+// traceRing keeps the last decisions for Explain in bounded memory: a ring of heads and
+// a ring of candidates. A decision whose candidates were overwritten is forgotten.
 type traceRing struct {
 	mu    sync.Mutex // guards the fields below
 	heads []traceHead
 	next  uint64 // heads ever written; number n is at heads[n % len], from 1
 	cands []candTrace
 	at    uint64 // candidates ever written
-	limit int    // candidates the byte bound allows
+	limit int    // candidates that the byte bound allows
 
 	more      []float32 // columns that only plugins read
-	moreAt    uint64    // of them, ever written
-	moreLimit int       // of them, that the byte bound allows
+	moreAt    uint64    // values ever written
+	moreLimit int       // values that the byte bound allows
 }
 
-// maxTraceID bounds the request ids kept whole; a longer one is found by its
+// maxTraceID is the number of bytes kept of a request id; a longer one is found by its
 // first bytes and its hash.
 const maxTraceID = 64
 
@@ -74,11 +73,11 @@ type traceHead struct {
 
 	tenant, model, objective string
 	inexact, profile         string
-	weights                  []float64   // by scorer; nil = the score of the one was the sum
-	normalize                Normalize   // before they were added up
+	weights                  []float64   // by scorer; nil = the sum was the score of the only one
+	normalize                Normalize   // of the scores before they were added
 	native                   *LeastWork  // recomputes the terms of the built-in
 	extensions               []PluginUse // of an immutable profile
-	scorers, filters         int         // of the cast
+	scorers, filters         int         // number of each in extensions
 	faults                   []extensionFault
 	dec                      *policy.Decision // immutable; nil = none was made
 	rules                    []string         // of dec
@@ -117,7 +116,7 @@ type candTrace struct {
 
 	uncached, outstanding, inflight, kvActive, speed, trust float32
 	kvUsage, lines, total, rate, prefer                     float32
-	parts                                                   [MaxScorers]float32 // by scorer; [0] is the built-in's if it scored
+	parts                                                   [MaxScorers]float32 // by scorer; [0] is the built-in's score if it scored
 	running, waiting                                        uint32
 	scraped                                                 int64 // Unix nanoseconds, 0 = never
 }
@@ -141,15 +140,15 @@ func (t *traceRing) add(d *decision) traceRef {
 	return traceRef{t, h.n}
 }
 
-// columnsLocked records the columns that only plugins read. What does not fit at
-// all is left out: terms are then not told.
+// columnsLocked records the columns that only plugins read. They are left out if there
+// is no room: the terms of plugins are then not part of explain.
 func (t *traceRing) columnsLocked(h *traceHead, b *Batch) {
 	n := uint64(b.N * bits.OnesCount32(uint32(b.held)))
 	if h.held == 0 || n > uint64(t.moreLimit) {
 		h.held = 0
 		return
 	}
-	// In one piece, so that it is read as it was written.
+	// In one piece, so that one copy reads it.
 	if left := uint64(t.moreLimit) - t.moreAt%uint64(t.moreLimit); left < n {
 		t.moreAt += left
 	}
@@ -166,8 +165,8 @@ func (t *traceRing) columnsLocked(h *traceHead, b *Batch) {
 	t.moreAt += n
 }
 
-// columnsOfLocked returns the columns of h that only plugins read, nil where they
-// are overwritten.
+// columnsOfLocked returns the columns of h that only plugins read, nil if they were
+// overwritten.
 func (t *traceRing) columnsOfLocked(h *traceHead) (out [NumColumns][]float32) {
 	if h.held == 0 || h.moreFirst+uint64(t.moreLimit) < t.moreAt {
 		return out
@@ -194,7 +193,7 @@ func (t *traceRing) addDenied(d *decision, err *DeniedError) {
 	}
 }
 
-// pushLocked takes the oldest head for d.
+// pushLocked reuses the oldest head for d.
 func (t *traceRing) pushLocked(d *decision) *traceHead {
 	t.next++
 	h := &t.heads[t.next%uint64(len(t.heads))]
@@ -203,7 +202,7 @@ func (t *traceRing) pushLocked(d *decision) *traceHead {
 	return h
 }
 
-// slotLocked takes the oldest candidate; the ring grows up to its limit.
+// slotLocked returns the oldest candidate for reuse; the ring grows up to its limit.
 func (t *traceRing) slotLocked() *candTrace {
 	if len(t.cands) < t.limit {
 		t.cands = append(t.cands, candTrace{})
@@ -215,7 +214,7 @@ func (t *traceRing) slotLocked() *candTrace {
 	return c
 }
 
-// head fills what is known of a decision.
+// fillHead records the decision without its candidates.
 func (d *decision) fillHead(h *traceHead) {
 	h.hash = d.seed
 	h.idLen = uint8(copy(h.id[:], d.r.ID))
@@ -254,8 +253,8 @@ func (d *decision) fillHead(h *traceHead) {
 	h.blockTokens = blockTokens(d.snap.BlockTokens[c.id])
 }
 
-// record fills what is known of candidate i. It assigns field by field: a
-// literal would be built aside and copied.
+// record records candidate i. It assigns field by field: a composite literal would be
+// built elsewhere and copied.
 func (d *decision) record(t *candTrace, i int) {
 	c := &d.cands[i]
 	t.info, t.reason, t.state, t.tiers = d.info(c), "", c.state, c.tiers
@@ -281,7 +280,7 @@ func (d *decision) record(t *candTrace, i int) {
 	}
 }
 
-// clearColumns empties the columns of a candidate that was not scored.
+// clearColumns clears the columns of a candidate that was not scored.
 func (t *candTrace) clearColumns() {
 	*t = candTrace{info: t.info, reason: t.reason, state: t.state, tiers: t.tiers}
 }
@@ -300,7 +299,7 @@ type traceRef struct {
 	n    uint64 // number of the decision
 }
 
-// retried notes where a retry went.
+// retried records the endpoint of a retry.
 func (r traceRef) retried(p *Placement) {
 	t := r.ring
 	t.mu.Lock()
@@ -321,7 +320,7 @@ func (r traceRef) retried(p *Placement) {
 	}
 }
 
-// finished notes what came of a decision.
+// finished records the outcome of a request.
 func (r traceRef) finished(p *Placement, o *exchange.Outcome) {
 	t := r.ring
 	t.mu.Lock()
@@ -346,7 +345,7 @@ func (h *traceHead) is(id string, hash uint64) bool {
 	return h.n != 0 && h.hash == hash && string(h.id[:h.idLen]) == id[:min(len(id), maxTraceID)]
 }
 
-// tenants returns the tenants of whom a decision about the request id is kept,
+// tenants returns the tenants for which a decision about the request id is kept,
 // sorted.
 func (t *traceRing) tenants(id string, hash uint64) []string {
 	var out []string
@@ -361,8 +360,8 @@ func (t *traceRing) tenants(id string, hash uint64) []string {
 	return out
 }
 
-// copyOut returns the newest decision about a tenant's request id. A request id
-// is the client's own, so that two tenants may use the same one.
+// copyOut returns the newest decision about a tenant's request id. Clients choose
+// request ids, so that two tenants may use the same one.
 func (t *traceRing) copyOut(tenant, id string, hash uint64) (h traceHead, cands []candTrace, more [NumColumns][]float32, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
