@@ -38,6 +38,11 @@ func main() {
 	for _, f := range files {
 		c.file(f)
 	}
+	if flag.NArg() == 0 {
+		for _, d := range documents {
+			c.paths(d)
+		}
+	}
 	if !c.report(*strict, *verbose) {
 		os.Exit(1)
 	}
@@ -186,7 +191,7 @@ func (c *checker) report(strict, verbose bool) (ok bool) {
 		}
 		ok = ok && !fails
 	}
-	for _, rule := range []string{"read", "parse", "length", "identifier", "phrase"} {
+	for _, rule := range []string{"read", "parse", "document", "length", "identifier", "phrase"} {
 		if n := count[rule]; n > 0 {
 			fmt.Printf("style: %d of rule %s\n", n, rule)
 		}
