@@ -109,7 +109,8 @@ func (o *offPath) observe() {
 	}
 	for _, p := range observers {
 		n := &p.unheard
-		if err := p.Observe(&o.batch.out); err == nil || errors.Is(err, wasm.ErrAbstain) {
+		err := p.rest.call(o.m.now, func() error { return p.Observe(&o.batch.out) })
+		if err == nil || errors.Is(err, wasm.ErrAbstain) {
 			n = &p.observed
 		} // a fault is counted, logged and put right by the plugin
 		n.Add(uint64(o.batch.out.N))
@@ -123,7 +124,7 @@ func (o *offPath) idle() {
 	seen := map[*plugin]bool{}
 	for _, p := range set.plugins {
 		if !seen[p] && p.Has(wasm.Idle) {
-			_ = p.Idle(o.m.now()) // as in observe
+			_ = p.rest.call(o.m.now, func() error { return p.Idle(o.m.now()) }) // as in observe
 		}
 		seen[p] = true
 	}

@@ -23,6 +23,7 @@ type plugin struct {
 	uses   int // generations that hold it; guarded by table.mu
 
 	signer            atomic.Pointer[string] // names of the trusted keys that signed it, by the rules it was last loaded for
+	rest              rest                   // between calls off the request path
 	observed, unheard atomic.Uint64          // outcomes it was told of, and those it failed to take
 }
 
