@@ -21,6 +21,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/kvasir-router/kvasir/host/internal/leb"
 )
 
 const (
@@ -77,16 +79,16 @@ func Split(code []byte) (body []byte, signatures []Signature, err error) {
 	if len(code) < 8 || string(code[:4]) != "\x00asm" {
 		return nil, nil, fmt.Errorf("%w: not a WebAssembly module", ErrFormat)
 	}
-	r := reader{b: code, i: 8}
+	r := leb.Reader{Bytes: code, At: 8}
 	end := -1 // where the first signature begins
-	for r.i < len(code) {
-		at := r.i
-		id := r.byte()
-		section := reader{b: r.take(r.u32())}
-		if r.bad {
+	for r.At < len(code) {
+		at := r.At
+		id := r.Byte()
+		section := leb.Reader{Bytes: r.Take(r.U32())}
+		if r.Err != nil {
 			return nil, nil, fmt.Errorf("%w: section at byte %d reaches beyond the end", ErrFormat, at)
 		}
-		signature := id == 0 && string(section.take(section.u32())) == sectionName
+		signature := id == 0 && section.Name() == sectionName
 		switch {
 		case !signature && end >= 0:
 			return nil, nil, fmt.Errorf("%w: a section behind the signature, at byte %d", ErrFormat, at)
@@ -95,7 +97,7 @@ func Split(code []byte) (body []byte, signatures []Signature, err error) {
 		case end < 0:
 			end = at
 		}
-		s := section.b[section.i:]
+		s := section.Bytes[section.At:]
 		if len(s) != 1+idBytes+ed25519.SignatureSize || s[0] != version {
 			return nil, nil, fmt.Errorf("%w: signature of %d bytes at byte %d, want version %d", ErrFormat, len(s), at, version)
 		}
@@ -132,7 +134,7 @@ func Sign(code []byte, key ed25519.PrivateKey) ([]byte, error) {
 	raw, _ := hex.DecodeString(id)
 	section := append([]byte{byte(len(sectionName))}, sectionName...)
 	section = append(append(append(section, version), raw...), ed25519.Sign(key, message(body))...)
-	out := append(bytes.Clone(code), 0, byte(len(section))) // 90 bytes: one digit of LEB128
+	out := leb.AppendU32(append(bytes.Clone(code), 0), uint32(len(section)))
 	return append(out, section...), nil
 }
 
@@ -196,44 +198,4 @@ func (t *Trust) names() string {
 		names[i] = k.Name + " (" + KeyID(k.Public) + ")"
 	}
 	return strings.Join(names, " or ")
-}
-
-// reader reads sections. After a fault bad stays and reads return zero.
-type reader struct {
-	b   []byte
-	i   int
-	bad bool
-}
-
-func (r *reader) byte() byte {
-	if r.bad || r.i >= len(r.b) {
-		r.bad = true
-		return 0
-	}
-	r.i++
-	return r.b[r.i-1]
-}
-
-// u32 reads an unsigned LEB128 number of at most 32 bits.
-func (r *reader) u32() uint32 {
-	var v uint64
-	for s := 0; s < 35; s += 7 {
-		c := r.byte()
-		v |= uint64(c&0x7f) << s
-		if c < 0x80 {
-			r.bad = r.bad || v > 1<<32-1
-			return uint32(v)
-		}
-	}
-	r.bad = true
-	return 0
-}
-
-func (r *reader) take(n uint32) []byte {
-	if r.bad || int64(n) > int64(len(r.b)-r.i) {
-		r.bad = true
-		return nil
-	}
-	r.i += int(n)
-	return r.b[r.i-int(n) : r.i]
 }

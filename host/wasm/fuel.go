@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kvasir-router/kvasir/abi"
+	"github.com/kvasir-router/kvasir/host/internal/leb"
 )
 
 // Names of the globals the rewriter exports.
@@ -50,7 +51,7 @@ func rewriteFuel(m *module, opt rewriteOptions) ([]byte, error) {
 	out := append([]byte(nil), "\x00asm\x01\x00\x00\x00"...)
 	globals, exports := false, false
 	emit := func(id byte, body []byte) {
-		out = append(appendU32(append(out, id), uint32(len(body))), body...)
+		out = append(leb.AppendU32(append(out, id), uint32(len(body))), body...)
 	}
 	missing := func(rank int) {
 		if !globals && rank > sectionRank(secGlobal) {
@@ -84,7 +85,7 @@ func rewriteFuel(m *module, opt rewriteOptions) ([]byte, error) {
 func (w *rewriter) section(s section) ([]byte, error) {
 	switch s.id {
 	case secCustom:
-		if r := (&reader{b: s.body}); r.name() != "name" {
+		if r := (&reader{leb.Reader{Bytes: s.body}}); r.Name() != "name" {
 			return nil, nil // debug information: its offsets no longer hold
 		}
 	case secType:
@@ -93,7 +94,7 @@ func (w *rewriter) section(s section) ([]byte, error) {
 		}
 	case secFunc:
 		if w.opt.sliced {
-			return bump(s.body, 1, appendU32(nil, uint32(len(w.m.types))))
+			return bump(s.body, 1, leb.AppendU32(nil, uint32(len(w.m.types))))
 		}
 	case secTable:
 		return limitTables(s.body)
@@ -111,12 +112,12 @@ func (w *rewriter) section(s section) ([]byte, error) {
 
 // bump appends k elements to the vector in body.
 func bump(body []byte, k uint32, extra []byte) ([]byte, error) {
-	r := &reader{b: body}
-	n := r.u32()
-	if r.err != nil {
-		return nil, r.err
+	r := &reader{leb.Reader{Bytes: body}}
+	n := r.U32()
+	if r.Err != nil {
+		return nil, r.Err
 	}
-	return append(append(appendU32(nil, n+k), body[r.i:]...), extra...), nil
+	return append(append(leb.AppendU32(nil, n+k), body[r.At:]...), extra...), nil
 }
 
 func (w *rewriter) globals(body []byte) []byte {
@@ -132,7 +133,7 @@ func (w *rewriter) globals(body []byte) []byte {
 }
 
 func mutI64(b []byte, v int64) []byte {
-	return append(appendS64(append(b, typeI64, 1, opI64Const), v), opEnd)
+	return append(leb.AppendS64(append(b, typeI64, 1, opI64Const), v), opEnd)
 }
 
 func (w *rewriter) exports(body []byte) []byte {
@@ -151,70 +152,70 @@ func (w *rewriter) exports(body []byte) []byte {
 
 func exportGlobal(b []byte, name string, index uint32) []byte {
 	b = append(append(b, byte(len(name))), name...)
-	return appendU32(append(b, kindGlobal), index)
+	return leb.AppendU32(append(b, kindGlobal), index)
 }
 
 // limitMemory lowers the memory's maximum to pages.
 func limitMemory(body []byte, pages uint32) ([]byte, error) {
-	r := &reader{b: body}
-	r.u32()
-	flag, lo, hi := r.byte(), r.u32(), pages
+	r := &reader{leb.Reader{Bytes: body}}
+	r.U32()
+	flag, lo, hi := r.Byte(), r.U32(), pages
 	if flag > 1 {
 		return nil, errors.New("shared or 64-bit memory is not in the feature set")
 	}
 	if flag == 1 {
-		hi = min(hi, r.u32())
+		hi = min(hi, r.U32())
 	}
-	if r.err != nil {
-		return nil, r.err
+	if r.Err != nil {
+		return nil, r.Err
 	}
-	if r.i != len(body) {
+	if r.At != len(body) {
 		return nil, errors.New("trailing bytes")
 	}
 	if lo > hi {
 		return nil, fmt.Errorf("memory begins with %d pages, at most %d", lo, hi)
 	}
-	return appendU32(appendU32([]byte{1, 1}, lo), hi), nil
+	return leb.AppendU32(leb.AppendU32([]byte{1, 1}, lo), hi), nil
 }
 
 // limitTables lowers every table's maximum to maxTable.
 func limitTables(body []byte) ([]byte, error) {
-	r := &reader{b: body}
-	n := r.count()
-	out := appendU32(nil, n)
-	for ; n > 0 && r.err == nil; n-- {
-		typ, flag, lo, hi := r.byte(), r.byte(), r.u32(), uint32(maxTable)
+	r := &reader{leb.Reader{Bytes: body}}
+	n := r.Count()
+	out := leb.AppendU32(nil, n)
+	for ; n > 0 && r.Err == nil; n-- {
+		typ, flag, lo, hi := r.Byte(), r.Byte(), r.U32(), uint32(maxTable)
 		if flag > 1 || typ != 0x70 && typ != 0x6f {
 			return nil, errors.New("table form is not in the feature set")
 		}
 		if flag == 1 {
-			hi = min(hi, r.u32())
+			hi = min(hi, r.U32())
 		}
 		if lo > hi {
 			return nil, fmt.Errorf("table begins with %d elements, at most %d", lo, hi)
 		}
-		out = appendU32(appendU32(append(out, typ, 1), lo), hi)
+		out = leb.AppendU32(leb.AppendU32(append(out, typ, 1), lo), hi)
 	}
-	if r.err == nil && r.i != len(body) {
-		r.fail(errors.New("trailing bytes"))
+	if r.Err == nil && r.At != len(body) {
+		r.Fail(errors.New("trailing bytes"))
 	}
-	return out, r.err
+	return out, r.Err
 }
 
 func (w *rewriter) code(body []byte) ([]byte, error) {
-	r := &reader{b: body}
-	n := r.count()
-	if r.err == nil && int(n) != len(w.m.funcs) {
+	r := &reader{leb.Reader{Bytes: body}}
+	n := r.Count()
+	if r.Err == nil && int(n) != len(w.m.funcs) {
 		return nil, fmt.Errorf("%d bodies for %d functions", n, len(w.m.funcs))
 	}
 	k := n
 	if w.opt.sliced {
 		k++
 	}
-	out := appendU32(make([]byte, 0, len(body)+len(body)/4), k)
-	for i := uint32(0); i < n && r.err == nil; i++ {
-		fn := r.take(r.u32())
-		if r.err != nil {
+	out := leb.AppendU32(make([]byte, 0, len(body)+len(body)/4), k)
+	for i := uint32(0); i < n && r.Err == nil; i++ {
+		fn := r.Take(r.U32())
+		if r.Err != nil {
 			break
 		}
 		f, err := w.function(fn, uint64(len(w.m.types[w.m.funcs[i]].params)))
@@ -224,17 +225,17 @@ func (w *rewriter) code(body []byte) ([]byte, error) {
 		if len(out)/yieldBytes != (len(out)+len(f))/yieldBytes {
 			runtime.Gosched()
 		}
-		out = append(appendU32(out, uint32(len(f))), f...)
+		out = append(leb.AppendU32(out, uint32(len(f))), f...)
 	}
-	if r.err != nil {
-		return nil, r.err
+	if r.Err != nil {
+		return nil, r.Err
 	}
-	if r.i != len(body) {
+	if r.At != len(body) {
 		return nil, errors.New("trailing bytes")
 	}
 	if w.opt.sliced {
 		f := w.refuelBody()
-		out = append(appendU32(out, uint32(len(f))), f...)
+		out = append(leb.AppendU32(out, uint32(len(f))), f...)
 	}
 	return out, nil
 }
@@ -243,34 +244,34 @@ func (w *rewriter) code(body []byte) ([]byte, error) {
 func (w *rewriter) trap(o []byte) []byte {
 	o = append(o, opI64Const, 0, opI64LtS, opIf, blockVoid)
 	if w.opt.sliced {
-		return append(appendU32(append(o, opCall), w.refuel), opEnd)
+		return append(leb.AppendU32(append(o, opCall), w.refuel), opEnd)
 	}
 	return append(o, opUnreachable, opEnd)
 }
 
 // charge appends fuel -= units, and the trap; t is an i64 local.
 func (w *rewriter) charge(o []byte, t uint32, units int64) []byte {
-	o = appendU32(append(o, opGlobalGet), w.fuel)
-	o = appendS64(append(o, opI64Const), units)
-	o = appendU32(append(o, opI64Sub, opLocalTee), t)
-	o = appendU32(append(o, opGlobalSet), w.fuel)
-	return w.trap(appendU32(append(o, opLocalGet), t))
+	o = leb.AppendU32(append(o, opGlobalGet), w.fuel)
+	o = leb.AppendS64(append(o, opI64Const), units)
+	o = leb.AppendU32(append(o, opI64Sub, opLocalTee), t)
+	o = leb.AppendU32(append(o, opGlobalSet), w.fuel)
+	return w.trap(leb.AppendU32(append(o, opLocalGet), t))
 }
 
 // chargeLength appends a charge for the i32 on top of the stack, which stays
 // there, shifted by shift bits (left if positive); t is an i64 local, t+1 i32.
 func (w *rewriter) chargeLength(o []byte, t uint32, shift int64) []byte {
-	o = appendU32(append(o, opLocalTee), t+1)
-	o = appendU32(append(o, opGlobalGet), w.fuel)
-	o = append(appendU32(append(o, opLocalGet), t+1), opI64Extend)
+	o = leb.AppendU32(append(o, opLocalTee), t+1)
+	o = leb.AppendU32(append(o, opGlobalGet), w.fuel)
+	o = append(leb.AppendU32(append(o, opLocalGet), t+1), opI64Extend)
 	if shift >= 0 {
-		o = append(appendS64(append(o, opI64Const), shift), opI64Shl)
+		o = append(leb.AppendS64(append(o, opI64Const), shift), opI64Shl)
 	} else {
-		o = append(appendS64(append(o, opI64Const), -shift), opI64ShrU)
+		o = append(leb.AppendS64(append(o, opI64Const), -shift), opI64ShrU)
 	}
-	o = appendU32(append(o, opI64Sub, opLocalTee), t)
-	o = appendU32(append(o, opGlobalSet), w.fuel)
-	return w.trap(appendU32(append(o, opLocalGet), t))
+	o = leb.AppendU32(append(o, opI64Sub, opLocalTee), t)
+	o = leb.AppendU32(append(o, opGlobalSet), w.fuel)
+	return w.trap(leb.AppendU32(append(o, opLocalGet), t))
 }
 
 // refuelBody is the function a sliced guest calls when its slice is used up:
@@ -280,35 +281,35 @@ func (w *rewriter) chargeLength(o []byte, t uint32, shift int64) []byte {
 func (w *rewriter) refuelBody() []byte {
 	slice, fuel, taken := w.fuel, w.fuel+1, byte(0)
 	o := []byte{1, 1, typeI64, opI32Const, 0, opMemoryGrow, 0, opDrop}
-	o = appendS64(append(o, opI64Const), sliceUnits-1)
-	o = append(appendU32(append(o, opGlobalGet), slice), opI64Sub)
-	o = append(appendS64(append(o, opI64Const), sliceUnits), opI64DivU)
-	o = append(appendS64(append(o, opI64Const), sliceUnits), opI64Mul, opLocalSet, taken)
-	o = appendU32(append(o, opGlobalGet), fuel)
+	o = leb.AppendS64(append(o, opI64Const), sliceUnits-1)
+	o = append(leb.AppendU32(append(o, opGlobalGet), slice), opI64Sub)
+	o = append(leb.AppendS64(append(o, opI64Const), sliceUnits), opI64DivU)
+	o = append(leb.AppendS64(append(o, opI64Const), sliceUnits), opI64Mul, opLocalSet, taken)
+	o = leb.AppendU32(append(o, opGlobalGet), fuel)
 	o = append(o, opLocalGet, taken, opI64Sub)
-	o = appendU32(append(o, opGlobalSet), fuel)
-	o = appendU32(append(o, opGlobalGet), fuel)
+	o = leb.AppendU32(append(o, opGlobalSet), fuel)
+	o = leb.AppendU32(append(o, opGlobalGet), fuel)
 	o = append(o, opI64Const, 0, opI64LtS, opIf, blockVoid, opUnreachable, opEnd)
-	o = appendU32(append(o, opGlobalGet), slice)
+	o = leb.AppendU32(append(o, opGlobalGet), slice)
 	o = append(o, opLocalGet, taken, opI64Add)
-	return append(appendU32(append(o, opGlobalSet), slice), opEnd)
+	return append(leb.AppendU32(append(o, opGlobalSet), slice), opEnd)
 }
 
 // function returns a function's body with its charges.
 func (w *rewriter) function(body []byte, params uint64) ([]byte, error) {
-	r := &reader{b: body}
-	groups := r.count()
-	locals, from := params, r.i
-	for k := uint32(0); k < groups && r.err == nil; k++ {
-		locals += uint64(r.u32())
-		if t := r.byte(); !strings.ContainsRune("\x7f\x7e\x7d\x7c\x7b\x70\x6f", rune(t)) {
+	r := &reader{leb.Reader{Bytes: body}}
+	groups := r.Count()
+	locals, from := params, r.At
+	for k := uint32(0); k < groups && r.Err == nil; k++ {
+		locals += uint64(r.U32())
+		if t := r.Byte(); !strings.ContainsRune("\x7f\x7e\x7d\x7c\x7b\x70\x6f", rune(t)) {
 			return nil, fmt.Errorf("local of type %#x is not in the feature set", t)
 		}
 		if locals > maxLocals {
 			return nil, fmt.Errorf("more than %d locals", maxLocals)
 		}
 	}
-	decls, start := body[from:r.i], r.i
+	decls, start := body[from:r.At], r.At
 	costs, size, err := regionCosts(body, start)
 	if err != nil {
 		return nil, err
@@ -318,23 +319,23 @@ func (w *rewriter) function(body []byte, params uint64) ([]byte, error) {
 	entry := costs[0] + abi.FuelCall + int64(locals)/4 + size/64
 	t := uint32(locals)
 	out := make([]byte, 0, len(body)+len(body)/4+48)
-	out = append(append(appendU32(out, groups+2), decls...), 1, typeI64, 1, typeI32)
+	out = append(append(leb.AppendU32(out, groups+2), decls...), 1, typeI64, 1, typeI32)
 	out = w.charge(out, t, entry)
 	region := 0
-	r = &reader{b: body, i: start}
-	for r.more() {
-		at := r.i
+	r = &reader{leb.Reader{Bytes: body, At: start}}
+	for r.More() {
+		at := r.At
 		op, sub := r.instruction()
 		if shift, charged := lengthShift(op, sub); charged {
 			out = w.chargeLength(out, t, shift)
 		}
-		out = append(out, body[at:r.i]...)
+		out = append(out, body[at:r.At]...)
 		if op == opLoop {
 			region++
 			out = w.charge(out, t, costs[region])
 		}
 	}
-	return out, r.err
+	return out, r.Err
 }
 
 // lengthShift tells which instructions are charged by the length on top of
@@ -358,10 +359,10 @@ func lengthShift(op byte, sub uint32) (shift int64, charged bool) {
 // regionCosts counts the instructions of the function (0) and of each loop
 // (1…, in order of their heads), without those of loops inside; size is all.
 func regionCosts(body []byte, start int) (costs []int64, size int64, err error) {
-	r := &reader{b: body, i: start}
+	r := &reader{leb.Reader{Bytes: body, At: start}}
 	costs = []int64{0}
 	stack := []int{0} // region of each open block
-	for len(stack) > 0 && r.err == nil {
+	for len(stack) > 0 && r.Err == nil {
 		op, _ := r.instruction()
 		reg := stack[len(stack)-1]
 		switch op {
@@ -377,8 +378,8 @@ func regionCosts(body []byte, start int) (costs []int64, size int64, err error) 
 		costs[reg]++
 		size++
 	}
-	if r.err == nil && r.i != len(body) {
-		r.fail(errors.New("code behind the end"))
+	if r.Err == nil && r.At != len(body) {
+		r.Fail(errors.New("code behind the end"))
 	}
-	return costs, size, r.err
+	return costs, size, r.Err
 }

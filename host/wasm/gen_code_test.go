@@ -1,5 +1,7 @@
 package wasm
 
+import "github.com/kvasir-router/kvasir/host/internal/leb"
+
 // body is a function in the making.
 type body struct {
 	*generator
@@ -12,7 +14,7 @@ type body struct {
 
 func (b *body) emit(c ...byte) { b.code = append(b.code, c...) }
 
-func (b *body) emitU32(op byte, v uint32) { b.code = appendU32(append(b.code, op), v) }
+func (b *body) emitU32(op byte, v uint32) { b.code = leb.AppendU32(append(b.code, op), v) }
 
 // local returns a local of type t; there is always one.
 func (b *body) local(t byte) uint32 {
@@ -48,9 +50,9 @@ func (b *body) constant(t byte) {
 	ints := []int64{0, 1, -1, 2, 63, 64, 127, -128, 255, 256, 65535, 65536, 1<<31 - 1, -1 << 31, 1 << 32, 1<<63 - 1, -1 << 63}
 	switch t {
 	case typeI32:
-		b.code = appendS64(append(b.code, opI32Const), int64(int32(ints[b.next(len(ints))])))
+		b.code = leb.AppendS64(append(b.code, opI32Const), int64(int32(ints[b.next(len(ints))])))
 	case typeI64:
-		b.code = appendS64(append(b.code, opI64Const), ints[b.next(len(ints))])
+		b.code = leb.AppendS64(append(b.code, opI64Const), ints[b.next(len(ints))])
 	case typeF32:
 		f := [][]byte{{0, 0, 0, 0}, {0, 0, 0x80, 0x3f}, {0, 0, 0, 0x80}, {0, 0, 0x80, 0x7f}, {0, 0, 0xc0, 0x7f}, {0, 0, 0, 0xcf}, {1, 0, 0, 0}, {0xcd, 0xcc, 0xcc, 0xbd}}
 		b.emit(append([]byte{0x43}, f[b.next(len(f))]...)...)
@@ -139,7 +141,7 @@ func (b *body) operator(op *genOp, depth int) {
 	b.emit(op.code...)
 	if op.mem {
 		b.emit(0)
-		b.code = appendU32(b.code, uint32(b.next(64)))
+		b.code = leb.AppendU32(b.code, uint32(b.next(64)))
 	}
 	if op.lanes > 0 {
 		b.emit(byte(b.next(op.lanes)))
@@ -220,7 +222,7 @@ func (b *body) block(typ uint32, depth int, done func(results []byte)) {
 		b.expr(typeI32, depth)
 	}
 	b.emit(kind)
-	b.code = appendS64(b.code, int64(typ))
+	b.code = leb.AppendS64(b.code, int64(typ))
 	label := f.results
 	if kind == opLoop {
 		label = f.params
@@ -323,7 +325,7 @@ func (b *body) branch(depth int) {
 		n := b.next(6)
 		b.emitU32(0x0e, uint32(n))
 		for range n + 1 {
-			b.code = appendU32(b.code, to[b.next(len(to))])
+			b.code = leb.AppendU32(b.code, to[b.next(len(to))])
 		}
 	case 5:
 		b.emit(0x01) // nop

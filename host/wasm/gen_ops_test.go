@@ -1,5 +1,7 @@
 package wasm
 
+import "github.com/kvasir-router/kvasir/host/internal/leb"
+
 // More value types, for generated modules.
 const (
 	typeV128    = 0x7b
@@ -105,7 +107,7 @@ func sortStores() {
 func genSIMD() {
 	add := func(out byte, in []byte, lanes int, subs ...uint32) {
 		for _, s := range subs {
-			o := genOp{code: appendU32([]byte{prefixSIMD}, s), in: in, lanes: lanes}
+			o := genOp{code: leb.AppendU32([]byte{prefixSIMD}, s), in: in, lanes: lanes}
 			switch {
 			case s == 94, s >= 103 && s <= 106, s == 227, s >= 228 && s <= 233:
 				o.nan = typeF32
@@ -148,7 +150,7 @@ func genSIMD() {
 	add(typeV128, inVD, 2, 34)
 	memory := func(list *[]genOp, in []byte, lanes int, subs ...uint32) {
 		for _, s := range subs {
-			*list = append(*list, genOp{code: appendU32([]byte{prefixSIMD}, s), in: in, lanes: lanes, mem: true})
+			*list = append(*list, genOp{code: leb.AppendU32([]byte{prefixSIMD}, s), in: in, lanes: lanes, mem: true})
 		}
 	}
 	vectors := genOps[typeV128]

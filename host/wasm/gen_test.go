@@ -1,5 +1,7 @@
 package wasm
 
+import "github.com/kvasir-router/kvasir/host/internal/leb"
+
 // generator turns bytes into a valid module that ends: of any shape that
 // validation allows, with every instruction of the feature set. The same bytes
 // give the same module; when they are used up, the rest is as small as can be.
@@ -93,10 +95,10 @@ func (g *generator) module() []byte {
 	if start {
 		g.funcs = append(g.funcs, 0)
 	}
-	bodies := appendU32(nil, uint32(len(g.funcs)))
+	bodies := leb.AppendU32(nil, uint32(len(g.funcs)))
 	for _, t := range g.funcs {
 		f := g.body(g.types[t])
-		bodies = append(appendU32(bodies, uint32(len(f))), f...)
+		bodies = append(leb.AppendU32(bodies, uint32(len(f))), f...)
 	}
 	return g.assemble(start, bodies)
 }
@@ -106,7 +108,7 @@ func (g *generator) body(typ funcType) []byte {
 	b := &body{generator: g, result: typ.results, labels: [][]byte{typ.results}, left: 30}
 	extra := append(append(g.someTypes(4), typeFuncref), genTypes...)
 	b.locals = append(append(b.locals, typ.params...), extra...)
-	b.code = appendU32(nil, uint32(len(extra)))
+	b.code = leb.AppendU32(nil, uint32(len(extra)))
 	for _, t := range extra {
 		b.emit(1, t)
 	}
@@ -120,7 +122,9 @@ func (g *generator) body(typ funcType) []byte {
 // assemble puts the sections together.
 func (g *generator) assemble(start bool, bodies []byte) []byte {
 	out := []byte("\x00asm\x01\x00\x00\x00")
-	sec := func(id byte, parts ...byte) { out = append(appendU32(append(out, id), uint32(len(parts))), parts...) }
+	sec := func(id byte, parts ...byte) {
+		out = append(leb.AppendU32(append(out, id), uint32(len(parts))), parts...)
+	}
 	types := []byte{byte(len(g.types))}
 	for _, t := range g.types {
 		types = append(append(append(types, 0x60, byte(len(t.params))), t.params...), byte(len(t.results)))
@@ -141,7 +145,7 @@ func (g *generator) assemble(start bool, bodies []byte) []byte {
 	for _, t := range g.mutable {
 		globals = append(append(append(globals, t, 1), zeros[t]...), opEnd)
 	}
-	globals = append(appendS64(append(globals, typeI32, 1, opI32Const), genTicks), opEnd)
+	globals = append(leb.AppendS64(append(globals, typeI32, 1, opI32Const), genTicks), opEnd)
 	sec(secGlobal, globals...)
 	exported := byte(len(g.funcs))
 	if start {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/kvasir-router/kvasir/host/internal/leb"
 )
 
 // Section ids of the binary format.
@@ -111,12 +113,12 @@ func parseModule(b []byte) (*module, error) {
 		return nil, errors.New("not a core module of version 1 (a component?)")
 	}
 	m := &module{exports: map[string]export{}}
-	r := &reader{b: b, i: 8}
+	r := &reader{leb.Reader{Bytes: b, At: 8}}
 	last := 0
-	for r.more() {
-		s := section{id: r.byte()}
-		s.body = r.take(r.u32())
-		if r.err != nil {
+	for r.More() {
+		s := section{id: r.Byte()}
+		s.body = r.Take(r.U32())
+		if r.Err != nil {
 			break
 		}
 		if s.id > secCount {
@@ -133,7 +135,7 @@ func parseModule(b []byte) (*module, error) {
 		}
 		m.sections = append(m.sections, s)
 	}
-	return m, r.err
+	return m, r.Err
 }
 
 // sectionRank is the order of sections: data count stands before code.
@@ -145,7 +147,7 @@ func sectionRank(id byte) int {
 }
 
 func (m *module) section(s section) error {
-	r := &reader{b: s.body}
+	r := &reader{leb.Reader{Bytes: s.body}}
 	var err error
 	switch s.id {
 	case secType:
@@ -153,71 +155,71 @@ func (m *module) section(s section) error {
 	case secImport:
 		err = m.readImports(r)
 	case secFunc:
-		n := r.count()
+		n := r.Count()
 		if n > maxFunctions {
 			return fmt.Errorf("%d functions, at most %d", n, maxFunctions)
 		}
-		for ; n > 0 && r.err == nil; n-- {
-			t := r.u32()
+		for ; n > 0 && r.Err == nil; n-- {
+			t := r.U32()
 			if int64(t) >= int64(len(m.types)) {
 				return fmt.Errorf("type %d of %d", t, len(m.types))
 			}
 			m.funcs = append(m.funcs, t)
 		}
 	case secMemory:
-		if n := r.count(); n != 1 {
+		if n := r.Count(); n != 1 {
 			return fmt.Errorf("%d memories, want 1", n)
 		}
 		m.memory = true
-		return r.err
+		return r.Err
 	case secGlobal:
-		if m.globals = r.count(); m.globals > maxGlobals {
+		if m.globals = r.Count(); m.globals > maxGlobals {
 			return fmt.Errorf("%d globals, at most %d", m.globals, maxGlobals)
 		}
-		return r.err
+		return r.Err
 	case secExport:
 		err = m.readExports(r)
 	default:
 		return nil
 	}
 	if err == nil {
-		err = r.err
+		err = r.Err
 	}
-	if err == nil && r.i != len(r.b) {
+	if err == nil && r.At != len(r.Bytes) {
 		err = errors.New("trailing bytes")
 	}
 	return err
 }
 
 func (m *module) readTypes(r *reader) error {
-	n := r.count()
+	n := r.Count()
 	if n > maxTypes {
 		return fmt.Errorf("%d types, at most %d", n, maxTypes)
 	}
-	for ; n > 0 && r.err == nil; n-- {
-		if f := r.byte(); f != 0x60 && r.err == nil {
+	for ; n > 0 && r.Err == nil; n-- {
+		if f := r.Byte(); f != 0x60 && r.Err == nil {
 			return fmt.Errorf("type form %#x is not in the feature set", f)
 		}
-		m.types = append(m.types, funcType{params: r.take(r.u32()), results: r.take(r.u32())})
+		m.types = append(m.types, funcType{params: r.Take(r.U32()), results: r.Take(r.U32())})
 	}
 	return nil
 }
 
 func (m *module) readImports(r *reader) error {
-	n := r.count()
+	n := r.Count()
 	if n > maxImports {
 		return fmt.Errorf("%d imports, at most %d", n, maxImports)
 	}
-	for ; n > 0 && r.err == nil; n-- {
-		mod, name := r.name(), r.name()
-		if k := r.byte(); k != kindFunc && r.err == nil {
+	for ; n > 0 && r.Err == nil; n-- {
+		mod, name := r.Name(), r.Name()
+		if k := r.Byte(); k != kindFunc && r.Err == nil {
 			return fmt.Errorf("import %s.%s is not a function", mod, name)
 		}
-		t := r.u32()
-		if r.err == nil && int64(t) >= int64(len(m.types)) {
+		t := r.U32()
+		if r.Err == nil && int64(t) >= int64(len(m.types)) {
 			return fmt.Errorf("import %s.%s: type %d of %d", mod, name, t, len(m.types))
 		}
-		if r.err == nil {
+		if r.Err == nil {
 			m.imports = append(m.imports, importFunc{mod, name, m.types[t]})
 		}
 	}
@@ -225,13 +227,13 @@ func (m *module) readImports(r *reader) error {
 }
 
 func (m *module) readExports(r *reader) error {
-	n := r.count()
+	n := r.Count()
 	if n > maxExports {
 		return fmt.Errorf("%d exports, at most %d", n, maxExports)
 	}
-	for ; n > 0 && r.err == nil; n-- {
-		name := r.name()
-		e := export{r.byte(), r.u32()}
+	for ; n > 0 && r.Err == nil; n-- {
+		name := r.Name()
+		e := export{r.Byte(), r.U32()}
 		if strings.HasPrefix(name, reservedPrefix) {
 			return fmt.Errorf("export %q: names beginning %q belong to the host", name, reservedPrefix)
 		}

@@ -1,6 +1,10 @@
 package wasm
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/kvasir-router/kvasir/host/internal/leb"
+)
 
 // Opcodes the rewriter acts on.
 const (
@@ -45,63 +49,66 @@ const (
 	miscTableFill  = 17
 )
 
+// reader reads a part of a module, and code instruction by instruction.
+type reader struct{ leb.Reader }
+
 // instruction skips one instruction with its immediates, and fails for every
 // one that is not in the feature set: what is not known is not rewritten.
 func (r *reader) instruction() (op byte, sub uint32) {
-	op = r.byte()
+	op = r.Byte()
 	switch {
 	case op == opUnreachable, op == 0x01, op == 0x05, op == opEnd, op == 0x0f, op == opDrop, op == 0x1b, op == 0xd1:
 		// no immediates
 	case op == opBlock, op == opLoop, op == opIf, op == opI32Const, op == opI64Const, op == 0xd0:
-		r.skipLEB()
+		r.Skip()
 	case op == 0x0c, op == opBrIf, op == opCall, op >= opLocalGet && op <= 0x26, op == 0xd2:
-		r.u32()
+		r.U32()
 	case op == 0x0e: // br_table
-		for n := int64(r.count()) + 1; n > 0 && r.err == nil; n-- {
-			r.u32()
+		for n := int64(r.Count()) + 1; n > 0 && r.Err == nil; n-- {
+			r.U32()
 		}
 	case op == 0x11: // call_indirect
-		r.u32()
-		r.u32()
+		r.U32()
+		r.U32()
 	case op == 0x1c: // select with types
-		r.take(r.count())
+		r.Take(r.Count())
 	case op >= 0x28 && op <= 0x3e:
 		r.memarg()
 	case op == 0x3f, op == opMemoryGrow:
-		r.byte()
+		r.Byte()
 	case op == 0x43:
-		r.take(4)
+		r.Take(4)
 	case op == 0x44:
-		r.take(8)
+		r.Take(8)
 	case op >= 0x45 && op <= 0xc4:
 		// numeric, no immediates
 	case op == prefixMisc:
-		sub = r.u32()
+		sub = r.U32()
 		r.misc(sub)
 	case op == prefixSIMD:
-		sub = r.u32()
+		sub = r.U32()
 		r.simd(sub)
 	default:
-		r.fail(fmt.Errorf("opcode %#x is not in the feature set", op))
+		r.Fail(fmt.Errorf("opcode %#x is not in the feature set", op))
 	}
 	return op, sub
 }
 
 func (r *reader) memarg() {
-	r.u32()
-	r.u32()
+	r.U32()
+	r.U32()
 }
 
 func (r *reader) misc(sub uint32) {
 	switch {
 	case sub <= 7: // saturating truncation
 	case sub == miscMemoryInit, sub == miscMemoryCopy, sub == miscTableInit, sub == miscTableCopy:
-		r.u32()
-		r.u32()
+		r.U32()
+		r.U32()
 	case sub <= miscTableFill:
-		r.u32()
+		r.U32()
 	default:
-		r.fail(fmt.Errorf("opcode 0xfc %d is not in the feature set", sub))
+		r.Fail(fmt.Errorf("opcode 0xfc %d is not in the feature set", sub))
 	}
 }
 
@@ -116,15 +123,15 @@ func (r *reader) simd(sub uint32) {
 	}
 	switch {
 	case sub > 255:
-		r.fail(fmt.Errorf("opcode 0xfd %d is not in the feature set", sub))
+		r.Fail(fmt.Errorf("opcode 0xfd %d is not in the feature set", sub))
 	case sub <= 11, sub == 92, sub == 93:
 		r.memarg()
 	case sub == 12, sub == 13:
-		r.take(16)
+		r.Take(16)
 	case sub >= 21 && sub <= 34:
-		r.byte()
+		r.Byte()
 	case sub >= 84 && sub <= 91:
 		r.memarg()
-		r.byte()
+		r.Byte()
 	}
 }

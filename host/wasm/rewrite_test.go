@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvasir-router/kvasir/host/internal/leb"
 	"github.com/tetratelabs/wazero/api"
 )
 
@@ -217,14 +218,14 @@ func (s *seen) count(code []byte) {
 		if sec.id != secCode {
 			continue
 		}
-		r := &reader{b: sec.body}
-		for n := r.count(); n > 0; n-- {
-			f := &reader{b: r.take(r.u32())}
-			for k := f.count(); k > 0; k-- {
-				f.u32()
-				f.byte()
+		r := &reader{leb.Reader{Bytes: sec.body}}
+		for n := r.Count(); n > 0; n-- {
+			f := &reader{leb.Reader{Bytes: r.Take(r.U32())}}
+			for k := f.Count(); k > 0; k-- {
+				f.U32()
+				f.Byte()
 			}
-			for f.more() {
+			for f.More() {
 				op, sub := f.instruction()
 				s.opcodes[[2]uint32{uint32(op), sub}]++
 			}
@@ -287,11 +288,11 @@ func known(op byte, sub uint32) bool {
 	}
 	b := append([]byte{op}, make([]byte, 32)...)
 	if op == prefixMisc || op == prefixSIMD {
-		b = append(appendU32([]byte{op}, sub), make([]byte, 32)...)
+		b = append(leb.AppendU32([]byte{op}, sub), make([]byte, 32)...)
 	}
-	r := &reader{b: b}
+	r := &reader{leb.Reader{Bytes: b}}
 	r.instruction()
-	return r.err == nil
+	return r.Err == nil
 }
 
 // TestRewriteFuel_same: the same bytes give the same module.

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/kvasir-router/kvasir/conformance/oracle"
 	"github.com/kvasir-router/kvasir/host/tokenizer/bpe"
-	"github.com/kvasir-router/kvasir/host/tokenizer/internal/oracle"
 )
 
 // BenchmarkParse is what every start pays for a model.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kvasir-router/kvasir/conformance/oracle"
 	"github.com/kvasir-router/kvasir/host/tokenizer/bpe"
-	"github.com/kvasir-router/kvasir/host/tokenizer/internal/oracle"
 )
 
 // real are tokenizers of every family that is known.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kvasir-router/kvasir/host/tokenizer/internal/oracle"
+	"github.com/kvasir-router/kvasir/conformance/oracle"
 )
 
 // TestEncode_hammer encodes, cuts and asks from many goroutines at once and

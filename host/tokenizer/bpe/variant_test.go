@@ -9,8 +9,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kvasir-router/kvasir/conformance/oracle"
 	"github.com/kvasir-router/kvasir/host/tokenizer/bpe"
-	"github.com/kvasir-router/kvasir/host/tokenizer/internal/oracle"
 )
 
 // flags of an added token: l(strip), r(strip), w (single_word), n(ormalized),

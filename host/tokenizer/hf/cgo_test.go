@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kvasir-router/kvasir/conformance/oracle"
 	"github.com/kvasir-router/kvasir/host/tokenizer/bpe"
-	"github.com/kvasir-router/kvasir/host/tokenizer/internal/oracle"
 )
 
 // TestEncode_bpe compares the library with package bpe on texts of every kind.

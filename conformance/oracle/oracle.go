@@ -31,10 +31,10 @@ func Python(t testing.TB) string {
 	return harness.Need(t, "venv-tokenizers", "bin", "python")
 }
 
-// Script returns the path of a script of this folder's scripts.
+// Script returns the path of a script of host/tokenizer/scripts.
 func Script(name string) string {
 	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "scripts", name)
+	return filepath.Join(filepath.Dir(file), "..", "..", "host", "tokenizer", "scripts", name)
 }
 
 // IDs returns what Hugging Face makes of docs with a tokenizer.json, without
