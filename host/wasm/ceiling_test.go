@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -51,6 +52,8 @@ func TestWatch(t *testing.T) {
 
 // TestThreadTime: what counts is the work of the thread, not how long it waited.
 func TestThreadTime(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	began, cpu := time.Now(), threadTime()
 	for time.Since(began) < 5*time.Millisecond { // works
 	}
