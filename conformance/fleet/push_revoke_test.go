@@ -15,10 +15,6 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// maxRevoke is how long a revocation may take at the 99th percentile while hostile
-// modules are pushed.
-const maxRevoke = 200 * time.Millisecond
-
 // TestPush_revoke: while three pushers push modules that take long to compile and to
 // try, one after another, a key is revoked at once and the next request with it is
 // refused.
