@@ -15,14 +15,15 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// Answers of the router itself. They have the shape of the API's errors and say what is wrong and, where there is one, the mend.
+// Errors of the router itself. They have the shape of the API's errors and say what
+// is wrong and, if there is one, the fix.
 
 var (
 	errNotFound     = llmapi.Refuse(llmapi.CodeUnknownPath, "This path is not served. Served are: "+llmapi.Served()+".")
 	errEncoding     = llmapi.Refuse(llmapi.CodeContentEncoding, "Compressed request bodies are not accepted. Send the body as plain JSON, without Content-Encoding.")
-	errExpect       = llmapi.Refuse(llmapi.CodeExpectation, "Expect takes 100-continue only.")
+	errExpect       = llmapi.Refuse(llmapi.CodeExpectation, "The only supported Expect value is 100-continue.")
 	errUnauthorized = llmapi.Refuse(llmapi.CodeInvalidAPIKey, "Missing or unknown API key. Send it as Authorization: Bearer KEY or x-api-key: KEY.")
-	errConcurrency  = llmapi.Refuse(llmapi.CodeConcurrencyLimit, "The router serves as many requests as it may; try again shortly.")
+	errConcurrency  = llmapi.Refuse(llmapi.CodeConcurrencyLimit, "The router is at its limit of concurrent requests; try again shortly.")
 	errNoEndpoint   = llmapi.Refuse(llmapi.CodeNoEndpoint, "No endpoint can take this request now; try again shortly.")
 	errSlowBody     = llmapi.Refuse(llmapi.CodeRequestTimeout, "The request's body did not arrive in time.")
 	errBadBody      = llmapi.Refuse(llmapi.CodeInvalidBody, "The request's body is malformed or ended early.")
@@ -44,13 +45,13 @@ const (
 	msgUnreachable = "The engine is not reachable."
 	msgLate        = "The engine did not answer in time."
 	msgFailed      = "The engine failed before it answered."
-	msgStopped     = "The engine stopped sending; the answer is not whole."
-	msgBroken      = "The engine failed while it answered; the answer is not whole."
+	msgStopped     = "The engine stopped sending; the answer is incomplete."
+	msgBroken      = "The engine failed while it answered; the answer is incomplete."
 )
 
-// endErrors says for each End what a client is told: with status and before
-// instead of an answer, with within in the event that ends a stream. Status 0 is
-// that of the general error, errCrash.
+// endErrors has the error for each End: status and before for a response without an
+// answer, within for the event that ends a stream. With status 0 the error is
+// errCrash.
 var endErrors = [exchange.NumEnds]struct {
 	status         int
 	before, within string
@@ -58,7 +59,7 @@ var endErrors = [exchange.NumEnds]struct {
 	exchange.EndUnset:          {0, "", msgBroken},
 	exchange.EndComplete:       {0, "", msgBroken},
 	exchange.EndClientGone:     {statusClientGone, "The client left.", msgBroken},
-	exchange.EndShutdown:       {503, errDraining.Message, "The router is shutting down; the answer is not whole."},
+	exchange.EndShutdown:       {503, errDraining.Message, "The router is shutting down; the answer is incomplete."},
 	exchange.EndConnect:        {502, msgUnreachable, msgBroken},
 	exchange.EndConnectTimeout: {504, msgLate, msgBroken},
 	exchange.EndSendTimeout:    {504, msgLate, msgBroken},
@@ -67,12 +68,12 @@ var endErrors = [exchange.NumEnds]struct {
 	exchange.EndDied:           {502, msgFailed, msgBroken},
 	exchange.EndFirstByte:      {504, msgLate, msgStopped},
 	exchange.EndBetweenEvents:  {504, msgLate, msgStopped},
-	exchange.EndTotalTimeout:   {504, msgLate, "The request took longer than it may; the answer is not whole."},
+	exchange.EndTotalTimeout:   {504, msgLate, "The request exceeded its time limit; the answer is incomplete."},
 	exchange.EndRewrite:        {0, "", msgBroken},
 	exchange.EndInternal:       {0, "", msgBroken},
 }
 
-// upstreamError is the answer when no engine gave one.
+// upstreamError returns the error for a request that no engine answered.
 func upstreamError(end exchange.End) *llmapi.Error {
 	row := &endErrors[end]
 	switch {
@@ -84,17 +85,18 @@ func upstreamError(end exchange.End) *llmapi.Error {
 	return &llmapi.Error{Status: row.status, Code: llmapi.CodeUpstream, CodeText: end.String(), Message: row.before}
 }
 
-// brokenStream is the error event of a stream that ends early.
+// brokenStream returns the error for the event that ends a stream early.
 func brokenStream(end exchange.End) *llmapi.Error {
 	e := *upstreamError(end)
 	e.Message = endErrors[end].within
 	return &e
 }
 
-// retryAfter is what a refusal for overload tells clients, in seconds.
+// retryAfter is the Retry-After of a refusal for overload, in seconds.
 const retryAfter = "1"
 
-// writeError makes e the answer of ctx, in the shape of the API that was asked.
+// writeError makes e the response of ctx, in the form of the API that the path
+// belongs to.
 func writeError(ctx *fasthttp.RequestCtx, e *llmapi.Error) {
 	h := &ctx.Response.Header
 	ctx.SetStatusCode(e.Status)
@@ -115,8 +117,8 @@ func writeError(ctx *fasthttp.RequestCtx, e *llmapi.Error) {
 	ctx.Response.SetBodyRaw(e.AppendBody(b, family, string(id)))
 }
 
-// refuse answers with err, which came from the router or from reading the body.
-// general is what the client gets for an error that is not meant for it.
+// refuse responds with err, which came from the router or from reading the body.
+// The client gets general instead of an error that is not meant for it.
 func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, err error, general *llmapi.Error) int {
 	e := shown(err, general)
 	if e.RetryAfter > 0 {
@@ -128,7 +130,7 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, err error, general *llmapi.Erro
 	return e.Status
 }
 
-// shown is what a client may see of err.
+// shown returns the part of err that a client may see, general if there is none.
 func shown(err error, general *llmapi.Error) *llmapi.Error {
 	if e, ok := errors.AsType[*llmapi.Error](err); ok {
 		return e
@@ -154,8 +156,8 @@ func (p *Proxy) models(ctx *fasthttp.RequestCtx, pr *identity.Principal, id []by
 	p.refuse(ctx, errNoModel, errCrash)
 }
 
-// health answers GET /health: this process takes requests. Whether it can place
-// them is the readiness of the admin listener.
+// health answers GET /health: the process accepts requests. The readiness of the
+// admin listener reports whether it can place them.
 func (p *Proxy) health(ctx *fasthttp.RequestCtx) {
 	if p.draining.Load() {
 		writeError(ctx, errDraining)
@@ -165,7 +167,7 @@ func (p *Proxy) health(ctx *fasthttp.RequestCtx) {
 	ctx.SetBodyString("ok\n")
 }
 
-// options answers OPTIONS of a served path (allow is its method) or of "*".
+// options answers OPTIONS for a served path, whose methods are allow, or for "*".
 func (p *Proxy) options(ctx *fasthttp.RequestCtx, allow string) {
 	h := &ctx.Response.Header
 	ctx.SetStatusCode(fasthttp.StatusNoContent)
@@ -180,7 +182,7 @@ func (p *Proxy) options(ctx *fasthttp.RequestCtx, allow string) {
 	h.Set("Access-Control-Max-Age", "600")
 }
 
-// exposed are the headers that scripts of other origins may read.
+// exposed lists the headers that scripts of other origins may read.
 var exposed = strings.Join([]string{"X-Request-Id", "Retry-After",
 	openAILimits.requests.list(), openAILimits.tokens.list(), anthropicLimits.requests.list(), anthropicLimits.tokens.list()}, ", ")
 
@@ -202,8 +204,7 @@ func (s *stream) setCORS(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// appendID appends a fresh request id: 32 hexadecimal digits. It must be unique,
-// not secret.
+// appendID appends a new request id of 32 hexadecimal digits: unique, not secret.
 func appendID(b []byte) []byte {
 	const hex = "0123456789abcdef"
 	for range 2 {

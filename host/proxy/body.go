@@ -9,11 +9,11 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// progressBytes is what a client must send within each BodyTimeout.
+// progressBytes is how much a client must send within each BodyTimeout.
 const progressBytes = 1 << 20
 
-// readBody reads the whole body of the request into s.client. io.EOF means that
-// the client left in the middle; a *llmapi.Error is for the client.
+// readBody reads the whole body of the request into s.client. io.EOF
+// means that the client left before its end; a *llmapi.Error is for the client.
 func (s *stream) readBody(ctx *fasthttp.RequestCtx) error {
 	src := ctx.Request.BodyStream()
 	if src == nil {
@@ -56,7 +56,7 @@ func (s *stream) readBody(ctx *fasthttp.RequestCtx) error {
 		if n < len(*b) {
 			continue
 		}
-		want := 4 * n // the sender has proven a quarter of it
+		want := 4 * n // the sender has sent a quarter of it
 		if announced >= 0 {
 			want = min(want, announced)
 		}
@@ -72,7 +72,8 @@ func (s *stream) readBody(ctx *fasthttp.RequestCtx) error {
 	}
 }
 
-// freeBody gives the body back. Nothing that refers to it may be used after.
+// freeBody returns the body's buffer to the pool. No reference to the body may be
+// used afterwards.
 func (s *stream) freeBody() {
 	if c := &s.client; c.bodyBuf != nil {
 		s.p.bodies.put(c.bodyBuf)
@@ -80,4 +81,4 @@ func (s *stream) freeBody() {
 	}
 }
 
-var errBytesInFlight = llmapi.Refuse(llmapi.CodeBytesInFlight, "The router holds as many bytes of requests as it may; try again shortly.")
+var errBytesInFlight = llmapi.Refuse(llmapi.CodeBytesInFlight, "The router is at its limit of memory for request bodies; try again shortly.")

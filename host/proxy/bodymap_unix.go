@@ -12,6 +12,6 @@ func mapBytes(size int) []byte {
 	return b
 }
 
-// unmapBytes gives b back; one that mapBytes had to take from the heap is
-// refused by Munmap and left to the collector.
+// unmapBytes frees b. Munmap refuses a buffer that mapBytes took from the heap; the
+// garbage collector frees that.
 func unmapBytes(b []byte) { syscall.Munmap(b) }

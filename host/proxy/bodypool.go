@@ -15,12 +15,12 @@ const (
 	maxBodyLimit = 1 << maxClass
 
 	// mapClass is the class from which buffers are mapped, outside Go's heap:
-	// pages that nothing was written to cost nothing, so such a buffer may have
-	// the announced size at once.
+	// untouched pages cost no memory, so such a buffer may have the announced size
+	// at once.
 	mapClass = 16 - minClass
 
-	firstMapped  = 1 << 20  // the most that an announcement is believed
-	firstChunked = 64 << 10 // of a body without an announcement
+	firstMapped  = 1 << 20  // greatest first buffer for an announced body
+	firstChunked = 64 << 10 // first buffer for a body of unknown length
 )
 
 // bodyPool is the memory for the request bodies of one proxy. The zero value is
@@ -60,8 +60,8 @@ func (p *bodyPool) put(b *[]byte) {
 	p.heap[c].Put(b)
 }
 
-// trimPeriod is how long a mapped buffer must have been of no use to be given
-// back to the system: what a burst needed is gone after two of them.
+// trimPeriod is how long a mapped buffer must have been unused to be returned to
+// the system: the buffers of a burst are gone after two periods.
 const trimPeriod = time.Second
 
 // mapPool keeps mapped buffers of one size.
@@ -98,7 +98,7 @@ func (p *mapPool) put(b *[]byte) {
 	}
 }
 
-// trim unmaps the buffers that nobody needed in the last period.
+// trim unmaps the buffers that were not used in the last period.
 func (p *mapPool) trim() {
 	p.mu.Lock()
 	n := min(p.low, len(p.free))

@@ -2,15 +2,14 @@ package proxy
 
 import "errors"
 
-// errChunk is returned for a body whose chunked framing is broken.
+// errChunk is returned for a body with malformed chunked framing.
 var errChunk = errors.New("proxy: malformed chunked body from engine")
 
 // maxChunkLine bounds a chunk extension and a trailer line, in bytes.
 const maxChunkLine = 4096
 
-// chunkDecoder takes the chunked framing off a body, in place: payload bytes are
-// moved together at the front of the buffer they arrived in. The zero value is
-// ready.
+// chunkDecoder removes the chunked framing of a body in place: it moves the payload
+// to the front of the buffer. The zero value is ready.
 type chunkDecoder struct {
 	state byte
 	done  bool
@@ -19,7 +18,7 @@ type chunkDecoder struct {
 	left  int64 // bytes of the chunk still to come
 }
 
-// States: what the next byte belongs to.
+// States: what the next byte is part of.
 const (
 	csSize      = iota
 	csExt       // extension after the size
@@ -33,9 +32,9 @@ const (
 	csEndLF     // CR of the empty line seen
 )
 
-// decode consumes bytes of b and returns the payload (a prefix of b's storage)
-// and how many bytes were consumed. After done the rest of b is not touched. With
-// an error, the payload is what came before the fault.
+// decode consumes bytes of b and returns the payload (a prefix of b's storage) and
+// how many bytes it consumed. It does not touch bytes after the last chunk. With an
+// error, the payload is what came before the fault.
 func (d *chunkDecoder) decode(b []byte) (payload []byte, n int, err error) {
 	o := 0
 	for n < len(b) && !d.done {
@@ -58,7 +57,7 @@ func (d *chunkDecoder) decode(b []byte) (payload []byte, n int, err error) {
 	return b[:o], n, nil
 }
 
-// step takes one byte of the framing; false if it does not belong there.
+// step consumes one byte of the framing. It returns false if the byte is not valid.
 func (d *chunkDecoder) step(c byte) bool {
 	switch d.state {
 	case csSize:

@@ -14,8 +14,8 @@ import (
 )
 
 // clientConn is an accepted client connection. Read and Write are for one
-// goroutine each, as fasthttp and crypto/tls call them; they go to the socket
-// without telling the scheduler (see sys_linux.go).
+// goroutine each, as fasthttp and crypto/tls call them; they make raw system calls
+// (see sys_linux.go).
 type clientConn struct {
 	*net.TCPConn
 	exchangeSlot
@@ -24,8 +24,8 @@ type clientConn struct {
 	once sync.Once
 
 	rc     syscall.RawConn
-	want   atomic.Int64 // read deadline asked for, Unix ns; 0 = none
-	armed  atomic.Int64 // read deadline that is set
+	want   atomic.Int64 // requested read deadline, Unix ns; 0 = none
+	armed  atomic.Int64 // read deadline that is set on the socket
 	closed atomic.Bool  // cut: the connection's deadlines are past for good
 
 	readFn func(fd uintptr) bool
@@ -34,7 +34,7 @@ type clientConn struct {
 	inErr  error
 
 	writeFn func(fd uintptr) bool
-	out     []byte // what writeFn still has to write
+	out     []byte // remaining input of writeFn
 	outErr  error
 	blocked bool // a write deadline is set
 }
@@ -97,10 +97,9 @@ func (c *clientConn) tryRead(fd uintptr) bool {
 	}
 }
 
-// SetReadDeadline keeps a deadline that is set already and comes earlier: when
-// it fires, Read looks at the one asked for. fasthttp asks twice per request,
-// and each change of a timer costs more than a Read that fires too early once a
-// minute.
+// SetReadDeadline keeps an earlier deadline that is already set: when it fires, Read
+// checks the requested one. fasthttp sets deadlines twice per request, and each
+// change of a timer costs more than a Read that wakes too early once a minute.
 func (c *clientConn) SetReadDeadline(t time.Time) error {
 	if t.IsZero() {
 		c.want.Store(0)
@@ -135,8 +134,8 @@ func (c *clientConn) SetDeadline(t time.Time) error {
 	return c.SetWriteDeadline(t)
 }
 
-// Write implements io.Writer. A client that takes nothing for the listener's
-// write timeout is given up.
+// Write implements io.Writer. It fails if the client accepts no byte for the
+// listener's write timeout.
 func (c *clientConn) Write(b []byte) (int, error) {
 	c.out, c.outErr = b, nil
 	err := c.rc.Write(c.writeFn)
@@ -178,15 +177,14 @@ func (c *clientConn) tryWrite(fd uintptr) bool {
 	return true
 }
 
-// peerGone runs on the watcher's goroutine. It sets deadlines instead of
-// closing, since Close waits for whoever is inside a Read or Write.
+// peerGone runs on the watcher's goroutine. It sets deadlines instead of closing,
+// because Close waits for a Read or Write in progress.
 func (c *clientConn) peerGone() {
 	c.depart()
 	c.TCPConn.SetWriteDeadline(past)
 }
 
-// cut ends every wait on the connection for good; the exchange in progress is
-// told why. Safe from any goroutine.
+// cut ends every wait on the connection for good. It is safe for concurrent use.
 func (c *clientConn) cut() {
 	c.closed.Store(true)
 	c.TCPConn.SetDeadline(past)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// watcher exists on Linux only: elsewhere a client is watched by reading ahead
-// while its request is in progress, as net/http does.
+// watcher does nothing on systems other than Linux: there a client is watched by
+// reading ahead while its request is in progress, as net/http does.
 type watcher struct{ done chan struct{} }
 
 func newWatcher() (*watcher, error) { return &watcher{done: make(chan struct{})}, nil }
@@ -19,8 +19,8 @@ func newWatcher() (*watcher, error) { return &watcher{done: make(chan struct{})}
 func (w *watcher) run()   { <-w.done }
 func (w *watcher) close() { close(w.done) }
 
-// maxAhead bounds what is read ahead: the alert with which TLS says goodbye before
-// the connection's end, and small pipelined requests.
+// maxAhead bounds what is read ahead: the closing alert of TLS, and small pipelined
+// requests.
 const maxAhead = 512
 
 // clientConn is an accepted client connection. Read and Write are for one
@@ -33,7 +33,7 @@ type clientConn struct {
 	once   sync.Once
 	closed atomic.Bool
 
-	// Of the goroutine that reads requests; the watching one has them between
+	// Used by the goroutine that reads requests, and by the watching one between
 	// begin and end.
 	readBy   time.Time
 	ahead    [maxAhead]byte
@@ -49,7 +49,8 @@ func newClientConn(tc *net.TCPConn, l *listener) (*clientConn, error) {
 	return &clientConn{TCPConn: tc, l: l}, nil
 }
 
-// begin ties s to the connection and watches it; false if the peer has gone.
+// begin ties s to the connection and watches it. It returns false if the peer has
+// gone.
 func (c *clientConn) begin(s *stream) bool {
 	if !c.exchangeSlot.begin(s) {
 		return false
@@ -80,7 +81,7 @@ func (c *clientConn) watch(idle chan struct{}) {
 	}
 }
 
-// end returns when nothing will touch the stream any more.
+// end returns when no other goroutine will use the stream.
 func (c *clientConn) end() {
 	c.exchangeSlot.end()
 	if c.idle == nil {
@@ -131,8 +132,8 @@ func (c *clientConn) SetDeadline(t time.Time) error {
 	return c.SetWriteDeadline(t)
 }
 
-// Write implements io.Writer. A client that takes nothing for the listener's
-// write timeout is given up.
+// Write implements io.Writer. It fails if the client accepts no byte for the
+// listener's write timeout.
 func (c *clientConn) Write(b []byte) (int, error) {
 	sent := 0
 	for {
@@ -148,11 +149,11 @@ func (c *clientConn) Write(b []byte) (int, error) {
 		if err == nil || n == 0 || !os.IsTimeout(err) || c.closed.Load() || c.departed() {
 			return sent, err
 		}
-		c.writeBy = time.Time{} // it took some: another round
+		c.writeBy = time.Time{} // it accepted some bytes: continue
 	}
 }
 
-// cut ends every wait on the connection for good. Safe from any goroutine.
+// cut ends every wait on the connection for good. It is safe for concurrent use.
 func (c *clientConn) cut() {
 	c.closed.Store(true)
 	c.TCPConn.SetDeadline(past)

@@ -18,33 +18,33 @@ type Config struct {
 	// Timeouts are the limits of targets that set none. Default
 	// exchange.DefaultTimeouts.
 	Timeouts exchange.Timeouts
-	// BodyTimeout is how long a client may take for its head, and for each
-	// further MiB of its body. Default 60s.
+	// BodyTimeout is how long a client may take to send its head, and each further
+	// MiB of its body. Default 60s.
 	BodyTimeout time.Duration
-	// ClientWriteTimeout is how long a client may take nothing of an answer that
-	// waits for it. Default 60s.
+	// ClientWriteTimeout is how long a client may accept no byte of an answer.
+	// Default 60s.
 	ClientWriteTimeout time.Duration
 	// IdleTimeout is how long an idle connection to an engine is kept. Default
 	// 4s: uvicorn, which serves vLLM and SGLang, closes at 5s.
 	IdleTimeout time.Duration
 	// MaxIdlePerEndpoint bounds the idle connections to one engine. Default 512.
 	MaxIdlePerEndpoint int
-	// StaleWithin is how soon a reused connection must have ended without a byte
-	// for this to be the race between its reuse and the engine's idle limit.
-	// Default 200ms: an engine that computed longer may have died of the prompt.
+	// StaleWithin is how soon a reused connection must end without a byte to count as
+	// a race between its reuse and the engine's idle limit. Default 200ms: an engine
+	// that computed for longer may have been killed by the prompt.
 	StaleWithin time.Duration
 	// MaxAttempts bounds the engines tried for one request. Default 3.
 	MaxAttempts int
-	// DrainTimeout is how long Run waits for streams when it is told to end.
+	// DrainTimeout is how long Run waits for streams when its context ends.
 	// Default 5m.
 	DrainTimeout time.Duration
 
-	// Heartbeat is after how long a stream whose request is held begins, and the time
-	// between its signs of life. Default 5 s: the proxies in between that give up
-	// soonest do so after 10 s or more without a byte.
+	// Heartbeat is when the stream of a held request begins, and the time between its
+	// signs of life. Default 5s: the shortest timeout of common proxies in between
+	// is 10s without a byte.
 	Heartbeat time.Duration
-	// TLS, if set, is spoken with clients. With ClientCAs their certificates are
-	// shown to the router.
+	// TLS is used with clients, if set. With ClientCAs their certificates are
+	// credentials.
 	TLS *tls.Config
 }
 

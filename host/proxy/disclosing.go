@@ -8,7 +8,7 @@ import (
 
 // Clients must not learn about the engine, or about a proxy in front of it, from
 // the head of an answer: which endpoint it was, how long its parts took, where else
-// it can be reached. Its cookies would come back to nobody.
+// it can be reached. Its cookies would be sent back to no engine.
 
 // disclosingFields are such fields, beside those that are dropped from requests.
 var disclosingFields = map[string]bool{

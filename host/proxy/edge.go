@@ -8,8 +8,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// EdgeConfig is what one revision of the rules says about requests before they
-// are placed. A zero field means its default.
+// EdgeConfig has the rules of one revision for requests before they are placed. A zero field means its default.
 type EdgeConfig struct {
 	// Hints names the headers with which clients may steer.
 	Hints Hints
@@ -100,7 +99,7 @@ func (c EdgeConfig) Validate() error {
 	for _, p := range c.Proxies {
 		for _, h := range []string{p.Tenant, p.User, p.Groups} {
 			if h != "" && (kindOf([]byte(h), &hintTable{}) != kindDrop || strings.ToLower(h) != h) {
-				errs = append(errs, fmt.Errorf("proxy: proxies: header %q would reach engines when a client sends it: want one that begins with x-forwarded- or x-tenant-", h))
+				errs = append(errs, fmt.Errorf("proxy: proxies: header %q would reach engines if a client sent it: want one that begins with x-forwarded- or x-tenant-", h))
 			}
 		}
 		if err := p.Validate(); err != nil {
@@ -125,7 +124,7 @@ func (c EdgeConfig) Validate() error {
 // Renew reads the head of the request again by the edge in force: hints, peer
 // and principal. A router calls it when the rules that place the request are not
 // those that r.Edge belongs to, so that one request is never subject to two
-// revisions. The error is what Authenticate, or a bad header field, gives.
+// revisions. The error is that of Authenticate or of a bad header field.
 func (r *Request) Renew() error { return r.s.readHeader(r, r.s.p.router.Edge()) }
 
 // readHeader reads the header fields of the request by e and authenticates its

@@ -6,18 +6,18 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// maxHeld bounds the bytes of an event that are held back: a usage event is a
-// few hundred bytes long and shows its empty choices early.
+// maxHeld bounds the bytes of an event that are held back: a usage event is a few
+// hundred bytes long and has its empty choices near the beginning.
 const maxHeld = 4 << 10
 
-// usageFilter takes the usage event that the router asked for out of a stream
-// whose client did not ask. Only an event in progress that may be that one is
-// held back; it is known not to be at the first element of its choices. All other
-// bytes pass as they come and unchanged. The zero value is ready.
+// usageFilter removes the usage event that the router requested from a stream whose
+// client did not request it. It holds back only an event in progress that may be
+// that one, until the first element of its choices rules that out. All other bytes
+// pass as they come and unchanged. The zero value is ready.
 //
 // Lines end with LF, CR or CRLF, an event with an empty line.
 type usageFilter struct {
-	passing bool // the event in progress is known not to be the usage event
+	passing bool // the event in progress is not the usage event
 	inEvent bool // bytes of an event came
 	cr      bool // the last byte was a CR: an LF after it belongs to it
 	inLine  bool // the line in progress holds bytes
@@ -30,14 +30,14 @@ func (f *usageFilter) reset() {
 	*f = usageFilter{held: f.held[:0], spare: f.spare[:0]}
 }
 
-// filter takes the next piece and returns what passes: before, then out. out is
-// p's storage, before is valid until the next call. keyed is what usageScanner.feed
-// said of p: pieces of whole events without the key pass by at no cost.
+// filter takes the next piece and returns what passes: before, then out. out uses
+// p's storage, before is valid until the next call. keyed is the result of
+// usageScanner.feed for p: whole events without the key pass at no cost.
 func (f *usageFilter) filter(p []byte, keyed bool) (before, out []byte) {
 	if !f.inEvent && !f.cr && bytes.HasSuffix(p, newlines) && !(keyed && mayReportUsage(p)) {
 		return nil, p
 	}
-	from, o := 0, 0 // of the event in progress; of what passes
+	from, o := 0, 0 // start of the event in progress; end of what passes
 	for i := 0; i < len(p); {
 		end, next := f.line(p, i)
 		i = next
@@ -55,7 +55,8 @@ func (f *usageFilter) filter(p []byte, keyed bool) (before, out []byte) {
 
 var newlines = []byte("\n\n")
 
-// line walks from i to the end of a line or of p. end ≥ 0 is where an event ends.
+// line walks from i to the end of a line or of p. end is the end of an event, -1 if
+// none ends.
 func (f *usageFilter) line(p []byte, i int) (end, next int) {
 	end = -1
 	if f.cr {
@@ -93,7 +94,7 @@ func (f *usageFilter) line(p []byte, i int) (end, next int) {
 	return end, i
 }
 
-// event decides on the whole event held+p[from:end].
+// event passes or removes the whole event held+p[from:end].
 func (f *usageFilter) event(p []byte, from, end, o int, before []byte) ([]byte, int) {
 	part := p[from:end]
 	if !f.passing {
@@ -115,8 +116,8 @@ func (f *usageFilter) event(p []byte, from, end, o int, before []byte) ([]byte, 
 	return before, o + copy(p[o:], part)
 }
 
-// partial decides on the event in progress, held+p[from:]. Held bytes are of an
-// event that began before p, so nothing of p passed before them.
+// partial passes or holds back the event in progress, held+p[from:]. Held bytes
+// belong to an event that began before p, so no byte of p passed before them.
 func (f *usageFilter) partial(p []byte, from, o int, before []byte) ([]byte, int) {
 	part := p[from:]
 	f.inEvent = true
@@ -140,7 +141,8 @@ func (f *usageFilter) release() []byte {
 	return out
 }
 
-// finish ends the stream and returns what is held and is not the usage event.
+// finish ends the stream and returns the held bytes, unless they are the usage
+// event.
 func (f *usageFilter) finish() []byte {
 	if len(f.held) == 0 {
 		return nil
@@ -153,8 +155,8 @@ func (f *usageFilter) finish() []byte {
 	return f.release()
 }
 
-// mayReportUsage tells whether a piece holds the key "usage" with anything but
-// null, or with a value that is cut off.
+// mayReportUsage reports whether a piece has the key "usage" with a value other
+// than null, or with an incomplete value.
 func mayReportUsage(p []byte) bool {
 	for {
 		i := indexUsage(p)
@@ -178,8 +180,8 @@ var (
 	choicesKey = []byte(`"choices"`)
 )
 
-// isUsageEvent tells whether a whole event is the one that reports usage: empty
-// choices and a usage object.
+// isUsageEvent reports whether a whole event is the one that reports usage: it has
+// empty choices and a usage object.
 func isUsageEvent(e []byte) bool {
 	data, ok := bytes.CutPrefix(bytes.TrimRight(e, "\r\n"), dataField)
 	if !ok {
@@ -189,7 +191,7 @@ func isUsageEvent(e []byte) bool {
 	return llmapi.ParseUsage(data, &u) && u.ChoicesEmpty
 }
 
-// notUsageEvent tells whether an event that begins with e cannot be the one.
+// notUsageEvent reports whether an event that begins with e cannot be that one.
 func notUsageEvent(e []byte) bool {
 	n := min(len(e), len(dataField))
 	if !bytes.Equal(e[:n], dataField[:n]) || len(e) > maxHeld {
@@ -214,8 +216,8 @@ func notUsageEvent(e []byte) bool {
 	}
 }
 
-// hasElement tells whether what follows the key of a list (its colon first) can
-// be no empty list.
+// hasElement reports whether the text after the key of a list, colon first, cannot
+// be an empty list.
 func hasElement(e []byte) bool {
 	for _, want := range []byte(":[]") {
 		if e = bytes.TrimLeft(e, " \t"); len(e) == 0 {

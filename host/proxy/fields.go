@@ -14,7 +14,7 @@ import (
 // maxFields bounds the header lines of a request.
 const maxFields = 100
 
-// kind says what becomes of a header field of a request.
+// kind is how a header field of a request is treated.
 type kind uint8
 
 const (
@@ -36,8 +36,8 @@ const (
 	numKinds
 )
 
-// read tells kinds of which at most one field may occur, since two parsers
-// could believe different ones.
+// single reports whether at most one field of the kind may occur, because two
+// parsers could use different ones.
 func (k kind) single() bool {
 	switch k {
 	case kindPass, kindDrop, kindConnection, kindLabel:
@@ -68,8 +68,8 @@ var (
 	errHost       = llmapi.Refuse(llmapi.CodeInvalidHeader, "Malformed Host header.")
 )
 
-// read splits the head once more, strictly: fasthttp has parsed it, but accepts
-// some forms that other parsers read otherwise (bare line feeds, folded lines).
+// read splits the head again, strictly: fasthttp accepts some forms that other
+// parsers read differently (bare line feeds, folded lines).
 func (f *fields) read(h *fasthttp.RequestHeader, hints *hintTable) *llmapi.Error {
 	f.all = f.all[:0]
 	f.one, f.labels = [numKinds][]byte{}, [MaxHintLabels][]byte{}
@@ -118,7 +118,7 @@ func (f *fields) add(line []byte, hints *hintTable) *llmapi.Error {
 	}
 	if at != nil {
 		if *at != nil {
-			return llmapi.Refuse(llmapi.CodeDuplicateHeader, "Header field "+strings.ToLower(string(v.name))+" occurs twice.")
+			return llmapi.Refuse(llmapi.CodeDuplicateHeader, "Duplicate header field "+strings.ToLower(string(v.name))+".")
 		}
 		*at = v.value[:len(v.value):len(v.value)]
 	}
@@ -126,7 +126,7 @@ func (f *fields) add(line []byte, hints *hintTable) *llmapi.Error {
 	return nil
 }
 
-// hop tells whether a Connection field names the field.
+// hop reports whether a Connection field names the field.
 func (f *fields) hop(name []byte) bool {
 	for i := range f.all {
 		if f.all[i].kind == kindConnection && listed(f.all[i].value, name) {
@@ -136,9 +136,8 @@ func (f *fields) hop(name []byte) bool {
 	return false
 }
 
-// dropped are header fields that never reach an engine: of this hop only,
-// credentials, and what engines, their sidecars and other routers take for
-// instructions.
+// dropped are header fields that never reach an engine: fields of this hop,
+// credentials, and fields that engines, their sidecars and other routers obey.
 var dropped = map[string]bool{
 	"accept-encoding": true, "host": true, "http2-settings": true, "keep-alive": true,
 	"proxy-connection": true, "te": true, "trailer": true, "upgrade": true,
@@ -157,9 +156,9 @@ var droppedPrefixes = []string{
 	"x-dynamo-", "x-worker-", "x-tenant-", "x-cache-salt-", "x-dp-rank",
 }
 
-// classify tells the kind of a field. Gateways in front of WSGI-like servers
-// read "_" as "-", so a name spelled with underscores is dropped wherever the
-// name with dashes would not simply pass.
+// classify returns the kind of a field. Gateways in front of WSGI-like servers read
+// "_" as "-", so a name with underscores is dropped unless the name with dashes
+// would pass.
 func classify(name []byte, hints *hintTable) kind {
 	var buf [64]byte
 	low, under := lowDashed(&buf, name)
@@ -171,7 +170,7 @@ func classify(name []byte, hints *hintTable) kind {
 }
 
 // lowDashed returns the beginning of a field's name in buf, in lower case and with
-// dashes for underscores, and whether it had any of those.
+// dashes for underscores, and whether it had underscores.
 func lowDashed(buf *[64]byte, name []byte) (low []byte, under bool) {
 	n := min(len(name), len(buf))
 	for i := range n {
@@ -234,8 +233,8 @@ func kindOf(low []byte, hints *hintTable) kind {
 	return kindPass
 }
 
-// appendHead appends the head of the request to an engine. path is that of the
-// operation: a client's query, which may hold credentials, stays here.
+// appendHead appends the head of the request to an engine. path is the path of the
+// operation: the client's query, which may contain credentials, is not forwarded.
 func (f *fields) appendHead(b []byte, t *exchange.Target, path, id string, length int) []byte {
 	b = append(b, "POST "...)
 	b = append(b, path...)
@@ -267,7 +266,7 @@ func (f *fields) appendHead(b []byte, t *exchange.Target, path, id string, lengt
 	return append(b, "\r\n\r\n"...)
 }
 
-// listed tells whether a comma-separated list holds name.
+// listed reports whether a comma-separated list contains name.
 func listed(list, name []byte) bool {
 	for len(list) > 0 {
 		t := list
@@ -330,8 +329,8 @@ func validHost(h []byte) bool {
 	return true
 }
 
-// validID tells whether a client's request id may be passed on and logged. A
-// credential that was sent as one may not.
+// validID reports whether a client's request id may be passed on and logged. A
+// credential in its place may not.
 func validID(id []byte) bool {
 	if len(id) == 0 || len(id) > 128 || secret.HasBytes(id) {
 		return false

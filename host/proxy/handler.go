@@ -22,7 +22,7 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 	http10 := !ctx.Request.Header.IsHTTP11()
 	defer func() {
 		if http10 {
-			// Without chunks most answers end with the connection; see handOverRaw.
+			// Without chunks most responses end with the connection; see handOverRaw.
 			ctx.Response.Header.SetConnectionClose()
 		}
 		// A panic in a handler would end the process.
@@ -53,8 +53,8 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 	s.finish()
 }
 
-// expect is asked before 100 Continue is sent: who is refused need not send the
-// body.
+// expect is called before 100 Continue is sent: a client that is refused need not
+// send its body.
 func (p *Proxy) expect(ctx *fasthttp.RequestCtx) int {
 	s := p.newStream(ctx)
 	_, answered := p.head(ctx, s)
@@ -71,7 +71,7 @@ func (p *Proxy) expect(ctx *fasthttp.RequestCtx) int {
 	return fasthttp.StatusContinue
 }
 
-// badRequest answers what fasthttp could not parse.
+// badRequest responds to a request that fasthttp could not parse.
 func (p *Proxy) badRequest(ctx *fasthttp.RequestCtx, err error) {
 	e := llmapi.Refuse(llmapi.CodeInvalidRequest, "Malformed HTTP request.")
 	switch {
@@ -99,8 +99,8 @@ var (
 	anthropicIDKey = []byte("Request-Id") // where Anthropic's clients read it
 )
 
-// head does all that needs no body: it names the request, routes it and finds out
-// who asks. answered means that ctx holds the answer.
+// head does everything that needs no body: it gives the request an id, routes it and
+// authenticates its sender. answered reports whether ctx has the response.
 func (p *Proxy) head(ctx *fasthttp.RequestCtx, s *stream) (op llmapi.Operation, answered bool) {
 	h := &ctx.Request.Header
 	s.client.header, s.req.Edge = h, p.router.Edge()
@@ -108,7 +108,7 @@ func (p *Proxy) head(ctx *fasthttp.RequestCtx, s *stream) (op llmapi.Operation, 
 	s.client.setID()
 	ctx.Response.Header.SetCanonical(requestIDKey, s.client.id)
 	if bad == nil && !supported(h.Protocol()) {
-		bad = llmapi.Refuse(llmapi.CodeHTTPVersion, "HTTP/1.0 and HTTP/1.1 are spoken here.")
+		bad = llmapi.Refuse(llmapi.CodeHTTPVersion, "Unsupported HTTP version; use HTTP/1.0 or HTTP/1.1.")
 	}
 	if bad != nil {
 		ctx.Response.Header.SetConnectionClose()
@@ -145,7 +145,7 @@ func supported(protocol []byte) bool {
 	return string(protocol) == "HTTP/1.1" || string(protocol) == "HTTP/1.0"
 }
 
-// refusedFields refuses what the data path does not do.
+// refusedFields refuses header fields that the data path does not support.
 func refusedFields(f *fields) *llmapi.Error {
 	if v := f.one[kindContentEncoding]; len(v) > 0 && !bytes.EqualFold(v, []byte("identity")) {
 		return errEncoding
@@ -156,7 +156,7 @@ func refusedFields(f *fields) *llmapi.Error {
 	return nil
 }
 
-// route finds the operation, or answers what has none.
+// route returns the operation, or responds to a request that has none.
 func (p *Proxy) route(ctx *fasthttp.RequestCtx, target []byte) (op llmapi.Operation, answered bool) {
 	method := ctx.Method()
 	if ctx.IsHead() {
@@ -219,7 +219,7 @@ func path(target []byte) []byte {
 	return rest[i:]
 }
 
-// admit takes the request in or refuses it for overload.
+// admit counts the request in progress, or refuses it for overload.
 func (p *Proxy) admit(ctx *fasthttp.RequestCtx, s *stream) error {
 	s.acct.admitted = true
 	if p.count.inFlight.Add(1) > int64(s.req.Edge.maxConcurrent) {
@@ -228,7 +228,7 @@ func (p *Proxy) admit(ctx *fasthttp.RequestCtx, s *stream) error {
 	return nil
 }
 
-// receive reads and scans the body. False: ctx holds the answer.
+// receive reads and scans the body. If it returns false, ctx has the response.
 func (p *Proxy) receive(ctx *fasthttp.RequestCtx, s *stream, op llmapi.Operation) bool {
 	err := s.readBody(ctx)
 	now := time.Now()
@@ -251,7 +251,7 @@ func (p *Proxy) receive(ctx *fasthttp.RequestCtx, s *stream, op llmapi.Operation
 	return true
 }
 
-// brokenBody answers a body that did not arrive.
+// brokenBody responds to a request whose body did not arrive.
 func (p *Proxy) brokenBody(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Response.Header.SetConnectionClose()
 	switch {
@@ -267,8 +267,8 @@ func (p *Proxy) brokenBody(ctx *fasthttp.RequestCtx, err error) {
 	}
 }
 
-// place asks the router. False: ctx holds the answer. True with s.wait set: the
-// stream begins before it has its place.
+// place has the router place the request. If it returns false, ctx has the response.
+// If it returns true with s.wait set, the stream begins before it is placed.
 func (p *Proxy) place(ctx *fasthttp.RequestCtx, s *stream) bool {
 	s.req.ID = string(s.client.id)
 	from := s.now
@@ -299,7 +299,7 @@ func (p *Proxy) place(ctx *fasthttp.RequestCtx, s *stream) bool {
 	return false
 }
 
-// statusClientGone is nginx's code for a client that left; nobody sees it.
+// statusClientGone is nginx's status for a client that left. It is only logged.
 const statusClientGone = 499
 
 // forward sends the request and hands the answer over to fasthttp.
@@ -310,7 +310,7 @@ func (p *Proxy) forward(ctx *fasthttp.RequestCtx, s *stream) {
 	}
 	p.budget.earn()
 	err := s.roundTrip(&ctx.Response)
-	// The prompt is not needed any more: a long stream must not hold it.
+	// The prompt is no longer needed: a long stream must not keep it.
 	s.freeBody()
 	if err == nil {
 		s.handOver(ctx)

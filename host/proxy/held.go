@@ -101,8 +101,8 @@ func (s *stream) handOverHeld(ctx *fasthttp.RequestCtx) {
 		ctx.Response.SetBodyStream(s, -1)
 		return
 	}
-	// What goes to the engine is taken from the client's head, which fasthttp gives
-	// away with the connection: so everything is done before.
+	// The request to the engine is made from the client's head, which fasthttp
+	// releases with a hijacked connection: so everything is done before.
 	head := rawHead(h)
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(net.Conn) {})
@@ -137,7 +137,7 @@ func (s *stream) writeBeats() {
 // told in an event.
 func (s *stream) awaitPlacement() (ok bool) {
 	defer func() {
-		// fasthttp recovers as well, and would not give the stream back.
+		// fasthttp recovers as well, but would not recycle the stream.
 		if r := recover(); r != nil {
 			s.p.log.Error("panic in a held stream", "request_id", s.req.ID, "err", r, "stack", string(debug.Stack()))
 			s.acct.end, ok = exchange.EndInternal, false
@@ -170,7 +170,7 @@ func (s *stream) awaitPlacement() (ok bool) {
 		s.writeEngineError(s.acct.status)
 		return false
 	case !s.resp.events():
-		s.endFailed(exchange.EndMalformed) // not a stream, though one was asked for
+		s.endFailed(exchange.EndMalformed) // not a stream, although one was requested
 		return false
 	}
 	return true

@@ -7,11 +7,11 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// Hints names the headers with which clients may steer. They are read and not
-// forwarded.
+// Hints names the headers by which clients influence placement. They are read and
+// not forwarded.
 type Hints struct {
-	Session  string // where a session's requests go; default x-kvasir-session
-	Priority string // the class asked for; default x-kvasir-priority
+	Session  string // id of a session, which stays on an endpoint; default x-kvasir-session
+	Priority string // requested priority class; default x-kvasir-priority
 	Labels   []HintLabel
 }
 
@@ -21,13 +21,13 @@ type HintLabel struct{ Label, Header string }
 // MaxHintLabels bounds Hints.Labels.
 const MaxHintLabels = 16
 
-// Bounds of what clients write into hints: they key decisions of policy.
+// Bounds of hints: they are part of the key of policy decisions.
 const (
 	maxHintPriority = 32
 	maxHintLabel    = 128
 )
 
-// hintTable is Hints made ready to look up.
+// hintTable is Hints prepared for lookups.
 type hintTable struct {
 	session, priority string         // lower-case names
 	labels            map[string]int // lower-case name → index in names
@@ -53,7 +53,7 @@ func newHintTable(h *Hints) hintTable {
 	return t
 }
 
-// validHint tells whether a hint's value may reach policy: letters, digits and
+// validHint reports whether a hint's value may reach policy: letters, digits and
 // ._:/- only.
 func validHint(v []byte, limit int) bool {
 	if len(v) > limit {
@@ -70,7 +70,7 @@ func validHint(v []byte, limit int) bool {
 	return true
 }
 
-// hints sets what the client hints at, copied, in r. An empty value is no hint.
+// hints copies the client's hints to r. An empty value is no hint.
 func (s *stream) hints(r *Request) *llmapi.Error {
 	t := &r.Edge.hints
 	r.Session, r.Priority, r.Labels = "", "", nil

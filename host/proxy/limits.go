@@ -9,14 +9,14 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// Limits is what is left of a client's budgets, for the headers of its answer.
+// Limits has what is left of a client's budgets, for the headers of its response.
 type Limits struct{ Requests, Tokens Remaining }
 
 // Remaining is what is left of one budget.
 type Remaining struct {
 	Limit int           // per minute, 0 = none: no headers
 	Left  int           // of it
-	Reset time.Duration // until all of it is there again
+	Reset time.Duration // until the whole budget is available again
 }
 
 // limitNames are the header names of one budget.
@@ -24,10 +24,10 @@ type limitNames struct{ limit, left, reset string }
 
 func (n limitNames) list() string { return n.limit + ", " + n.left + ", " + n.reset }
 
-// limitStyle is how an API tells of budgets.
+// limitStyle is how an API reports budgets.
 type limitStyle struct {
 	requests, tokens limitNames
-	// appendReset writes when a budget is whole again.
+	// appendReset appends when the whole budget is available again.
 	appendReset func(b []byte, in time.Duration, now time.Time) []byte
 }
 

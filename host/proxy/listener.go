@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// past is a deadline that wakes whoever waits, at once.
+// past is a deadline that wakes waiting goroutines at once.
 var past = time.Unix(1, 0)
 
 var errClientGone = errors.New("proxy: client gone")
@@ -18,10 +18,10 @@ var errClientGone = errors.New("proxy: client gone")
 type exchangeSlot struct {
 	gone atomic.Bool
 	mu   sync.Mutex // guards cur; taken before stream.mu
-	cur  *stream    // what a departure must stop
+	cur  *stream    // stopped when the peer leaves
 }
 
-// begin ties s to the connection; false if the peer has gone already.
+// begin ties s to the connection. It returns false if the peer has gone.
 func (e *exchangeSlot) begin(s *stream) bool {
 	e.mu.Lock()
 	e.cur = s
@@ -29,7 +29,7 @@ func (e *exchangeSlot) begin(s *stream) bool {
 	return !e.gone.Load()
 }
 
-// end returns only when no stop of this exchange runs or will run.
+// end unties the stream. After it no stop of the stream runs.
 func (e *exchangeSlot) end() {
 	e.mu.Lock()
 	e.cur = nil
@@ -42,7 +42,7 @@ func (e *exchangeSlot) depart() {
 	e.stop(stopGone)
 }
 
-func (e *exchangeSlot) stop(why uint32) {
+func (e *exchangeSlot) stop(why stopReason) {
 	e.mu.Lock()
 	if e.cur != nil {
 		e.cur.stop(why)
@@ -52,7 +52,7 @@ func (e *exchangeSlot) stop(why uint32) {
 
 func (e *exchangeSlot) departed() bool { return e.gone.Load() }
 
-// listener hands out watched connections and knows those that are open.
+// listener accepts watched connections and tracks those that are open.
 type listener struct {
 	net.Listener
 	w            *watcher
@@ -69,8 +69,9 @@ func newListener(ln net.Listener, w *watcher, cfg *Config) *listener {
 		done: make(chan struct{}), open: map[*clientConn]struct{}{}}
 }
 
-// Accept waits for the next connection. A shortage of descriptors or memory ends
-// by itself when requests end, so it is waited out; fasthttp would stop serving.
+// Accept waits for the next connection. It waits while
+// descriptors or memory are short, which ends when requests end; fasthttp would stop
+// serving.
 func (l *listener) Accept() (net.Conn, error) {
 	wait := 5 * time.Millisecond
 	for {
@@ -109,7 +110,7 @@ func (l *listener) wrap(nc net.Conn) (*clientConn, error) {
 	if !ok {
 		return nil, errors.New("proxy: not a TCP connection")
 	}
-	// A client that vanished without a word is found in about a minute.
+	// A client that vanished is detected in about a minute.
 	tc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3})
 	c, err := newClientConn(tc, l)
 	if err != nil {
@@ -150,7 +151,7 @@ func (l *listener) conns() []*clientConn {
 	return cs
 }
 
-// watched returns the accepted connection that c is or runs over.
+// watched returns the accepted connection that c is or wraps, nil if there is none.
 func watched(c net.Conn) *clientConn {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // *tls.Conn
 		c = t.NetConn()

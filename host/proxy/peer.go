@@ -10,8 +10,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// peer fills in who is at the other end of the connection. Header fields count
-// if that is a trusted proxy only; those of others are not even read.
+// peer sets the credentials of the connection. Header fields count only if the peer
+// is a trusted proxy; those of other peers are not read.
 func (s *stream) peer(e *Edge) *llmapi.Error {
 	c := &s.client.cred
 	c.Remote, c.Certificate, c.Proxy, c.Asserted = remote(s.client.conn), nil, nil, identity.Asserted{}
@@ -49,8 +49,8 @@ func (s *stream) peer(e *Edge) *llmapi.Error {
 		default:
 			continue
 		}
-		if *at != nil { // which one the proxy wrote is not known
-			return llmapi.Refuse(llmapi.CodeDuplicateHeader, "A header field that names who asks occurs twice.")
+		if *at != nil { // only one is the proxy's
+			return llmapi.Refuse(llmapi.CodeDuplicateHeader, "Duplicate header field with the sender's identity.")
 		}
 		*at = v.value[:len(v.value):len(v.value)]
 	}
@@ -62,8 +62,8 @@ func named(v *field, name string) bool {
 	return name != "" && len(v.name) == len(name) && bytes.EqualFold(v.name, []byte(name))
 }
 
-// certificate returns the client's certificate, nil if it has none. The
-// handshake has verified it against the authority of the configuration.
+// certificate returns the client's certificate, nil if it has none. The handshake
+// has verified it against the configured authority.
 func certificate(c net.Conn) *x509.Certificate {
 	t, ok := c.(interface{ ConnectionState() tls.ConnectionState })
 	if !ok {

@@ -33,7 +33,7 @@ type Proxy struct {
 	ln       atomic.Pointer[listener]
 }
 
-// New returns a proxy that asks r. It starts nothing.
+// New returns a proxy that uses r. It starts no goroutine.
 func New(cfg Config, r Router, log *slog.Logger) (*Proxy, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (p *Proxy) Run(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// sweep keeps house once a second.
+// sweep closes idle connections once a second.
 func (p *Proxy) sweep(done <-chan struct{}) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
@@ -105,10 +105,10 @@ func (p *Proxy) sweep(done <-chan struct{}) {
 	}
 }
 
-// cutGrace is how long streams get to send their error event after the drain.
+// cutGrace is how long streams may take to send their error event after the drain.
 const cutGrace = 2 * time.Second
 
-// drain ends all requests, politely first.
+// drain waits for all requests, then ends those that are left.
 func (p *Proxy) drain(srv *fasthttp.Server, l *listener) {
 	p.draining.Store(true)
 	l.Close()
@@ -128,7 +128,8 @@ func (p *Proxy) drain(srv *fasthttp.Server, l *listener) {
 	p.settle(srv, cutGrace)
 }
 
-// settle waits until no connection is served; false if it takes longer.
+// settle waits until no connection is served. It returns false if that takes longer
+// than within.
 func (p *Proxy) settle(srv *fasthttp.Server, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -137,7 +138,7 @@ func (p *Proxy) settle(srv *fasthttp.Server, within time.Duration) bool {
 	}
 	t := time.NewTicker(5 * time.Millisecond)
 	defer t.Stop()
-	for p.count.inFlight.Load() > 0 { // connections that fasthttp gave away
+	for p.count.inFlight.Load() > 0 { // hijacked connections
 		select {
 		case <-t.C:
 		case <-ctx.Done():
@@ -154,8 +155,8 @@ func (p *Proxy) server() *fasthttp.Server {
 		ErrorHandler:  p.badRequest,
 		ExpectHandler: p.expect,
 		// Bodies are read by readBody, which has its own limit. fasthttp reads
-		// this many bytes before it calls the handler: with one, callers are
-		// identified before their body is read, and no stream holds 8 KB of it.
+		// this many bytes before it calls the handler: with one, clients are
+		// authenticated before their body is read, and no stream keeps 8 KB of it.
 		StreamRequestBody:  true,
 		MaxRequestBodySize: 1,
 		ReadBufferSize:     16 << 10, // the limit of a request's head
@@ -173,18 +174,18 @@ func (p *Proxy) server() *fasthttp.Server {
 	}
 }
 
-// silent drops fasthttp's messages: they are about single connections, and
-// everything they tell is counted.
+// silent drops fasthttp's messages: they are about single connections, and counters
+// have what they report.
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// budget bounds retries to a share of the requests, so that a failing fleet is
-// not loaded further.
+// budget limits retries to a share of the requests, so that retries do not load a
+// failing fleet further.
 type budget struct{ fifths atomic.Int64 }
 
-// A request earns a fifth of a retry (20 %). The burst is what may be spent at
-// once after a quiet time: one engine's worth of requests in progress.
+// A request earns a fifth of a retry (20 %). The burst is how many retries are
+// available after a quiet time: about the requests in progress of one engine.
 const (
 	retryCost   = 5
 	retryBurst  = 64

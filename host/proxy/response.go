@@ -6,7 +6,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// framing says how the end of an answer's body is found.
+// framing is how the end of an answer's body is found.
 type framing uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 	phaseFinished              // the event that ends the stream came last
 )
 
-// usageOwner says who asked for the report of usage in a stream.
+// usageOwner is who requested the report of usage in a stream.
 type usageOwner uint8
 
 const (

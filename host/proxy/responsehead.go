@@ -40,7 +40,7 @@ func (s *stream) readHead(resp *fasthttp.Response, c *upConn) error {
 		c.skip(len(head))
 		switch code := h.StatusCode(); {
 		case code == 101:
-			return errInterim // nobody asked for another protocol
+			return errInterim // no protocol change was requested
 		case code < 200:
 			s.out.interim = true
 			continue

@@ -2,11 +2,11 @@ package proxy
 
 import "github.com/kvasir-router/kvasir/host/exchange"
 
-// retryReason says why a request was sent again, to the same engine or another.
+// retryReason is why a request was sent again, to the same engine or another.
 type retryReason uint8
 
 const (
-	retryUnset          retryReason = iota // it was not
+	retryUnset          retryReason = iota // no retry
 	retryConnect                           // no connection to the engine
 	retryConnectTimeout                    // none in time
 	retryNoAnswer                          // the engine closed the connection without one byte

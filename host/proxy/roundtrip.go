@@ -32,7 +32,7 @@ func (o *outbound) reset() {
 	*o = outbound{edits: o.edits[:0], parts: o.parts[:0], head: o.head[:0]}
 }
 
-// attemptError says how an attempt failed.
+// attemptError is how an attempt failed.
 type attemptError exchange.End
 
 // Error implements error.
@@ -66,7 +66,7 @@ func (s *stream) roundTrip(resp *fasthttp.Response) error {
 			}
 			reason = retryOverload
 		}
-		if tries >= s.p.cfg.MaxAttempts || !s.mayMove(reason, status, &died) {
+		if tries >= s.p.cfg.MaxAttempts || !s.moveOn(reason, status, &died) {
 			return err
 		}
 		s.retried(reason)
@@ -74,15 +74,15 @@ func (s *stream) roundTrip(resp *fasthttp.Response) error {
 	}
 }
 
-// mayMove decides whether the request goes to the next placement. Whatever the
-// reason, no byte of an answer reached the client. status is that of an
-// overloaded engine, 0 otherwise.
+// moveOn reports whether the request is sent to the next placement, which it
+// selects. No byte of an answer has reached the client. status is the status of an
+// overloaded engine, 0 for other reasons.
 //
-// A refused connection costs nobody anything. All else draws on the retry budget.
-// An engine that closed the connection without an answer may have died of this
-// very request, so that happens once: a poisonous prompt takes two engines at
+// A refused connection loads no engine; all other retries draw on the retry budget.
+// An engine that closed the connection without an answer may have been killed by
+// this request, so that is retried once: a prompt that kills engines kills two at
 // most.
-func (s *stream) mayMove(reason retryReason, status int, died *bool) bool {
+func (s *stream) moveOn(reason retryReason, status int, died *bool) bool {
 	if reason == retryConnect || reason == retryConnectTimeout {
 		return s.pl.Next(status)
 	}
@@ -118,8 +118,8 @@ func (s *stream) retried(reason retryReason) {
 	s.p.count.retries[reason].Add(1)
 }
 
-// attempt tries the target once, and once more on a fresh connection if the
-// engine closed a pooled one just as it was reused.
+// attempt tries the target once, and again on a new connection if the engine closed
+// a pooled one as it was reused.
 func (s *stream) attempt(resp *fasthttp.Response) error {
 	err := s.try(resp, false)
 	if err == errStale && !s.req.API.Op.Once() {
@@ -159,8 +159,8 @@ func (s *stream) try(resp *fasthttp.Response, fresh bool) error {
 	err := c.tr.send(o.parts, o.timeouts.Send)
 	clear(o.parts)
 	if err == nil || isBroken(err) {
-		// An engine that refuses early closes while the body is written; its
-		// answer may be there to be read.
+		// An engine that refuses early closes the connection while the body is
+		// written; its answer may still be readable.
 		s.resp.reusable = err == nil
 		err = s.readHead(resp, c)
 	}

@@ -8,8 +8,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// Router says who asks and where a request goes. Its methods are called by many
-// goroutines at once.
+// Router places requests. Its methods are called by many goroutines at once.
 //
 // An error that is, or wraps, a *llmapi.Error is shown to the client as it is;
 // any other stays inside and the client gets a general text with status 503.
@@ -18,35 +17,35 @@ type Router interface {
 	// request is read and its sender authenticated.
 	Edge() *Edge
 
-	// Schedule places a request and charges its work. Its error may be a *Held: the
-	// request waits outside then. It may wait itself (a queue), for a short time; the
-	// client's departure is then seen on r.Gone. r, r.API and every byte and
-	// string reached from r.API belong to the proxy: they live until the response
-	// head came and are memory of other requests afterwards, so what must last
-	// longer is copied. r.ID, r.Principal and the client's hints may be kept.
+	// Schedule places a request and charges its work. If its error is a *Held, the
+	// proxy waits. It may wait itself for a short time (in a queue); r.Gone is closed
+	// when the client leaves. r, r.API and all that is reached from r.API belong to
+	// the proxy: they are valid until the response head came and are then reused, so
+	// the router copies what it keeps. It may keep r.ID, r.Principal and the hints.
 	Schedule(r *Request) (Placement, error)
 
-	// Models lists what the principal may ask for.
+	// Models lists the models that the principal may use.
 	Models(p *identity.Principal) []llmapi.Model
 }
 
-// Placement is one request that was placed. Its methods are called by one
+// Placement is a placed request. Its methods are called by one
 // goroutine; Done is called exactly once, and last.
 type Placement interface {
-	// Target is where the request goes. It and all it refers to stay unchanged
-	// until Next or Done.
+	// Target returns where to send the request. It is not changed until Next or
+	// Done.
 	Target() *exchange.Target
-	// Next moves the request to another endpoint, since Target failed before a
-	// byte of an answer came, or answered with status (429 or 503; 0 = it did not
-	// answer). False: there is none, Target is as it was.
+	// Next moves the request to another endpoint, after the target failed before a
+	// byte of an answer came, or answered with status (429 or 503; 0 = no answer). It
+	// returns false if there is none; Target is then unchanged.
 	Next(status int) bool
-	// FirstToken tells that the first bytes of the answer's body came, beyond what
-	// an engine says before it computes.
+	// FirstToken is called when the first bytes of the answer's body came, not
+	// counting what engines send before they compute.
 	FirstToken()
-	// Answered tells the id by which a later request may refer to this answer of
-	// OpResponses, before the client learns it. It is called at most once.
+	// Answered is called with the id by which a later request may refer to this
+	// answer, before the client has it, at most once; for operations whose answers
+	// are stored.
 	Answered(id string)
-	// Done ends the request. o is valid during the call.
+	// Done ends the placement. o is valid during the call.
 	Done(o *exchange.Outcome)
 }
 
@@ -57,12 +56,12 @@ type Request struct {
 	Edge      *Edge            // of the rules by which the head was read and Principal authenticated
 	ID        string           // as in the x-request-id of the answer
 	Session   string           // the client's session hint, "" = none
-	Priority  string           // the class the client hints at, "" = none
-	Labels    []identity.Label // what the client's headers say, sorted by name
+	Priority  string           // priority class that the client requests, "" = none
+	Labels    []identity.Label // from the client's headers, sorted by name
 	Received  time.Time
 
-	// Limits is set by Schedule, also where it refuses: every answer to the
-	// request tells of them in the headers of its API.
+	// Limits is set by Schedule, also if it refuses: every response to the request
+	// reports them in the headers of its API.
 	Limits Limits
 
 	s *stream

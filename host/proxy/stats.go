@@ -8,7 +8,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// Stage is a part of the way of a request whose time is measured.
+// Stage is a part of serving a request whose time is measured.
 type Stage uint8
 
 const (
@@ -40,7 +40,7 @@ type Stats struct {
 	BytesIn    uint64            // of request bodies
 	BytesOut   uint64            // of answers' bodies
 
-	UsageRemoved uint64 // usage events that the router asked for and took out
+	UsageRemoved uint64 // usage events that the router requested and removed
 	Heartbeats   uint64 // to clients of streams that wait for an endpoint to be started
 	Dials        uint64 // of connections to engines
 	Reuses       uint64

@@ -8,7 +8,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/exchange"
 )
 
-// stopReason says why a stream was stopped from outside.
+// stopReason is why a stream was stopped from outside.
 type stopReason = uint32
 
 const (
@@ -29,8 +29,8 @@ type interrupt struct {
 
 // stop ends every wait of the stream. It runs on other goroutines, while the
 // stream is tied to its client connection, and sets deadlines instead of closing:
-// Close waits for whoever is inside a Read or Write. Whoever sets a deadline on
-// the engine's connection reads stopped after it.
+// Close waits for a Read or Write in progress. Code that sets a deadline on the
+// engine's connection must check stopped after it.
 func (i *interrupt) stop(why stopReason) {
 	i.why.CompareAndSwap(stopNone, why)
 	i.mu.Lock()

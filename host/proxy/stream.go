@@ -43,7 +43,7 @@ func (p *Proxy) newStream(ctx *fasthttp.RequestCtx) *stream {
 	return s
 }
 
-// recycle gives s back with its scratch memory.
+// recycle returns s to the pool with its scratch memory.
 func (s *stream) recycle() {
 	s.client.reset()
 	s.out.reset()
@@ -135,9 +135,9 @@ func (s *stream) SupportsBodyWriteTo() bool { return true }
 // Read implements io.Reader; it is never called.
 func (s *stream) Read([]byte) (int, error) { panic("BUG: proxy: Read of a stream") }
 
-// errNotWhole is returned to fasthttp for an answer that was cut: it then closes
+// errIncomplete is returned to fasthttp for an answer that was cut: it then closes
 // the connection without the last chunk.
-var errNotWhole = errors.New("proxy: answer is not whole")
+var errIncomplete = errors.New("proxy: answer is incomplete")
 
 // WriteTo moves the answer's body to w. fasthttp sends each Write as a chunk, at
 // once.
@@ -152,7 +152,7 @@ func (s *stream) WriteTo(w io.Writer) (int64, error) {
 	if answered && s.acct.complete() {
 		return c.sent, nil
 	}
-	return c.sent, errNotWhole
+	return c.sent, errIncomplete
 }
 
 // move passes on the body up to its end, and sets how it ended.
@@ -171,8 +171,8 @@ func (s *stream) move() {
 	s.conclude(err)
 }
 
-// conclude sets how the body ended and, if that was early, tells the client. err
-// is why no more of the body is read, nil at its end.
+// conclude sets how the body ended and sends an error event if that was early. err is
+// why no more of the body is read, nil at its end.
 func (s *stream) conclude(err error) {
 	a, c := &s.acct, &s.client
 	if !a.complete() && c.sendErr == nil {
@@ -227,7 +227,7 @@ func (s *stream) endOfTimeout() exchange.End {
 }
 
 // writeBroken sends the error event of a stream that ended early. SDKs raise it;
-// the missing last chunk tells everybody else.
+// other clients notice the missing last chunk.
 func (s *stream) writeBroken() {
 	b := make([]byte, 0, 256)
 	if s.resp.midEvent(s.client.sent) {
@@ -293,14 +293,14 @@ func (s *stream) pass(payload []byte) bool {
 // Close is called once when the answer was sent or failed.
 func (s *stream) Close() error {
 	if s.acct.end == exchange.EndUnset {
-		s.acct.end = exchange.EndClientGone // not even the head went out
+		s.acct.end = exchange.EndClientGone // not even the head was sent
 	}
 	s.finish()
 	return nil
 }
 
-// finish ends the request: the connection goes back or is closed, the placement
-// ends, s is given back.
+// finish ends the request: it pools or closes the connection, ends the placement and
+// recycles s.
 func (s *stream) finish() {
 	if s.wait != nil {
 		s.abandonWait()

@@ -6,8 +6,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// lastWaiting is the number of the last event of a numbered stream that says
-// nothing was computed: response.in_progress, after response.created.
+// lastWaiting is the number of the last event of a numbered stream that is sent
+// before anything is computed: response.in_progress, after response.created.
 const lastWaiting = 1
 
 // streamFormats has what differs between the formats while a stream passes.

@@ -7,10 +7,10 @@ import (
 	"unsafe"
 )
 
-// The functions of this file do not tell the scheduler of the call: every
-// descriptor they get is nonblocking. An announced system call wakes sysmon, and
-// one that takes 20 µs lets it hand the processor to another thread; both cost
-// more than the call itself for a paced stream of small events.
+// The functions of this file make system calls without notifying the Go scheduler:
+// every descriptor is nonblocking. A notified call wakes sysmon, and if it takes
+// 20 µs sysmon hands the processor to another thread; both cost more than the call
+// itself for a paced stream of small events.
 
 // iovMax is the kernel's limit of parts per writev (UIO_MAXIOV).
 const iovMax = 1024
@@ -40,8 +40,8 @@ func sysWritev(fd uintptr, v []syscall.Iovec) (int, syscall.Errno) {
 	return int(n), 0
 }
 
-// sysPeek tells what a read would say, without reading: EAGAIN is a healthy idle
-// connection, 0 means bytes or a close.
+// sysPeek returns the error that a read would return, without reading: EAGAIN for a
+// healthy idle connection, 0 for bytes or a close.
 func sysPeek(fd uintptr) syscall.Errno {
 	var b [1]byte
 	_, _, e := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), 1,

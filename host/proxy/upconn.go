@@ -34,18 +34,18 @@ type transport interface {
 	send(parts [][]byte, within time.Duration) error
 	// fill appends at least one byte of the answer to the buffer, or fails.
 	fill() error
-	// pump moves the body of an answer: whatever comes is handed to stream.flush,
-	// until that says that the body is over (nil) or reading fails.
+	// pump moves the body of an answer: it calls stream.flush with all that comes,
+	// until that returns true (nil) or reading fails.
 	pump() error
-	// idle tells that the connection goes to the pool, alive that it leaves it
-	// and whether it can carry another request.
+	// idle is called when the connection enters the pool, alive when it leaves it;
+	// alive reports whether it can carry another request.
 	idle()
 	alive() bool
 	release()
 }
 
-// upConn is one connection to an engine. One goroutine drives it; only stop of
-// its stream comes from elsewhere. While it waits for bytes it holds no buffer.
+// upConn is one connection to an engine. One goroutine drives it; only stop of its
+// stream runs on others. While it waits for bytes it holds no buffer.
 type upConn struct {
 	c       net.Conn
 	tr      transport
@@ -56,14 +56,14 @@ type upConn struct {
 	buf  *[]byte // from bufPool; nil = nothing is buffered
 	r, w int     // data are buf[r:w]
 
-	by    time.Time // deadline of reads that holds; zero = none
-	armed time.Time // deadline that is set: never later than by when a read begins
+	by    time.Time // deadline of reads; zero = none
+	armed time.Time // deadline that is set on the socket: never later than by when a read begins
 	s     *stream   // whose answer is read
 }
 
-// arm makes reads fail at u.by or before; what fires before is looked at by
-// expired. Streams move their deadline with each event, and each change of a
-// timer costs more than one early waking per limit.
+// arm makes reads fail at u.by or before; expired handles those that fail before.
+// Streams move their deadline with each event, and each change of a timer costs more
+// than one early wake-up per limit.
 func (u *upConn) arm() {
 	if !u.armed.IsZero() && !u.armed.After(u.by) {
 		return
@@ -76,7 +76,7 @@ func (u *upConn) setRead(t time.Time) {
 	u.c.SetReadDeadline(t)
 }
 
-// expired is asked when a read deadline fired: nil means go on waiting.
+// expired is called when a read deadline fired. It returns nil if the read goes on.
 func (u *upConn) expired() error {
 	if u.s.stopped() {
 		return errClientGone
@@ -122,7 +122,7 @@ func (u *upConn) take() error {
 // room is where the next bytes go.
 func (u *upConn) room() []byte { return (*u.buf)[u.w : len(*u.buf)-tailRoom] }
 
-// drop gives the buffer back; what it holds is lost.
+// drop returns the buffer to the pool and discards its contents.
 func (u *upConn) drop() {
 	if u.buf != nil {
 		bufPool.Put(u.buf)
@@ -161,7 +161,7 @@ func (u *upConn) head() ([]byte, error) {
 	}
 }
 
-// isBroken tells the errors of a connection whose other end went away.
+// isBroken reports whether err is that of a connection closed by its other end.
 func isBroken(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

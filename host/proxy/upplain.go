@@ -108,7 +108,7 @@ func (t *plainTransport) pump() error {
 }
 
 // idle starts a read that ends when the engine closes the connection or sends
-// what nobody asked for; alive ends it.
+// unexpected bytes; alive ends it.
 func (t *plainTransport) idle() {
 	t.u.setRead(time.Time{})
 	t.guard = make(chan error, 1)

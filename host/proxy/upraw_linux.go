@@ -33,9 +33,9 @@ func newTransport(u *upConn, w *watcher) (transport, error) {
 
 // rawTransport reads and writes inside readiness callbacks of the netpoller.
 //
-// The netpoller is edge-triggered, which saves two reads that would only say
+// The netpoller is edge-triggered, which saves two reads that would only return
 // EAGAIN: one after the request was written (the edge of its answer comes later)
-// and one after each read that did not fill the buffer (whatever comes next makes
+// and one after each read that did not fill the buffer (the next bytes make
 // an edge). A close that came together with the last bytes makes no further edge,
 // so the connection is in the watcher's set too.
 type rawTransport struct {
@@ -43,7 +43,7 @@ type rawTransport struct {
 	rc   syscall.RawConn
 	w    *watcher
 	slot int32
-	hup  atomic.Bool // the engine closed or reset: reads never block any more
+	hup  atomic.Bool // the engine closed or reset: reads no longer block
 
 	sendFn, fillFn, pumpFn func(fd uintptr) bool
 	aliveFn                func(fd uintptr)
@@ -60,14 +60,14 @@ type rawTransport struct {
 // peerGone runs on the watcher's goroutine.
 func (t *rawTransport) peerGone() {
 	t.hup.Store(true)
-	t.u.c.SetReadDeadline(past) // wakes whoever waits: see wait
+	t.u.c.SetReadDeadline(past) // wakes a waiting read: see wait
 }
 
 func (t *rawTransport) release() { t.w.remove(t.slot) }
 
-// wait runs f until it is content. A deadline that fired is not always an end:
-// it may be an old one, and a close by the engine sets one too, while what it
-// sent before is still there to be read.
+// wait runs f until it returns true. A deadline that fired is not always an error:
+// it may be an old one, and a close by the engine sets one too, while bytes that it
+// sent before can still be read.
 func (t *rawTransport) wait(f func(fd uintptr) bool) error {
 	for {
 		err := t.rc.Read(f)
@@ -153,7 +153,7 @@ func (t *rawTransport) tryFill(fd uintptr) bool {
 			continue
 		case e == syscall.EAGAIN:
 			if u.r == u.w {
-				u.drop() // nobody holds a buffer while waiting
+				u.drop() // no buffer is held while waiting
 			}
 			return false
 		case e != 0:
@@ -175,9 +175,9 @@ func (t *rawTransport) pump() error {
 	return t.err
 }
 
-// tryPump reads until the socket is empty or the buffer full, hands all of that
-// on as one write, and waits. So a pausing engine's token goes out at once, and a
-// fast one's are coalesced.
+// tryPump reads until the socket is empty or the buffer full, passes all of that on
+// as one write, and waits. So a single token is sent at once, and those of a fast
+// engine are coalesced.
 func (t *rawTransport) tryPump(fd uintptr) bool {
 	u, s := t.u, t.u.s
 	for {
@@ -232,8 +232,8 @@ func (t *rawTransport) tryPump(fd uintptr) bool {
 // idle implements transport: nothing to do, the watcher sees a close.
 func (t *rawTransport) idle() {}
 
-// alive peeks: a connection with anything to read (FIN, RST, bytes nobody asked
-// for) carries no request.
+// alive peeks: a connection with anything to read (FIN, RST, unexpected bytes) cannot
+// carry a request.
 func (t *rawTransport) alive() bool {
 	t.quiet = false
 	return !t.hup.Load() && t.rc.Control(t.aliveFn) == nil && t.quiet

@@ -30,7 +30,7 @@ type upstreamKey struct {
 	tls  *tls.Config
 }
 
-// upstreams are all engines that were dialled lately.
+// upstreams are all engines that were dialled recently.
 type upstreams struct {
 	w     *watcher
 	cfg   *Config
@@ -40,7 +40,7 @@ type upstreams struct {
 	m  map[upstreamKey]*upstream
 }
 
-// forget is how long an address without connections is remembered.
+// forget is how long an address without connections is kept.
 const forget = time.Minute
 
 func (us *upstreams) get(t *exchange.Target) *upstream {
@@ -71,8 +71,7 @@ func (us *upstreams) idle() (n int) {
 	return n
 }
 
-// sweep closes connections that were idle too long and forgets addresses that
-// are not used any more.
+// sweep closes connections that were idle too long and removes unused addresses.
 func (us *upstreams) sweep(now time.Time) {
 	var old []*upConn
 	us.mu.Lock()
@@ -98,7 +97,8 @@ func (us *upstreams) sweep(now time.Time) {
 	}
 }
 
-// close closes all idle connections; connections given back later are closed too.
+// close closes all idle connections; connections that are returned later are closed
+// too.
 func (us *upstreams) close() {
 	us.mu.Lock()
 	var old []*upConn
@@ -147,7 +147,7 @@ func (u *upstream) reuse(now time.Time) *upConn {
 	}
 }
 
-// dial opens a connection. The error is of ctx when that ended first.
+// dial opens a connection. The error is that of ctx if that ended first.
 func (u *upstream) dial(ctx context.Context) (*upConn, error) {
 	u.set.count.dials.Add(1)
 	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}}
@@ -180,7 +180,8 @@ func (u *upstream) tlsConfig() *tls.Config {
 	return c
 }
 
-// put gives back a connection whose last answer ended where its framing says.
+// put returns a connection to the pool. Its last answer must have ended where its
+// framing says.
 func (u *upstream) put(c *upConn) {
 	c.drop()
 	c.s = nil

@@ -13,12 +13,12 @@ const maxUsage = 4 << 10
 
 var (
 	usageKey = []byte(`"usage"`)
-	// usageRest is what is searched for: a quote, the key's first byte, occurs in
-	// JSON every few bytes and would stop the search each time.
+	// usageRest is the search text: a quote, the key's first byte, occurs in JSON
+	// every few bytes and would stop the search each time.
 	usageRest = usageKey[1:]
 )
 
-// indexUsage returns where usageKey begins in p, -1 if it is not there.
+// indexUsage returns the index of usageKey in p, -1 if p does not have it.
 func indexUsage(p []byte) int {
 	for from := 1; from < len(p); {
 		i := bytes.Index(p[from:], usageRest)
@@ -33,12 +33,11 @@ func indexUsage(p []byte) int {
 	return -1
 }
 
-// usageScanner finds the usage objects in the body of an answer as it passes, be
-// it JSON or a stream of events, wherever its pieces are cut. A quote inside a
-// JSON string is escaped, so `"usage"` followed by a colon is a key, not text of
-// the model. The last object counts: some engines report running totals with each
-// event. It costs one byte search per piece without the key. The zero value is
-// ready.
+// usageScanner finds the usage objects in the body of an answer as it passes, JSON
+// or a stream of events, wherever its pieces are cut. A quote inside a JSON string
+// is escaped, so `"usage"` followed by a colon is a key, not text of the model. The
+// last object counts: some engines report running totals with each event. A piece
+// without the key costs one byte search. The zero value is ready.
 type usageScanner struct {
 	state   uint8
 	matched uint8  // bytes of usageKey that the last piece ended with
@@ -61,10 +60,10 @@ func (u *usageScanner) reset() {
 	*u = usageScanner{object: u.object[:0]}
 }
 
-// feed takes the next piece and tells whether a part of a usage key or of its
-// value is in it.
-func (u *usageScanner) feed(p []byte) (any bool) {
-	if any = u.state != usSearch || u.matched > 0; !any {
+// feed takes the next piece and reports whether it has a part of a usage key or of
+// its value.
+func (u *usageScanner) feed(p []byte) (found bool) {
+	if found = u.state != usSearch || u.matched > 0; !found {
 		if p = u.search(p); u.state == usSearch {
 			return u.matched > 0
 		}

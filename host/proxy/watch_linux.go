@@ -14,23 +14,24 @@ const (
 	epollET    = 1 << 31
 )
 
-// watchee is told when its peer closed, half-closed or reset the connection:
-// at least once, on the watcher's goroutine, which it must not block.
+// watchee is a watched connection. peerGone is called at least once when its peer
+// closed, half-closed or reset the connection, on the watcher's goroutine, which it
+// must not block.
 type watchee interface{ peerGone() }
 
-// watcher tells when the peer of a connection went away, without reading from
-// the connection, without a goroutine per connection and without a system call
-// per request: a connection is registered once, edge-triggered for EPOLLRDHUP
+// watcher notices when the peer of a connection leaves, without reading from the
+// connection, without a goroutine per connection and without a system call per
+// request: a connection is registered once, edge-triggered for EPOLLRDHUP
 // (EPOLLHUP and EPOLLERR come by themselves). The epoll set is itself watched
 // through Go's netpoller (nested epoll), so no thread blocks.
 type watcher struct {
 	epfd int
 	f    *os.File
 
-	mu    sync.Mutex // guards what follows
-	conns []watchee  // by slot; nil = free
-	gens  []int32    // generation of each slot: a late event never reaches the slot's next owner
-	free  []int32
+	mu     sync.Mutex // guards what follows
+	conns  []watchee  // by slot; nil = free
+	epochs []int32    // of each slot: a late event never reaches the slot's next owner
+	free   []int32
 }
 
 func newWatcher() (*watcher, error) {
@@ -83,8 +84,8 @@ func (w *watcher) lookup(evs []syscall.EpollEvent, hit []watchee) []watchee {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, ev := range evs {
-		// Fd carries the slot, Pad its generation.
-		if i := int(ev.Fd); i < len(w.conns) && w.gens[i] == ev.Pad && w.conns[i] != nil {
+		// Fd is the slot, Pad its epoch.
+		if i := int(ev.Fd); i < len(w.conns) && w.epochs[i] == ev.Pad && w.conns[i] != nil {
 			hit = append(hit, w.conns[i])
 		}
 	}
@@ -100,13 +101,13 @@ func (w *watcher) add(c watchee, rc syscall.RawConn) (slot int32, err error) {
 	} else {
 		slot = int32(len(w.conns))
 		w.conns = append(w.conns, nil)
-		w.gens = append(w.gens, 0)
+		w.epochs = append(w.epochs, 0)
 	}
 	w.conns[slot] = c
-	gen := w.gens[slot]
+	epoch := w.epochs[slot]
 	w.mu.Unlock()
 	cerr := rc.Control(func(fd uintptr) {
-		ev := syscall.EpollEvent{Events: epollRDHUP | epollET, Fd: slot, Pad: gen}
+		ev := syscall.EpollEvent{Events: epollRDHUP | epollET, Fd: slot, Pad: epoch}
 		err = syscall.EpollCtl(w.epfd, syscall.EPOLL_CTL_ADD, int(fd), &ev)
 	})
 	if err == nil {
@@ -119,11 +120,11 @@ func (w *watcher) add(c watchee, rc syscall.RawConn) (slot int32, err error) {
 	return slot, nil
 }
 
-// remove frees the slot. An event already looked up may still be delivered.
+// remove frees the slot. An event that was looked up before may still be delivered.
 func (w *watcher) remove(slot int32) {
 	w.mu.Lock()
 	w.conns[slot] = nil
-	w.gens[slot]++
+	w.epochs[slot]++
 	w.free = append(w.free, slot)
 	w.mu.Unlock()
 }
