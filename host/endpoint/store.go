@@ -90,23 +90,27 @@ func labelsOf(info *Info) map[string]string {
 	return labels
 }
 
-// SetInfo changes what of an endpoint may change while it serves: dialect, labels,
-// price and spot. Its slot, epoch, address, pool, state and Load stay.
-// It reports whether the slot has an endpoint.
-func (s *Store) SetInfo(id ID, info Info) bool {
-	s.mu.Lock()
-	if int(id) >= len(s.slots) || s.slots[id].info == nil {
-		s.mu.Unlock()
-		return false
+// SetInfos changes what of endpoints may change while they serve: dialect, labels,
+// price and spot. Slot, epoch, address, pool, state and Load stay. All changes are in
+// one snapshot: no reader sees some endpoints of a pool changed and others not. Slots
+// without an endpoint are ignored.
+func (s *Store) SetInfos(infos map[ID]Info) {
+	if len(infos) == 0 {
+		return
 	}
-	next := *s.slots[id].info
-	next.Dialect, next.Price, next.Spot = info.Dialect, info.Price, info.Spot
-	next.Labels = labelsOf(&Info{Labels: info.Labels, Pool: next.Pool})
-	s.slots[id].info = &next
+	s.mu.Lock()
+	for id, info := range infos {
+		if int(id) >= len(s.slots) || s.slots[id].info == nil {
+			continue
+		}
+		next := *s.slots[id].info
+		next.Dialect, next.Price, next.Spot = info.Dialect, info.Price, info.Spot
+		next.Labels = labelsOf(&Info{Labels: info.Labels, Pool: next.Pool})
+		s.slots[id].info = &next
+	}
 	v := s.changedLocked(true)
 	s.mu.Unlock()
 	s.publish(v)
-	return true
 }
 
 // Remove takes an endpoint out. Requests in flight keep their Load and end

@@ -161,3 +161,39 @@ func TestSet(t *testing.T) {
 		t.Errorf("got %v, want [0 5]", got)
 	}
 }
+
+// TestStore_SetInfos: attributes change in place; the endpoint's identity, state and load
+// stay.
+func TestStore_SetInfos(t *testing.T) {
+	s := NewStore()
+	id, err := s.Add(Info{URL: "http://a:1", Addr: "a:1", Pool: "p", Dialect: "vllm", Labels: map[string]string{"zone": "a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Update(id, func(st *State) { st.Ready, st.Models = true, []string{"m"} })
+	before := s.Load()
+	before.Loads[id].Charge("t", 7, 7)
+	labels := map[string]string{"zone": "b", LabelIsolation: IsolationVerified, LabelPool: "other"}
+	s.SetInfos(map[ID]Info{id: {URL: "http://b:1", Addr: "b:1", Pool: "q", Dialect: "sglang", Labels: labels, Price: 2, Spot: true}, id + 1: {}})
+	labels["zone"] = "mine"
+	after := s.Load()
+	got, was := after.Info(id), before.Info(id)
+	if got.URL != was.URL || got.Addr != was.Addr || got.Pool != "p" || got.Epoch != was.Epoch || got.ID != id {
+		t.Errorf("another endpoint: %+v", got)
+	}
+	if got.Dialect != "sglang" || got.Price != 2 || !got.Spot || got.Labels["zone"] != "b" || got.Labels[LabelPool] != "p" {
+		t.Errorf("attributes %+v", got)
+	}
+	if was.Dialect != "vllm" || was.Labels["zone"] != "a" {
+		t.Errorf("an earlier snapshot changed: %+v", was)
+	}
+	if after.Loads[id] != before.Loads[id] || after.Loads[id].Inflight() != 1 || !after.Ready.Has(id) {
+		t.Error("load or readiness is lost")
+	}
+	if after.Label("zone", "a") != nil || !after.Label("zone", "b").Has(id) || after.Label(LabelIsolation, IsolationVerified) != nil || after.Topology == before.Topology {
+		t.Error("label sets do not follow")
+	}
+	if after.N != 1 {
+		t.Errorf("%d slots, want 1", after.N)
+	}
+}

@@ -35,13 +35,19 @@ func (f *Fleet) reconcileLocked() (left []target) {
 			f.removeLocked(k, m)
 		}
 	}
+	infos := map[endpoint.ID]endpoint.Info{}
 	for k, t := range want {
-		if m := f.members[k]; m != nil {
-			f.changeLocked(m, t)
-		} else {
+		m := f.members[k]
+		if m == nil {
 			f.addLocked(t)
+			continue
 		}
+		if m.attrs.info != t.attrs.info {
+			infos[m.id] = f.info(t)
+		}
+		f.changeLocked(m, t)
 	}
+	f.cfg.Store.SetInfos(infos)
 	return left
 }
 
@@ -135,16 +141,13 @@ func (f *Fleet) addLocked(t target) {
 	f.cfg.Log.Info("endpoint added", "endpoint", t.key.url, "pool", t.key.pool)
 }
 
-// changeLocked gives a member the attributes of t.
+// changeLocked gives a member, but for its info in the store, the attributes of t.
 func (f *Fleet) changeLocked(m *member, t target) {
 	had := m.attrs
 	if had == t.attrs {
 		return
 	}
 	m.attrs = t.attrs
-	if had.info != t.attrs.info {
-		f.cfg.Store.SetInfo(m.id, f.info(t))
-	}
 	if had.watch != t.attrs.watch {
 		if err := f.watchers.Reconfigure(f.watcherConfig(m.id, t)); err != nil {
 			panic(fmt.Sprintf("BUG: fleet: endpoint %s of pool %s: %v", t.key.url, t.key.pool, err))

@@ -17,12 +17,12 @@ import (
 // testFleet is a fleet whose watchers do not run.
 type testFleet struct {
 	*Fleet
-	t     *testing.T
+	t     testing.TB
 	store *endpoint.Store
 	index *kvindex.Index
 }
 
-func newTestFleet(t *testing.T) *testFleet {
+func newTestFleet(t testing.TB) *testFleet {
 	holders := kvindex.HolderOf(config.MaxEndpoints, 0)
 	f := &testFleet{t: t, store: endpoint.NewStore(), index: kvindex.New(kvindex.Config{Holders: holders, BudgetBytes: 1 << 20})}
 	f.Fleet = New(Config{
