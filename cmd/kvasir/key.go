@@ -26,14 +26,13 @@ func keyCommand() *cobra.Command {
 		Long: "With --admin (or KVASIR_ADMIN) a running router does it, and it is in force when the command returns. Otherwise the\n" +
 			"key file is changed, which a running router reads within a second: name the router's configuration with -c, or\n" +
 			"the file with --file and the state_dir with --state-dir. Both ways are recorded in the audit log.\n\n" +
-			"KEY is the id of a key, a whole key, its note, or NAME=VALUE of its labels.",
+			"KEY is the id of a key, a whole key, its note, or NAME=VALUE of one of its labels.",
 	}
 	c.AddCommand(keyIssue(), keyList(), keyShow(), keyRotate(), keyRevoke())
 	return c
 }
 
-// keyStore is where the key commands do their work: a running router or the
-// key file.
+// keyStore is what the key commands work on: a running router or the key file.
 type keyStore interface {
 	issue(q *admin.KeyRequest) (admin.IssuedKey, error)
 	list() ([]identity.Record, error)
@@ -41,7 +40,7 @@ type keyStore interface {
 	revoke(ref string) (revocation, error)
 }
 
-// revocation is what came of revoking a key.
+// revocation is the result of revoking a key.
 type revocation struct {
 	ID        string `json:"id"`
 	State     string `json:"state"` // revoked
@@ -138,11 +137,11 @@ func routerOf(cfg *config.Config) *router {
 	return &router{url: "http://" + net.JoinHostPort(addr, port), token: token}
 }
 
-// oneKey returns the only one of the records that ref refers to.
+// oneKey returns the record if exactly one was found for ref.
 func oneKey(found []identity.Record, ref string) (*identity.Record, error) {
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("there is no key %q", identity.ShowRef(ref))
+		return nil, fmt.Errorf("no key %q", identity.ShowRef(ref))
 	case 1:
 		return &found[0], nil
 	}
@@ -150,7 +149,7 @@ func oneKey(found []identity.Record, ref string) (*identity.Record, error) {
 	for i := range found {
 		ids[i] = found[i].ID
 	}
-	return nil, fmt.Errorf("%q names %d keys (%s): say which by its id", identity.ShowRef(ref), len(found), strings.Join(ids, ", "))
+	return nil, fmt.Errorf("%q names %d keys (%s): give an id", identity.ShowRef(ref), len(found), strings.Join(ids, ", "))
 }
 
 // routerKeys is the keys of a running router.
@@ -196,14 +195,14 @@ func keyIssue() *cobra.Command {
 	var k keyFlags
 	k.add(c)
 	var q admin.KeyRequest
-	c.Flags().StringVar(&q.Tenant, "tenant", "", "tenant the key stands for")
+	c.Flags().StringVar(&q.Tenant, "tenant", "", "tenant of the key")
 	c.Flags().StringVar(&q.User, "user", "", "user within the tenant")
 	c.Flags().StringSliceVar(&q.Groups, "group", nil, "group of the user, for policy; may be repeated")
-	c.Flags().StringSliceVar(&q.Scopes, "scope", nil, "what the key may do beside asking models, such as plugin:push or key:*; may be repeated")
+	c.Flags().StringSliceVar(&q.Scopes, "scope", nil, "what the key may do beside calling models, such as plugin:push, key:issue@acme or key:*; may be repeated")
 	c.Flags().StringToStringVar(&q.Labels, "label", nil, "NAME=VALUE, for policy; may be repeated")
 	c.Flags().StringVar(&q.Note, "note", "", "free text in the record")
-	c.Flags().StringVar(&q.TTL, "ttl", "", "how long it is valid, such as 720h; default until it is revoked")
-	c.Flags().StringVar(&k.issuer, "issuer", "", "who issues it, for the record; default the caller (with --admin always)")
+	c.Flags().StringVar(&q.TTL, "ttl", "", "how long the key is valid, such as 720h; default until it is revoked")
+	c.Flags().StringVar(&k.issuer, "issuer", "", "who issues it, for the record; default the user (with --admin always the holder of the token)")
 	output := outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
@@ -225,12 +224,12 @@ func keyIssue() *cobra.Command {
 	return c
 }
 
-// printKey prints a key to standard output and what is to be known of it beside.
+// printKey prints a key to standard output, and its properties to standard error.
 func printKey(cmd *cobra.Command, output string, k admin.IssuedKey) error {
 	if output == "json" {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(k)
 	}
-	cmd.PrintErrf("key %s of tenant %s; it is shown this once\n", k.ID, k.Tenant)
+	cmd.PrintErrf("key %s of tenant %s; it is not shown again\n", k.ID, k.Tenant)
 	if k.Old != "" {
 		cmd.PrintErrf("key %s ends %s\n", k.Old, k.OldEnds.Format(time.RFC3339))
 	}
@@ -239,7 +238,7 @@ func printKey(cmd *cobra.Command, output string, k admin.IssuedKey) error {
 }
 
 func keyList() *cobra.Command {
-	c := &cobra.Command{Use: "list", Short: "list the keys with their last use; never the keys themselves", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "list", Short: "list the records of the keys, with their last use", Args: cobra.NoArgs}
 	var k keyFlags
 	k.add(c)
 	output := outputFlag(c)
@@ -282,7 +281,7 @@ func keyState(r *identity.Record) string {
 	case !r.Expires.IsZero():
 		return "until " + r.Expires.Format(time.RFC3339)
 	}
-	return "in force"
+	return "valid"
 }
 
 func labelList(m map[string]string) string {
@@ -294,7 +293,7 @@ func labelList(m map[string]string) string {
 }
 
 func keyShow() *cobra.Command {
-	c := &cobra.Command{Use: "show KEY", Short: "show the record of a key as JSON; never the key itself", Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "show KEY", Short: "show the record of a key as JSON", Args: cobra.ExactArgs(1)}
 	var k keyFlags
 	k.add(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {

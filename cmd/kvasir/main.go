@@ -1,8 +1,8 @@
-// Command kvasir is the router and everything that goes with it: serve, the
-// demo fleet (dev), the simulated engine, and the tools that ask a running
-// router or look at files.
+// Command kvasir is the router and its tools: serve, the demo fleet (dev), the
+// simulated engine, and commands that work on a running router or on files.
 //
-// Exit codes: 0 done, 1 the answer is no, 2 wrong use, 3 router not reachable.
+// Exit codes: 0 success, 1 failure or a negative result, 2 wrong usage, 3 router not
+// reachable.
 package main
 
 import (
@@ -48,8 +48,8 @@ func main() {
 	os.Exit(report(os.Stderr, err))
 }
 
-// report writes an error, without keys and tokens that were pasted somewhere, and
-// returns its exit code.
+// report writes an error without the keys and tokens in it, and returns its exit
+// code.
 func report(w io.Writer, err error) int {
 	fmt.Fprintln(w, "kvasir:", identity.Redact(err.Error()))
 	if e, ok := errors.AsType[*exitError](err); ok {
@@ -60,9 +60,12 @@ func report(w io.Writer, err error) int {
 
 func root() *cobra.Command {
 	c := &cobra.Command{
-		Use:           "kvasir",
-		Short:         "KV-aware, scriptable inference router",
-		Long:          "Kvasir sends each LLM request to the engine that already holds its KV cache.\nkvasir dev starts a demo fleet; kvasir serve -c kvasir.yaml routes to yours.",
+		Use:   "kvasir",
+		Short: "KV-aware, scriptable inference router",
+		Long: "Kvasir sends each LLM request to the engine that already holds its KV cache.\n" +
+			"kvasir dev starts a demo fleet; kvasir serve -c kvasir.yaml routes to your engines.\n\n" +
+			"Commands that work on a running router take --admin and --token, or KVASIR_ADMIN and KVASIR_TOKEN.\n" +
+			"Exit codes: 0 success, 1 failure or a negative result, 2 wrong usage, 3 router not reachable.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version,

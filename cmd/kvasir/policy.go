@@ -15,15 +15,15 @@ import (
 func policyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy",
-		Short: "check and test a policy, explain its decisions, say what a new one would change",
-		Long: "A policy is a directory: *.rego, schemas, capabilities.json, and the data of tenants in data.\n" +
-			"kvasir policy init DIR writes the one that ships, to begin with; kvasir serve uses it with policy: {dir: DIR}.",
+		Short: "check and test a policy, explain its decisions, compare it with a new one",
+		Long: "A policy is a directory with *.rego, schemas, capabilities.json, and the tenants' data in data.\n" +
+			"kvasir policy init DIR writes the policy that ships with the router; policy: {dir: DIR} in the configuration uses it.",
 	}
 	c.AddCommand(policyInit(), policyCheck(), policyTest(), policyExplain(), policyDiff(), policyStatus(), policyReload(), policyPush())
 	return c
 }
 
-// policyFlags are the settings of a policy that a configuration would have.
+// policyFlags are settings of a policy that otherwise come from a configuration.
 type policyFlags struct {
 	dataDir  string
 	required []string
@@ -36,8 +36,8 @@ func (f *policyFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.public, "allow-public-scope", false, "policy.allow_public_scope")
 }
 
-// load loads the policy in dir. Its namespaces are not those of a router: the
-// key is another one.
+// load loads the policy in dir. Its namespaces differ from a router's, since it has
+// another key.
 func (f *policyFlags) load(dir string, noTests bool) (*policy.Snapshot, error) {
 	s, err := policy.Open(dir, f.dataDir, policy.Config{Key: make([]byte, policy.KeyBytes), RequiredLabels: f.required, AllowPublicScope: f.public, NoTests: noTests})
 	if err != nil {
@@ -50,13 +50,13 @@ func policyCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check DIR",
 		Short: "load a policy as a router would: compile it with its schemas, check its data, run its tests",
-		Long:  "Prints every fault with file, line and mend. Exit code 1: a router would refuse it.",
+		Long:  "Prints every error with file, line and suggested fix. Exit code 1: a router would refuse the policy.",
 		Args:  cobra.ExactArgs(1),
 	}
 	var f policyFlags
 	f.add(c)
 	output := outputFlag(c)
-	least := c.Flags().Float64("min-coverage", 0, "percent of the rules' lines that the tests must reach")
+	least := c.Flags().Float64("min-coverage", 0, "percentage of the rules' lines that the tests must cover")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
 			return err
@@ -66,18 +66,18 @@ func policyCheck() *cobra.Command {
 		if err == nil {
 			err = report.fill(s)
 		}
-		faults, told := errors.AsType[policy.Faults](err)
+		faults, isFaults := errors.AsType[policy.Faults](err)
 		switch {
 		case err == nil:
 			report.OK = true
-		case told:
+		case isFaults:
 			report.Faults = faults
 		default:
 			return err
 		}
 		if report.OK && report.Coverage < *least {
 			report.OK = false
-			report.Faults = policy.Faults{{What: fmt.Sprintf("the tests reach %.1f %% of the lines", report.Coverage), Mend: fmt.Sprintf("test what they leave out, up to %.1f %%", *least)}}
+			report.Faults = policy.Faults{{What: fmt.Sprintf("the tests cover %.1f %% of the lines", report.Coverage), Mend: fmt.Sprintf("add tests, up to %.1f %%", *least)}}
 		}
 		if *output == "json" {
 			err = printValue(cmd.OutOrStdout(), report)
@@ -85,14 +85,14 @@ func policyCheck() *cobra.Command {
 			err = report.print(cmd.OutOrStdout(), args[0])
 		}
 		if err == nil && !report.OK {
-			err = exit(exitNo, "%s: %d faults", args[0], len(report.Faults))
+			err = exit(exitNo, "%s: %d errors", args[0], len(report.Faults))
 		}
 		return err
 	}
 	return c
 }
 
-// policyReport is what a check found.
+// policyReport is the result of a check.
 type policyReport struct {
 	OK       bool          `json:"ok"`
 	Faults   policy.Faults `json:"faults"`
@@ -102,8 +102,8 @@ type policyReport struct {
 	Coverage float64       `json:"coverage"`
 }
 
-// fill describes a policy that loads. The error says why it cannot be told what
-// its tests reach.
+// fill describes a policy that loads. The error says why the coverage of its tests
+// is unknown.
 func (r *policyReport) fill(s *policy.Snapshot) (err error) {
 	r.Revision, r.Inputs, r.Tests, r.Faults = s.Revision(), s.Inputs(), s.Tests(), policy.Faults{}
 	_, r.Coverage, err = s.Test()
@@ -115,7 +115,7 @@ func (r *policyReport) print(w io.Writer, dir string) error {
 		_, err := fmt.Fprintln(w, r.Faults.Error())
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s: ok, revision %s, %d tests passed, which reach %.1f %% of the rules' lines\ndecisions depend on:\n", dir, r.Revision, r.Tests, r.Coverage)
+	_, err := fmt.Fprintf(w, "%s: ok, revision %s, %d tests passed and cover %.1f %% of the rules' lines\ndecisions depend on:\n", dir, r.Revision, r.Tests, r.Coverage)
 	for _, in := range r.Inputs {
 		fmt.Fprintln(w, "  "+in)
 	}
@@ -125,14 +125,14 @@ func (r *policyReport) print(w io.Writer, dir string) error {
 func policyTest() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test DIR",
-		Short: "run a policy's own tests with the engine that will decide",
-		Long:  "Exit code 1: a test did not pass.",
+		Short: "run a policy's own tests with the router's engine",
+		Long:  "Exit code 1: a test failed.",
 		Args:  cobra.ExactArgs(1),
 	}
 	var f policyFlags
 	f.add(c)
 	output := outputFlag(c)
-	verbose := c.Flags().BoolP("verbose", "v", false, "tell of tests that passed too")
+	verbose := c.Flags().BoolP("verbose", "v", false, "list passed tests too")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
 			return err
@@ -181,12 +181,12 @@ func printTests(w io.Writer, results []policy.TestResult, verbose bool, coverage
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%d tests, which reach %.1f %% of the rules' lines\n", len(results), coverage)
+	_, err := fmt.Fprintf(w, "%d tests cover %.1f %% of the rules' lines\n", len(results), coverage)
 	return err
 }
 
 func policyStatus() *cobra.Command {
-	c := &cobra.Command{Use: "status", Short: "show which policy a running router decides by, and why a newer one was refused", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "status", Short: "show which policy is in force in a running router, and why a newer one was refused", Args: cobra.NoArgs}
 	a := routerFlags(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		return show(cmd, a, "json", admin.GetPolicy, &admin.None{}, nil)
@@ -206,7 +206,7 @@ func policyReload() *cobra.Command {
 }
 
 func forceFlag(c *cobra.Command) *bool {
-	return c.Flags().Bool("force", false, "whatever policy.gates say of the live decisions that would change")
+	return c.Flags().Bool("force", false, "ignore policy.gates, which bound how many live decisions may change")
 }
 
 func policyPush() *cobra.Command {

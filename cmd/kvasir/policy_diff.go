@@ -20,17 +20,17 @@ const diffFor = 10 * time.Minute
 func policyDiff() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff NEWDIR",
-		Short: "say what a new policy would decide otherwise about the live decisions",
-		Long: "kvasir policy diff NEWDIR asks a running router: it has NEWDIR decide about what its clients asked of late, and changes nothing.\n" +
-			"kvasir policy diff NEWDIR --old DIR --inputs FILE compares two directories over a file of input documents, one JSON document a line.\n" +
-			"Exit code 1: NEWDIR would be refused, or with --exit-code: something would change.",
+		Short: "show which decisions a new policy would change",
+		Long: "kvasir policy diff NEWDIR has a running router evaluate NEWDIR for the recent requests of its clients. It changes nothing.\n" +
+			"kvasir policy diff NEWDIR --old DIR --inputs FILE compares two directories over a file of input documents, one per line.\n" +
+			"Exit code 1: NEWDIR would be refused, or, with --exit-code, a decision would change.",
 		Args: cobra.ExactArgs(1),
 	}
 	a, output := routerFlags(c), outputFlag(c)
 	var settings policyFlags
 	settings.add(c)
-	old := c.Flags().String("old", "", "directory of the policy to compare with, instead of a router's")
-	inputs := c.Flags().String("inputs", "", "file with input documents, one a line; with --old")
+	old := c.Flags().String("old", "", "directory of the policy to compare with, instead of a running router's")
+	inputs := c.Flags().String("inputs", "", "file with input documents, one per line; requires --old")
 	strict := c.Flags().Bool("exit-code", false, "exit with 1 if a decision would change")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
@@ -107,17 +107,17 @@ func readInputs(file string) (out []*policy.Input, err error) {
 }
 
 func printDiff(w io.Writer, d *policy.Diff) error {
-	fmt.Fprintf(w, "%s → %s: %d inputs compared, %d decided alike", d.From, d.To, d.Compared, d.Same)
+	fmt.Fprintf(w, "%s → %s: %d inputs compared, %d with the same decision", d.From, d.To, d.Compared, d.Same)
 	if d.Skipped > 0 {
-		fmt.Fprintf(w, ", %d left out for lack of time", d.Skipped)
+		fmt.Fprintf(w, ", %d skipped for lack of time", d.Skipped)
 	}
 	fmt.Fprintf(w, "; p99 %.0f µs\n", d.P99Micros)
 	for _, k := range []struct {
 		n    int
 		text string
 	}{
-		{d.AllowToDeny, "allowed before, denied after"}, {d.DenyToAllow, "denied before, allowed after"}, {d.Widened, "cache shared by more"},
-		{d.Namespace, "another cache namespace"}, {d.Constraints, "other endpoints"}, {d.Other, "other limits, priority, profile or reason"}, {d.Errors, "no decision after"},
+		{d.AllowToDeny, "allowed before, denied now"}, {d.DenyToAllow, "denied before, allowed now"}, {d.Widened, "cache shared more widely"},
+		{d.Namespace, "another cache namespace"}, {d.Constraints, "other endpoints"}, {d.Other, "other limits, priority, profile or reason"}, {d.Errors, "no decision now"},
 	} {
 		if k.n > 0 {
 			fmt.Fprintf(w, "%6d %s\n", k.n, k.text)

@@ -56,7 +56,7 @@ func (f *inputFlags) document(stdin io.Reader) ([]byte, error) {
 		return os.ReadFile(f.file)
 	}
 	if f.tenant == "" {
-		return nil, exit(exitUsage, "say who asks: --tenant NAME, or --input FILE")
+		return nil, exit(exitUsage, "missing tenant: give --tenant NAME, or --input FILE")
 	}
 	return json.Marshal(map[string]any{
 		"version": "1",
@@ -71,10 +71,10 @@ func (f *inputFlags) document(stdin io.Reader) ([]byte, error) {
 func policyExplain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [DIR]",
-		Short: "say what a policy decides about an input, and which rules held",
-		Long: "kvasir policy explain DIR --tenant NAME --model NAME asks the policy in DIR.\n" +
-			"Without DIR it asks the policy of a running router.\n" +
-			"kvasir policy explain --request ID tells which rules decided about a request that was served (ID is the answer's x-request-id).",
+		Short: "show what a policy decides about an input, and which rules applied",
+		Long: "kvasir policy explain DIR --tenant NAME --model NAME evaluates the policy in DIR.\n" +
+			"Without DIR it evaluates the policy of a running router.\n" +
+			"kvasir policy explain --request ID shows which rules decided about a served request (ID is the response's x-request-id).",
 		Args: cobra.MaximumNArgs(1),
 	}
 	a, output := routerFlags(c), outputFlag(c)
@@ -89,7 +89,7 @@ func policyExplain() *cobra.Command {
 		}
 		if *id != "" {
 			if len(args) > 0 {
-				return exit(exitUsage, "--request asks a running router: leave DIR out")
+				return exit(exitUsage, "--request is about a running router: omit DIR")
 			}
 			return explainServed(a, *id, in.tenant, *output, cmd.OutOrStdout())
 		}
@@ -173,7 +173,7 @@ func printDecision(w io.Writer, x *policy.Explanation) error {
 		}
 		fmt.Fprintf(w, "decision   %s\n", text.Bytes())
 	}
-	fmt.Fprintln(w, "rules that held:")
+	fmt.Fprintln(w, "rules that applied:")
 	for _, r := range x.Rules {
 		id := ""
 		if r.ID != "" {

@@ -17,15 +17,15 @@ import (
 func policyInit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init DIR",
-		Short: "write the policy that ships with the router to a folder that is not there",
-		Long: "Writes rules with their tests, schemas, and data of two tenants. An example lays its rules and data over them:\n" +
+		Short: "write the policy that ships with the router to a new directory",
+		Long: "Writes rules with their tests, schemas, and data of two tenants. An example adds its rules and data:\n" +
 			strings.Join(policies.Examples(), ", ") + ".",
 		Args: cobra.ExactArgs(1),
 	}
-	examples := c.Flags().StringSlice("example", nil, "an example to lay over it; may be repeated")
+	examples := c.Flags().StringSlice("example", nil, "an example to add; may be repeated")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if _, err := os.Stat(args[0]); !errors.Is(err, fs.ErrNotExist) {
-			return exit(exitNo, "%s is there already", args[0])
+			return exit(exitNo, "%s exists already", args[0])
 		}
 		if err := writePolicies(args[0], *examples...); err != nil {
 			return exit(exitNo, "%v", err)
@@ -36,7 +36,7 @@ func policyInit() *cobra.Command {
 	return c
 }
 
-// writePolicies writes the policy that ships, with examples laid over it, to dir.
+// writePolicies writes the policy that ships, with examples added, to dir.
 func writePolicies(dir string, examples ...string) error {
 	files, err := policies.Files(examples...)
 	if err != nil {

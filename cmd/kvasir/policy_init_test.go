@@ -46,7 +46,7 @@ func TestPolicyInit(t *testing.T) {
 	}
 	c := root()
 	c.SetArgs([]string{"policy", "init", dir})
-	if err := c.Execute(); err == nil || !strings.Contains(err.Error(), "is there already") {
-		t.Errorf("written over: %v", err)
+	if err := c.Execute(); err == nil || !strings.Contains(err.Error(), "exists already") {
+		t.Errorf("overwritten: %v", err)
 	}
 }

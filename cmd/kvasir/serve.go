@@ -17,10 +17,13 @@ import (
 func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "route requests to the engines of a configuration file",
-		Args:  cobra.NoArgs,
+		Short: "run the router",
+		Long: "kvasir serve -c kvasir.yaml routes requests to the engines of the configuration file. It watches the file, the keys,\n" +
+			"the policy and the plugins, and puts changes in force within a second; SIGHUP does so at once. SIGTERM and SIGINT let\n" +
+			"requests in flight finish.",
+		Args: cobra.NoArgs,
 	}
-	file := c.Flags().StringP("config", "c", "kvasir.yaml", "configuration file; watched, SIGHUP reloads it at once")
+	file := c.Flags().StringP("config", "c", "kvasir.yaml", "configuration file")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, err := config.Load(*file)
 		if err != nil {
@@ -53,7 +56,7 @@ func reloads(ctx context.Context, hup <-chan os.Signal) <-chan struct{} {
 			case <-hup:
 				select {
 				case c <- struct{}{}:
-				default: // one is waiting already
+				default: // a request is pending already
 				}
 			case <-ctx.Done():
 				return
@@ -63,8 +66,8 @@ func reloads(ctx context.Context, hup <-chan os.Signal) <-chan struct{} {
 	return c
 }
 
-// logger returns the process's logger. The configuration has been checked, so
-// that its words are known.
+// logger returns the process's logger. Its settings were checked with the
+// configuration.
 func logger(t *config.Telemetry) *slog.Logger {
 	handler, _, err := telemetry.NewLogHandler(os.Stderr, telemetry.LogConfig{Format: t.LogFormat, Level: t.LogLevel})
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 func tokenizeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tokenize",
-		Short: "print the token ids the router counts for a text or a chat body",
-		Long: "kvasir tokenize --dir DIR --chat FILE renders a chat request body with the model's template and\n" +
-			"prints its ids; --text FILE encodes a text as it stands. FILE - is standard input.",
+		Short: "print the token ids of a text or a chat request",
+		Long: "kvasir tokenize --dir DIR --chat FILE renders a chat request body with the model's template and prints the\n" +
+			"token ids as the router counts them; --text FILE encodes a text without a template. FILE - is standard input.",
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
-	dir := c.Flags().String("dir", "", "tokenizer directory as published with the model")
-	chat := c.Flags().String("chat", "", "file with a chat request body")
+	dir := c.Flags().String("dir", "", "directory with the model's tokenizer files")
+	chat := c.Flags().String("chat", "", "file with the body of a chat request")
 	text := c.Flags().String("text", "", "file with a text")
 	with := c.Flags().String("with", "auto", "auto, bpe or hf")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -63,7 +63,7 @@ func readInput(name string) ([]byte, error) {
 	return readAll(f)
 }
 
-// maxInput bounds what tokenize reads.
+// maxInput bounds what tokenize reads, in bytes.
 const maxInput = 256 << 20
 
 func readAll(r io.Reader) ([]byte, error) {

@@ -21,9 +21,9 @@ func versionCommand() *cobra.Command {
 		if *output == "json" {
 			return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
 		}
-		in := "not in (build with -tags hf)"
+		in := "not included (build with -tags hf)"
 		if hf.Available() {
-			in = "in"
+			in = "included"
 		}
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "kvasir %s %s %s/%s, Hugging Face tokenizers %s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, in)
 		return err

@@ -352,13 +352,13 @@ func TestPolicy_cli(t *testing.T) {
 	diff := func(args ...string) (string, int) {
 		return kvasir(t, append(append([]string{"policy", "diff", next, "--exit-code"}, args...), at...)...)
 	}
-	if out, code := diff(); code != 0 || !strings.Contains(out, "0 µs") && !strings.Contains(out, "decided alike") {
+	if out, code := diff(); code != 0 || !strings.Contains(out, "0 µs") && !strings.Contains(out, "with the same decision") {
 		t.Errorf("the same policy: %d %s", code, out)
 	}
 	editFile(t, filepath.Join(next, "data", "tenants", "globex.json"), `"models": {"*": true}`, `"models": {"other": true}`)
 	editFile(t, filepath.Join(next, "data", "tenants", "acme.json"), `"pools": ["main"]`, `"pools": ["main", "spare"]`)
 	out, code := diff()
-	if code != 1 || !strings.Contains(out, "1 allowed before, denied after") || !strings.Contains(out, "1 other endpoints") || !strings.Contains(out, `"id":"globex"`) {
+	if code != 1 || !strings.Contains(out, "1 allowed before, denied now") || !strings.Contains(out, "1 other endpoints") || !strings.Contains(out, `"id":"globex"`) {
 		t.Errorf("diff: %d %s", code, out)
 	}
 	editFile(t, filepath.Join(next, "kvasir", "admission.rego"), "package kvasir.admission", "package kvasir.admision")
@@ -385,7 +385,7 @@ func TestPolicy_cli(t *testing.T) {
 	}
 	editFile(t, filepath.Join(other, "data", "tenants", "acme.json"), `"enabled": true`, `"enabled": false`)
 	out, code = kvasir(t, "policy", "diff", other, "--old", d.PolicyDir, "--inputs", inputs)
-	if code != 0 || !strings.Contains(out, "1 inputs compared, 0 decided alike") || !strings.Contains(out, "tenant_disabled") {
+	if code != 0 || !strings.Contains(out, "1 inputs compared, 0 with the same decision") || !strings.Contains(out, "tenant_disabled") {
 		t.Errorf("offline: %d %s", code, out)
 	}
 }

@@ -156,7 +156,7 @@ func TestParse_faults(t *testing.T) {
 		"bad decisions": {minimal + "telemetry: {decision_log: {file: x, sample_allow: 2, mask: [user], max_size: 1KiB, keep: 5000}}\n", []string{
 			"sample_allow: want a share", `mask: "user": want a path under /input`, "max_size: want at least 1MiB", "keep: want at most 1000"}},
 		"bad issuer": {strings.Replace(minimal, "{anonymous: {tenant: local}}", "{jwt: [{issuer: x, algorithms: [HS256], tenant: a, jwks_url: \"http://x/k\"}]}", 1), []string{
-			":2: identity.jwt[0]: audience is missing", `:2: identity.jwt[0]: algorithm "HS256": want one of RS256`, `:2: identity.jwt[0]: jwks_url "http://x/k": want https`}},
+			":2: identity.jwt[0]: missing audience", `:2: identity.jwt[0]: algorithm "HS256": want one of RS256`, `:2: identity.jwt[0]: jwks_url "http://x/k": want https`}},
 		"plugins of pools":      {strings.Replace(minimal, "{name: main,", "{name: main, autoscale: {max: 2, plugin: nope},", 1), []string{`:3: pools[0].autoscale.plugin: plugin "nope" is neither among plugins`}},
 		"shadow of nothing":     {strings.Replace(minimal, "{name: main,", "{name: main, autoscale: {max: 2, shadow: true},", 1), []string{"pools[0].autoscale.shadow: missing plugin"}},
 		"plugin of no size":     {strings.Replace(minimal, "{name: main,", "{name: main, autoscale: {plugin: leastwork},", 1), []string{"pools[0].autoscale.max: missing"}},

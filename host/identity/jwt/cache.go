@@ -8,17 +8,17 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// cacheSlots is how many tokens are remembered: of 8,192 users at work at once
-// each has one. Tokens are 1 KB as a rule and 8 KiB at most.
+// cacheSlots is the number of cached tokens: one for each of some 8,192 concurrent
+// users. A token usually has 1 KB, and 8 KiB at most.
 const cacheSlots = 8192
 
-// hashed is how much of a token's end tells its slot: a part of the signature,
-// which is as good as random. The rest is compared.
+// hashed is the number of bytes at a token's end that select its slot: a part of
+// the signature, which is random. The whole token is compared.
 const hashed = 32
 
-// cache remembers verified tokens in a table of fixed size; of two tokens with
-// one slot the later stays. Only tokens that were verified enter, so that
-// nobody else can push them out. It takes no lock.
+// cache holds verified tokens in a table of fixed size; a token replaces another one
+// in the same slot. Only verified tokens enter, so that strangers cannot evict them.
+// It takes no lock.
 type cache struct {
 	seed  maphash.Seed
 	slots [cacheSlots]atomic.Pointer[entry]
@@ -30,14 +30,13 @@ type entry struct {
 	principal *identity.Principal
 	until     int64 // Unix seconds
 	issuer    *issuer
-	keys      *keySet // that it was verified with
+	keys      *keySet // that verified it
 }
 
 func newCache() *cache { return &cache{seed: maphash.MakeSeed()} }
 
-// get returns the entry of a token that is still in force: it has not ended, and
-// its issuer's keys are those it was verified with and not too old. The whole
-// token is compared, not only its hash.
+// get returns the entry of a token that is still valid: it has not expired, and its
+// issuer still uses the keys that verified it.
 func (c *cache) get(token []byte, now time.Time) *entry {
 	e := c.slots[maphash.Bytes(c.seed, token[max(0, len(token)-hashed):])%cacheSlots].Load()
 	if e == nil || e.token != string(token) || now.Unix() >= e.until || e.issuer.set(now) != e.keys {

@@ -19,8 +19,8 @@ const maxDepth = 16
 
 var errClaims = errors.New("jwt: not an object of claims")
 
-// object decodes claims strictly. Two parsers can believe different ones of two
-// members of one name, so at no depth may there be two.
+// object decodes claims strictly. Parsers differ in which of two members with the
+// same name they use, so duplicates are refused at every depth.
 func object(b []byte) (map[string]any, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
@@ -102,7 +102,7 @@ func word(m map[string]any, name string) (s string, ok bool) {
 	return s, ok
 }
 
-// words returns a claim that is a list of strings or, with split, words in one.
+// words returns a claim that is a list of strings or, with split, a string of words.
 func words(m map[string]any, name string, split bool) (out []string, ok bool) {
 	switch v := claim(m, name).(type) {
 	case nil:
@@ -125,7 +125,7 @@ func words(m map[string]any, name string, split bool) (out []string, ok bool) {
 	return nil, false
 }
 
-// seconds returns a claim that is a time, there = false if it is absent.
+// seconds returns a claim that is a time; there is false if it is absent.
 func seconds(m map[string]any, name string) (t time.Time, there, ok bool) {
 	n, isNumber := m[name].(json.Number)
 	if m[name] == nil {
@@ -138,8 +138,8 @@ func seconds(m map[string]any, name string) (t time.Time, there, ok bool) {
 	return time.Unix(int64(f), 0), true, true
 }
 
-// inForce checks issuer, audience and times. until is when the token ends.
-func (i *issuer) inForce(m map[string]any, now time.Time) (until time.Time, reason string) {
+// validNow checks issuer, audience and times. until is when the token expires.
+func (i *issuer) validNow(m map[string]any, now time.Time) (until time.Time, reason string) {
 	if iss, ok := word(m, "iss"); !ok || iss != i.cfg.Issuer {
 		return until, ReasonIssuer
 	}
@@ -148,7 +148,7 @@ func (i *issuer) inForce(m map[string]any, now time.Time) (until time.Time, reas
 	}
 	exp, there, ok := seconds(m, "exp")
 	if !there || !ok {
-		return until, ReasonClaims // a token without an end is valid for ever
+		return until, ReasonClaims // a token without exp would be valid forever
 	}
 	if until = exp.Add(i.cfg.Leeway); !now.Before(until) {
 		return until, ReasonExpired
@@ -165,7 +165,7 @@ func (i *issuer) inForce(m map[string]any, now time.Time) (until time.Time, reas
 	return until, ""
 }
 
-// principal makes a principal of claims that were verified.
+// principal returns the principal of verified claims.
 func (i *issuer) principal(m map[string]any) (*identity.Principal, string) {
 	c := &i.cfg
 	g := identity.Grant{Tenant: c.Tenant, Labels: map[string]string{}}

@@ -15,19 +15,19 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// Config is one issuer that is believed.
+// Config is one issuer whose tokens are accepted.
 //
-// A claim is named by its name at the top of the token, or, where it stands
-// deeper, by a JSON pointer (RFC 6901) such as /realm_access/roles.
+// A claim is given by its name, or by a JSON pointer (RFC 6901) such as
+// /realm_access/roles if it is nested.
 type Config struct {
 	Issuer     string   // value of iss, exactly
 	Audience   string   // must be in aud, exactly
-	JWKSURL    string   // where its keys are: https, or http on loopback
-	JWKSFile   string   // or the file they are in
-	Algorithms []string // that its tokens may have; none but signatures
+	JWKSURL    string   // of its keys: https, or http on loopback
+	JWKSFile   string   // or the file with them
+	Algorithms []string // that its tokens may use; see Algorithms
 
 	Tenant      string   // of all its tokens; or
-	TenantClaim string   // the claim that names it
+	TenantClaim string   // the claim that names the tenant
 	Tenants     []string // that TenantClaim may name; empty = any
 
 	UserClaim   string            // "" = sub
@@ -35,13 +35,13 @@ type Config struct {
 	ScopesClaim string            // "" = scope: words, or a list
 	LabelClaims map[string]string // label → claim
 
-	// Admin says that its tokens count on the admin listener, where their scopes
-	// are those of package admin.
+	// Admin makes the admin listener accept its tokens, with the scopes of package
+	// admin that they name.
 	Admin bool
 
-	Leeway   time.Duration // of clocks; 0 = 30s, which is more than any with NTP, at most 5m
-	Refresh  time.Duration // how often keys are fetched; 0 = 5m: a withdrawn key is obeyed that much longer
-	MaxStale time.Duration // how long keys are used that cannot be fetched; 0 = 24h: an issuer's bad night, not a week
+	Leeway   time.Duration // for clock skew; 0 = 30s, which exceeds the skew of hosts with NTP; at most 5m
+	Refresh  time.Duration // between fetches of keys; 0 = 5m: a withdrawn key is accepted for that much longer
+	MaxStale time.Duration // how long keys are used after the last successful fetch; 0 = 24h: an issuer's outage of a night
 }
 
 func (c *Config) withDefaults() {
@@ -63,8 +63,8 @@ func (c *Config) withDefaults() {
 	}
 }
 
-// Algorithms are those that can be pinned: signatures with a public key. HMAC is
-// not among them: who can check such a token can make one.
+// Algorithms are the supported signature algorithms, all with a public key. HMAC is
+// not among them: whoever can check such a token can make one.
 var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
 // Validate reports all faults of c.
@@ -72,10 +72,10 @@ func (c *Config) Validate() error {
 	var all []error
 	bad := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
 	if c.Issuer == "" {
-		bad("issuer is missing: the value of iss in its tokens")
+		bad("missing issuer: the value of iss in its tokens")
 	}
 	if c.Audience == "" {
-		bad("audience is missing: without it, tokens made for other services are accepted")
+		bad("missing audience: without it, tokens meant for other services are accepted")
 	}
 	if (c.JWKSURL == "") == (c.JWKSFile == "") {
 		bad("want either jwks_url or jwks_file")
@@ -84,7 +84,7 @@ func (c *Config) Validate() error {
 		bad("jwks_url %q: want https://…, or http:// on a loopback address", c.JWKSURL)
 	}
 	if len(c.Algorithms) == 0 {
-		bad("algorithms is missing: name those of its keys, such as [RS256]; there are %s", strings.Join(Algorithms, ", "))
+		bad("missing algorithms: name those of its keys, such as [RS256]; supported are %s", strings.Join(Algorithms, ", "))
 	}
 	for _, a := range c.Algorithms {
 		if !slices.Contains(Algorithms, a) {
@@ -118,7 +118,7 @@ func (c *Config) Validate() error {
 	return errors.Join(all...)
 }
 
-// goodURL accepts what nobody on the way can change.
+// goodURL accepts URLs whose response nobody can change in transit.
 func goodURL(s string) bool {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.User != nil {

@@ -19,16 +19,16 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Bounds of a key set. The largest public issuers publish some ten keys in a
-// few KiB.
+// Bounds of a key set. The largest public issuers publish some ten keys in a few
+// KiB.
 const (
 	maxJWKS   = 1 << 20
 	maxKeys   = 100
 	maxKid    = 256
 	minRSA    = 2048 // bits
 	fetchTime = 5 * time.Second
-	askWait   = 2 * time.Second  // of a request for a key that is not known yet
-	askEvery  = 10 * time.Second // such requests make the router fetch at most that often
+	fetchWait = 2 * time.Second  // how long a request waits for a key that is not known yet
+	minFetch  = 10 * time.Second // between two fetches that requests cause
 )
 
 // keySet is the usable keys of an issuer. It is immutable.
@@ -41,10 +41,10 @@ type keySet struct {
 // issuer withdrew all of them.
 var errNoKeys = errors.New("the key set is empty")
 
-// parseKeys reads a JWK set. Keys that cannot check one of the algorithms are
-// left out: secrets, encryption keys, kinds that are not known. A set with keys
-// and without a usable one is an error, and an empty one is errNoKeys; both come
-// with the set, which withdraws the keys before.
+// parseKeys reads a JWK set. It leaves out keys that cannot check a signature of one
+// of the algorithms: secrets, encryption keys, unknown types. A set whose keys are
+// all unusable is an error, and an empty set is errNoKeys; both are returned with
+// the set, which withdraws the previous keys.
 func parseKeys(b []byte, algs []jose.SignatureAlgorithm) (*keySet, error) {
 	if len(b) > maxJWKS {
 		return nil, fmt.Errorf("key set is larger than %d bytes", maxJWKS)
@@ -114,7 +114,7 @@ func (s *keySet) find(kid, alg string) (out []*jose.JSONWebKey) {
 	if kid == "" && len(out) > 1 {
 		return nil
 	}
-	return out[:min(len(out), 4)] // of one kid; more is no use but to make a check slow
+	return out[:min(len(out), 4)] // more keys of one kid would only make a check slow
 }
 
 // issuer is one issuer and its keys. It is safe for concurrent use.
@@ -125,13 +125,13 @@ type issuer struct {
 	now    func() time.Time
 
 	keys    atomic.Pointer[keySet] // nil = none were fetched yet
-	fetched atomic.Int64           // when keys were last known to be the issuer's, Unix nanoseconds
-	fails   atomic.Uint64
-	ended   atomic.Bool // withdrawn: no token of it is accepted
+	fetched atomic.Int64           // last successful fetch, Unix nanoseconds
+	fails   atomic.Uint64          // fetches
+	ended   atomic.Bool            // withdrawn: none of its tokens is accepted
 
 	mu     sync.Mutex    // guards the fields below
 	tried  time.Time     // the last fetch
-	failed int           // fetches since the last good one
+	failed int           // fetches since the last successful one
 	flight chan struct{} // closed when the fetch under way ends; nil = none is
 }
 
@@ -169,7 +169,7 @@ func (i *issuer) set(now time.Time) *keySet {
 	return s
 }
 
-// age is how long ago the keys were last known to be the issuer's.
+// age is the time since the last successful fetch; 0 for keys in a file.
 func (i *issuer) age(now time.Time) time.Duration {
 	if i.client == nil {
 		return 0
@@ -177,8 +177,8 @@ func (i *issuer) age(now time.Time) time.Duration {
 	return time.Duration(now.UnixNano() - i.fetched.Load())
 }
 
-// due reports whether a fetch is due: after Refresh, and after failures sooner
-// and then more and more seldom.
+// due reports whether a fetch is due: Refresh after the last one, and sooner after
+// failures, with exponential backoff.
 func (i *issuer) due(now time.Time) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -189,8 +189,8 @@ func (i *issuer) due(now time.Time) bool {
 	return i.client != nil && !i.ended.Load() && i.flight == nil && now.Sub(i.tried) >= wait
 }
 
-// fetch gets the keys, unless somebody is doing so: then it waits for them. wait
-// bounds both.
+// fetch fetches the keys, or waits for a fetch that is in progress. wait bounds
+// both.
 func (i *issuer) fetch(ctx context.Context, wait time.Duration) error {
 	i.mu.Lock()
 	if ch := i.flight; ch != nil {
@@ -251,11 +251,11 @@ func (i *issuer) get(ctx context.Context) (*keySet, error) {
 	return parseKeys(b, i.algs)
 }
 
-// ask fetches keys because a token names one that is not known, if nobody did
-// lately. It reports whether they were looked at again.
-func (i *issuer) ask(now time.Time) bool {
+// refetch fetches keys because a token names an unknown one, unless a request did
+// so recently. It reports whether keys were fetched.
+func (i *issuer) refetch(now time.Time) bool {
 	i.mu.Lock()
-	may := i.client != nil && !i.ended.Load() && (i.flight != nil || now.Sub(i.tried) >= askEvery)
+	may := i.client != nil && !i.ended.Load() && (i.flight != nil || now.Sub(i.tried) >= minFetch)
 	i.mu.Unlock()
-	return may && i.fetch(context.Background(), askWait) == nil
+	return may && i.fetch(context.Background(), fetchWait) == nil
 }

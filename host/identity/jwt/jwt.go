@@ -1,14 +1,14 @@
-// Package jwt verifies JSON Web Tokens (RFC 7519, RFC 8725) and makes principals
-// of them.
+// Package jwt verifies JSON Web Tokens (RFC 7519, RFC 8725) and turns them into
+// principals.
 //
-// Each issuer has its algorithms, audience and keys pinned by configuration: a
-// token's header chooses among them and adds none. Keys come from a file, or by
-// https from a JWK Set that is fetched in bounds, used on while it cannot be
-// fetched, and refused when it has been so for too long.
+// The configuration pins the algorithms, audience and keys of each issuer: a
+// token's header selects one of them and cannot add any. Keys come from a file, or
+// from a JWK Set that is fetched over https with bounds on size and time. If a
+// fetch fails, the last keys stay in use until they are too old.
 //
-// A token that was verified is remembered until it ends, so that the next
-// request with it costs a lookup and a comparison and no signature. Tokens enter
-// no error and no log.
+// A verified token is cached until it expires, so that the next request with it
+// costs a lookup and a comparison but no signature check. Tokens never enter an
+// error or a log.
 package jwt
 
 import (
@@ -26,28 +26,28 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// Reasons why a token is refused, for metrics and the client. None of them tells
-// more than its holder can read in it.
+// Reasons why a token is refused, for metrics and the client. None of them reveals
+// more than the token itself does.
 const (
 	ReasonMalformed = "malformed"
 	ReasonTooLarge  = "too_large"
 	ReasonAlgorithm = "algorithm"     // not one of those pinned
-	ReasonHeader    = "header"        // crit, nested tokens, types that are no tokens
-	ReasonIssuer    = "issuer"        // not one of those believed
+	ReasonHeader    = "header"        // crit, nested tokens, types other than tokens
+	ReasonIssuer    = "issuer"        // not configured
 	ReasonKey       = "key"           // the issuer has no such key
 	ReasonNoKeys    = "no_keys"       // the issuer's keys could not be fetched for too long
-	ReasonSignature = "signature"     //
-	ReasonClaims    = "claims"        // one is missing or of another type
-	ReasonAudience  = "audience"      // made for somebody else
-	ReasonExpired   = "expired"       //
-	ReasonNotYet    = "not_yet_valid" //
-	ReasonTenant    = "tenant"        // that the issuer may not name
+	ReasonSignature = "signature"     // does not match
+	ReasonClaims    = "claims"        // one is missing or of the wrong type
+	ReasonAudience  = "audience"      // meant for another service
+	ReasonExpired   = "expired"       // exp has passed
+	ReasonNotYet    = "not_yet_valid" // nbf or iat is in the future
+	ReasonTenant    = "tenant"        // one that the issuer may not name
 )
 
 var reasons = []string{ReasonMalformed, ReasonTooLarge, ReasonAlgorithm, ReasonHeader, ReasonIssuer, ReasonKey, ReasonNoKeys, ReasonSignature,
 	ReasonClaims, ReasonAudience, ReasonExpired, ReasonNotYet, ReasonTenant}
 
-// Error says why a token was refused. It is an identity.ErrUnknownKey.
+// Error says why a token was refused. It wraps identity.ErrUnknownKey.
 type Error struct{ Reason string }
 
 // Error implements error.
@@ -56,7 +56,8 @@ func (e *Error) Error() string { return "jwt: token refused: " + e.Reason }
 // Unwrap returns identity.ErrUnknownKey.
 func (e *Error) Unwrap() error { return identity.ErrUnknownKey }
 
-// refusals are the errors, made once: a flood of bad tokens makes none.
+// refusals holds one error per reason, so that a flood of bad tokens allocates
+// none.
 var refusals = func() map[string]*Error {
 	m := map[string]*Error{}
 	for _, r := range reasons {
@@ -65,11 +66,12 @@ var refusals = func() map[string]*Error {
 	return m
 }()
 
-// maxToken bounds a token: half of the head that the clients' listener takes.
+// maxToken bounds a token in bytes: half of the request head that the clients'
+// listener accepts.
 const maxToken = 8 << 10
 
-// Verifier verifies tokens. It is safe for concurrent use; all but its issuers'
-// keys, its cache and its counts is immutable.
+// Verifier verifies tokens. It is safe for concurrent use; everything except its
+// issuers' keys, its cache and its counts is immutable.
 type Verifier struct {
 	issuers map[string]*issuer // by iss
 	order   []*issuer          // as configured
@@ -79,11 +81,10 @@ type Verifier struct {
 	refused        map[string]*atomic.Uint64 // by reason; never written after New
 }
 
-// New returns a verifier of tokens of these issuers. Keys in files are read. An
-// issuer that prev (may be nil) has with the same configuration, and the same
-// keys in its file, is taken over with its keys; of the others none are fetched
-// yet. If nothing changed at all it returns prev. Errors tell the issuer's place
-// in the list.
+// New returns a verifier for tokens of these issuers. It reads keys in files and
+// fetches none. An issuer that prev (may be nil) has with the same configuration,
+// and with the same keys in its file, keeps its keys. If nothing changed, New
+// returns prev. Errors give the issuer's index in the list.
 func New(issuers []Config, prev *Verifier) (*Verifier, error) { return build(issuers, prev, time.Now) }
 
 func build(issuers []Config, prev *Verifier, now func() time.Time) (*Verifier, error) {
@@ -101,7 +102,7 @@ func build(issuers []Config, prev *Verifier, now func() time.Time) (*Verifier, e
 			continue
 		}
 		if v.issuers[c.Issuer] != nil {
-			all = append(all, fmt.Errorf("jwt[%d]: issuer %q stands twice", n, c.Issuer))
+			all = append(all, fmt.Errorf("jwt[%d]: duplicate issuer %q", n, c.Issuer))
 			continue
 		}
 		c.withDefaults()
@@ -134,9 +135,9 @@ func (v *Verifier) same(i *issuer) *issuer {
 	return old
 }
 
-// Verify returns who a token stands for, and whether it counts on the admin
-// listener. The error is an *Error. It may fetch keys, within two seconds, if
-// the token names one that is not known.
+// Verify returns the principal of a token, and whether the token is accepted on the
+// admin listener. The error is an *Error. If the token names an unknown key, Verify
+// may fetch keys, for at most two seconds.
 func (v *Verifier) Verify(token []byte, now time.Time) (p *identity.Principal, admin bool, err error) {
 	if e := v.cache.get(token, now); e != nil {
 		v.hits.Add(1)
@@ -166,7 +167,7 @@ func (v *Verifier) verify(token []byte, now time.Time) (*entry, string) {
 		return nil, ReasonMalformed
 	}
 	iss, _ := claims["iss"].(string)
-	i := v.issuers[iss] // says only whose keys are tried
+	i := v.issuers[iss] // only selects the keys to try
 	if i == nil {
 		return nil, ReasonIssuer
 	}
@@ -174,7 +175,7 @@ func (v *Verifier) verify(token []byte, now time.Time) (*entry, string) {
 	if reason != "" {
 		return nil, reason
 	}
-	until, reason := i.inForce(claims, now)
+	until, reason := i.validNow(claims, now)
 	if reason != "" {
 		return nil, reason
 	}
@@ -185,9 +186,9 @@ func (v *Verifier) verify(token []byte, now time.Time) (*entry, string) {
 	return &entry{token: text, principal: p, until: until.Unix(), issuer: i, keys: set}, ""
 }
 
-// payloadOf decodes the middle of a compact token. Each part must be spelled in
-// the one way that RFC 7515 has for it: decoders that pass over line ends and
-// spare bits take many texts for one token.
+// payloadOf decodes the payload of a compact token. Each part must have the
+// canonical encoding of RFC 7515: decoders that ignore newlines and trailing bits
+// accept many texts for one token.
 func payloadOf(token string) (payload []byte, reason string) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 || strings.ContainsAny(token, "\r\n") {
@@ -205,7 +206,7 @@ func payloadOf(token string) (payload []byte, reason string) {
 	return payload, ""
 }
 
-// check verifies the signature. set are the keys it stands on.
+// check verifies the signature and returns the key set that it used.
 func (i *issuer) check(token string, now time.Time) (set *keySet, reason string) {
 	sig, err := jose.ParseSignedCompact(token, i.algs)
 	if err != nil {
@@ -215,17 +216,17 @@ func (i *issuer) check(token string, now time.Time) (set *keySet, reason string)
 		return nil, ReasonMalformed
 	}
 	h := &sig.Signatures[0].Protected
-	if !plain(h) {
+	if !plainHeader(h) {
 		return nil, ReasonHeader
 	}
-	if set = i.set(now); set == nil && i.ask(now) {
+	if set = i.set(now); set == nil && i.refetch(now) {
 		set = i.set(now)
 	}
 	if set == nil {
 		return nil, ReasonNoKeys
 	}
 	keys := set.find(h.KeyID, h.Algorithm)
-	if len(keys) == 0 && i.ask(now) {
+	if len(keys) == 0 && i.refetch(now) {
 		if set = i.set(now); set == nil {
 			return nil, ReasonNoKeys
 		}
@@ -242,10 +243,10 @@ func (i *issuer) check(token string, now time.Time) (set *keySet, reason string)
 	return nil, ReasonSignature
 }
 
-// plain reports whether a header is that of a signed token and nothing else: no
-// critical extension, no token within, none of the types of other documents that
-// an issuer signs (RFC 8725, section 3.11).
-func plain(h *jose.Header) bool {
+// plainHeader reports whether a header is that of a signed token: no critical
+// extension, no nested token, and not the type of another document that an issuer
+// signs (RFC 8725, section 3.11).
+func plainHeader(h *jose.Header) bool {
 	if _, there := h.ExtraHeaders["crit"]; there {
 		return false
 	}
@@ -264,8 +265,7 @@ func plain(h *jose.Header) bool {
 	return s == "jwt" || s == "at+jwt"
 }
 
-// Refresh fetches the keys that are due. It returns what could not be fetched,
-// by issuer.
+// Refresh fetches the keys that are due. It returns the errors by issuer.
 func (v *Verifier) Refresh(ctx context.Context) map[string]error {
 	var failed map[string]error
 	for _, i := range v.order {
@@ -285,7 +285,7 @@ func (v *Verifier) Refresh(ctx context.Context) map[string]error {
 // Stats counts since the start.
 type Stats struct {
 	CacheHits uint64
-	Verified  uint64            // signatures that were checked and good
+	Verified  uint64            // signatures that were checked and valid
 	Refused   map[string]uint64 // by reason
 	Issuers   []IssuerStats
 }
@@ -294,7 +294,7 @@ type Stats struct {
 type IssuerStats struct {
 	Issuer string
 	Keys   int           // usable
-	Age    time.Duration // since they were last known to be the issuer's
+	Age    time.Duration // since the last successful fetch
 	Failed uint64        // fetches
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// tokens is testdata/tokens.json, which PyJWT and joserfc made (tokens.py).
+// tokens is testdata/tokens.json, written by PyJWT and joserfc (tokens.py).
 type tokens struct {
 	Now                    int64
 	JWKS, One_key, Rotated json.RawMessage
@@ -68,13 +68,13 @@ func verifier(t testing.TB, c ...Config) *Verifier {
 	return v
 }
 
-// TestVerify_foreign takes tokens that other implementations made.
+// TestVerify_foreign verifies tokens of other implementations.
 func TestVerify_foreign(t *testing.T) {
 	x := load(t)
 	c := config(keyFile(t, x.JWKS))
 	v := verifier(t, c)
 	for name, token := range x.Good {
-		for range 2 { // verified, then remembered
+		for range 2 { // verified, then cached
 			p, admin, err := v.Verify([]byte(token), x.now())
 			if err != nil || admin {
 				t.Errorf("%s: %v", name, err)
@@ -106,8 +106,8 @@ func TestVerify_foreign(t *testing.T) {
 	}
 }
 
-// TestVerify_attacks: every token is refused for its own reason, the first time
-// and again.
+// TestVerify_attacks: every token is refused for its own reason, the first time and
+// again.
 func TestVerify_attacks(t *testing.T) {
 	x := load(t)
 	v := verifier(t, config(keyFile(t, x.JWKS)))
@@ -128,11 +128,11 @@ func TestVerify_attacks(t *testing.T) {
 		}
 	}
 	if n < 190 {
-		t.Errorf("%d attempts only", n)
+		t.Errorf("only %d attempts", n)
 	}
 }
 
-// TestVerify_time: a remembered token ends when it ends.
+// TestVerify_time: a cached token expires at its time.
 func TestVerify_time(t *testing.T) {
 	x := load(t)
 	v := verifier(t, config(keyFile(t, x.JWKS)))
@@ -140,7 +140,7 @@ func TestVerify_time(t *testing.T) {
 	for _, s := range []struct {
 		at   int64
 		want string
-	}{{0, ""}, {629, ""}, {630, ReasonExpired}, {629, ""}, {-10 - 31, ""}} { // the last: it is remembered
+	}{{0, ""}, {629, ""}, {630, ReasonExpired}, {629, ""}, {-10 - 31, ""}} { // the last one is cached
 		_, _, err := v.Verify(token, time.Unix(x.Now+s.at, 0))
 		if e, _ := errors.AsType[*Error](err); (e == nil) != (s.want == "") || e != nil && e.Reason != s.want {
 			t.Errorf("at %+d: got %v, want %q", s.at, err, s.want)
@@ -173,14 +173,14 @@ func serve(t *testing.T, b []byte) *site {
 	return s
 }
 
-// clock is a time that tests move.
+// clock is a time that tests set.
 type clock struct{ at atomic.Int64 }
 
 func (c *clock) now() time.Time          { return time.Unix(c.at.Load(), 0) }
 func (c *clock) forward(d time.Duration) { c.at.Add(int64(d / time.Second)) }
 
-// TestFetch follows an issuer through a change of its keys, a failure, and one
-// that lasts too long.
+// TestFetch takes an issuer through a change of its keys, a short failure and a long
+// one.
 func TestFetch(t *testing.T) {
 	x := load(t)
 	s := serve(t, x.One_key)
@@ -203,15 +203,15 @@ func TestFetch(t *testing.T) {
 	first, second := x.Good["pyjwt rs256"], x.Good["key with alg"]
 
 	f("the first token fetches", first, "", 1)
-	f("remembered", first, "", 1)
+	f("cached", first, "", 1)
 	f("unknown key, fetched just before", second, ReasonKey, 1)
-	clk.forward(askEvery)
+	clk.forward(minFetch)
 	f("unknown key, fetched again", second, ReasonKey, 2)
 	s.body.Store((*[]byte)(&x.Rotated))
 	f("unknown key, too soon", second, ReasonKey, 2)
-	clk.forward(askEvery)
+	clk.forward(minFetch)
 	f("the issuer has another key", second, "", 3)
-	f("a remembered token of a key that is gone", first, ReasonKey, 3)
+	f("a cached token of a removed key", first, ReasonKey, 3)
 
 	s.code.Store(500)
 	clk.forward(61 * time.Second)
@@ -220,22 +220,22 @@ func TestFetch(t *testing.T) {
 			t.Errorf("%d: got %v", n, failed)
 		}
 	}
-	f("the issuer fails; its keys are used on", second, "", 4)
+	f("the issuer fails; its keys stay in use", second, "", 4)
 	clk.forward(30 * time.Second)
 	v.Refresh(context.Background())
 	if st := v.Stats().Issuers[0]; st.Failed != 2 || st.Age != 91*time.Second || st.Keys != 1 {
 		t.Errorf("got %+v", st)
 	}
 	clk.forward(time.Hour)
-	f("for too long", second, ReasonNoKeys, 6) // it was asked once more
+	f("for too long", second, ReasonNoKeys, 6) // one more fetch
 	s.code.Store(200)
 	clk.at.Store(x.Now + 60 + 3600)
 	v.Refresh(context.Background())
 	clk.at.Store(x.Now + 590)
-	f("it is back", second, "", s.asked.Load())
+	f("it recovers", second, "", s.asked.Load())
 }
 
-// TestFetch_bounds: what is fetched is bounded, and nothing leads elsewhere.
+// TestFetch_bounds: fetches are bounded and follow no redirect.
 func TestFetch_bounds(t *testing.T) {
 	x := load(t)
 	s := serve(t, nil)
@@ -267,13 +267,13 @@ func TestFetch_bounds(t *testing.T) {
 		t.Errorf("ended: got %v", failed)
 	}
 	begin := time.Now()
-	if _, _, err := verifier(t, c).Verify([]byte(x.Good["pyjwt rs256"]), x.now()); err == nil || time.Since(begin) > 2*askWait {
+	if _, _, err := verifier(t, c).Verify([]byte(x.Good["pyjwt rs256"]), x.now()); err == nil || time.Since(begin) > 2*fetchWait {
 		t.Errorf("hanging issuer: %v after %v", err, time.Since(begin))
 	}
 }
 
-// TestNew_keeps: a reload keeps keys and remembered tokens of what did not
-// change, and drops those of what did.
+// TestNew_keeps: a reload keeps keys and cached tokens of issuers that did not
+// change, and drops those of others.
 func TestNew_keeps(t *testing.T) {
 	x := load(t)
 	s := serve(t, x.One_key)
@@ -312,9 +312,9 @@ func TestNew_errors(t *testing.T) {
 	x := load(t)
 	good := config(keyFile(t, x.JWKS))
 	for want, edit := range map[string]func(*Config){
-		"issuer is missing": func(c *Config) { c.Issuer = "" }, "audience is missing": func(c *Config) { c.Audience = "" },
+		"missing issuer": func(c *Config) { c.Issuer = "" }, "missing audience": func(c *Config) { c.Audience = "" },
 		"either jwks_url or jwks_file": func(c *Config) { c.JWKSURL = "https://x" }, "https://…": func(c *Config) { c.JWKSFile, c.JWKSURL = "", "http://idp.example/keys" },
-		"algorithms is missing": func(c *Config) { c.Algorithms = nil }, `algorithm "HS256"`: func(c *Config) { c.Algorithms = []string{"HS256"} },
+		"missing algorithms": func(c *Config) { c.Algorithms = nil }, `algorithm "HS256"`: func(c *Config) { c.Algorithms = []string{"HS256"} },
 		`algorithm "none"`: func(c *Config) { c.Algorithms = []string{"none"} }, "either tenant or tenant_claim": func(c *Config) { c.TenantClaim = "" },
 		"bad tenant": func(c *Config) { c.Tenants = []string{"a b"} }, "goes with tenant_claim": func(c *Config) { c.Tenant, c.TenantClaim = "t", "" },
 		"bad label": func(c *Config) { c.LabelClaims = map[string]string{"a": ""} }, "leeway 1h": func(c *Config) { c.Leeway = time.Hour },
@@ -328,7 +328,7 @@ func TestNew_errors(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if _, err := New([]Config{good, good}, nil); err == nil || !strings.Contains(err.Error(), "stands twice") {
+	if _, err := New([]Config{good, good}, nil); err == nil || !strings.Contains(err.Error(), "duplicate issuer") {
 		t.Errorf("got %v", err)
 	}
 	for u, want := range map[string]bool{"https://a/b": true, "http://127.0.0.1:1/b": true, "http://localhost/": true, "http://[::1]/": true, "http://a": false,
@@ -339,7 +339,7 @@ func TestNew_errors(t *testing.T) {
 	}
 }
 
-// TestNoSecrets: neither errors nor statistics hold a piece of a token.
+// TestNoSecrets: neither errors nor statistics contain a part of a token.
 func TestNoSecrets(t *testing.T) {
 	x := load(t)
 	v := verifier(t, config(keyFile(t, x.JWKS)))
@@ -349,16 +349,16 @@ func TestNoSecrets(t *testing.T) {
 			text := fmt.Sprintf("%v %+v %#v", err, err, v.Stats())
 			for _, part := range strings.Split(token, ".") {
 				if len(part) > 16 && strings.Contains(text, part[:16]) {
-					t.Fatalf("%q holds a piece of the token", text)
+					t.Fatalf("%q contains a part of the token", text)
 				}
 			}
 		}
 	}
 }
 
-// TestVerifier_hammer verifies while the keys change: a token of a key that is
-// in every set is always accepted, forged ones never.
-func TestVerifier_hammer(t *testing.T) {
+// TestVerifier_stress verifies while the keys change: a token of a key that is in
+// every set is always accepted, a forged one never.
+func TestVerifier_stress(t *testing.T) {
 	x := load(t)
 	s := serve(t, x.JWKS)
 	c := config("")
@@ -409,8 +409,8 @@ func TestVerifier_hammer(t *testing.T) {
 	wg.Wait()
 }
 
-// FuzzVerify: whatever is sent, nothing is accepted but what the foreign
-// implementations signed.
+// FuzzVerify: no input is accepted except the tokens that the other implementations
+// signed.
 func FuzzVerify(f *testing.F) {
 	x := load(f)
 	good := map[string]bool{x.No_kid: true, x.Minimal: true}
@@ -431,7 +431,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// FuzzParseKeys: whatever is fetched, the keys that stay are public and fit.
+// FuzzParseKeys: of any input, the keys that are kept are public and usable.
 func FuzzParseKeys(f *testing.F) {
 	x := load(f)
 	for _, b := range [][]byte{x.JWKS, x.One_key, x.Rotated} {
@@ -452,8 +452,8 @@ func FuzzParseKeys(f *testing.F) {
 	})
 }
 
-// TestStore: a store takes tokens beside keys, counts failures of both against
-// the address, and on the admin listener believes some issuers only.
+// TestStore: a store accepts tokens beside keys, counts failures of both against the
+// address, and accepts only some issuers on the admin listener.
 func TestStore(t *testing.T) {
 	x := load(t)
 	c := config(keyFile(t, x.JWKS))
@@ -478,7 +478,7 @@ func TestStore(t *testing.T) {
 	}
 	good, bad := x.Good["pyjwt es256"], x.Bad["signature"]["signed by somebody else"]
 	if tenant, err := ask(s.Authenticate, good); tenant != "local" {
-		t.Errorf("no issuer is believed: got %q %v", tenant, err)
+		t.Errorf("no issuer: got %q %v", tenant, err)
 	}
 	s = with(&at{verifier(t, c), x.now()})
 	if tenant, err := ask(s.Authenticate, good); tenant != "acme" {
@@ -487,7 +487,7 @@ func TestStore(t *testing.T) {
 	if _, err := ask(s.Verify, good); !errors.Is(err, identity.ErrUnknownKey) {
 		t.Errorf("an issuer of clients on the admin listener: got %v", err)
 	}
-	for n := range 4 { // one failure was before
+	for n := range 4 { // one failure came before
 		_, err := ask(s.Authenticate, bad)
 		if e, ok := errors.AsType[*Error](err); n < 2 && (!ok || e.Reason != ReasonSignature) || n >= 2 && !errors.Is(err, identity.ErrTooManyFailures) {
 			t.Errorf("%d: got %v", n, err)
@@ -503,7 +503,7 @@ func TestStore(t *testing.T) {
 	}
 	s = with(nil)
 	if tenant, err := ask(s.Authenticate, good); tenant != "local" {
-		t.Errorf("no issuer any more: got %q %v", tenant, err)
+		t.Errorf("issuer removed: got %q %v", tenant, err)
 	}
 }
 

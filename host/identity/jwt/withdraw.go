@@ -9,14 +9,14 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Withdraw makes v stop accepting what the issuers' key files no longer hold, and
-// the issuers that keep does not name, without waiting for a verifier that is
-// built from all of the files. Nothing is added: a key that is new in a file
-// counts when that file is accepted. It returns what was withdrawn, in words for
-// a log. Verifiers that took issuers over from v lose the same.
+// Withdraw makes v stop accepting keys that the issuers' key files no longer
+// contain, and issuers for which keep is false, without waiting for a verifier that
+// is built from all of the files. It adds nothing: a new key in a file is accepted
+// once the whole file is. It returns what was withdrawn, as text for a log.
+// Verifiers that share issuers with v lose the same keys.
 //
-// A file that cannot be read or is no JSON withdraws nothing, but for an empty
-// one, if empties says so: that may be a file in the middle of being written.
+// A file that cannot be read or is not JSON withdraws nothing. An empty file, which
+// may be one that is being written, withdraws all keys only if empties is set.
 func (v *Verifier) Withdraw(keep func(issuer string) bool, empties bool) (out []string) {
 	for _, i := range v.order {
 		if i.ended.Load() {
@@ -41,7 +41,7 @@ func (v *Verifier) Withdraw(keep func(issuer string) bool, empties bool) (out []
 	return out
 }
 
-// shrink drops the keys that are not in the JWK set b and returns their ids.
+// shrink removes the keys that are not in the JWK set b and returns their ids.
 func (i *issuer) shrink(b []byte, empties bool) (gone []string) {
 	prints, ok := thumbprints(b, i.algs)
 	old := i.keys.Load()
@@ -57,13 +57,13 @@ func (i *issuer) shrink(b []byte, empties bool) (gone []string) {
 		}
 	}
 	if len(gone) > 0 {
-		i.keys.Store(next) // of no file's sum: the next verifier reads the file again
+		i.keys.Store(next) // without the sum of a file, so the next verifier reads the file again
 	}
 	return gone
 }
 
-// thumbprints returns those of the usable keys in a JWK set; false if it is none.
-// A key that cannot be understood is not among them.
+// thumbprints returns the thumbprints of the usable keys in a JWK set, leaving out
+// keys that cannot be decoded; false if b is not a JWK set.
 func thumbprints(b []byte, algs []jose.SignatureAlgorithm) (map[string]bool, bool) {
 	out := map[string]bool{}
 	if len(bytes.TrimSpace(b)) == 0 {
