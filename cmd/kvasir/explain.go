@@ -19,15 +19,15 @@ import (
 func explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [FILE]",
-		Short: "say why a request went where it went, or where one would go",
-		Long: "kvasir explain --request ID tells of a request that was served (ID is the answer's x-request-id).\n" +
-			"kvasir explain FILE decides about a request body without sending it.",
+		Short: "explain where a request was placed, or where one would be",
+		Long: "kvasir explain --request ID explains a served request (ID is the x-request-id of its answer).\n" +
+			"kvasir explain FILE explains how the request body in FILE would be placed, without sending it.",
 		Args: cobra.MaximumNArgs(1),
 	}
 	a, output := routerFlags(c), outputFlag(c)
 	id := c.Flags().String("request", "", "x-request-id of a served request")
-	tenant := c.Flags().String("tenant", "", "for FILE: the tenant that would ask; with --request: whose request it is, where several tenants used the id")
-	path := c.Flags().String("path", "/v1/chat/completions", "for FILE: the API path it would be sent to")
+	tenant := c.Flags().String("tenant", "", "for FILE: the tenant of the request; with --request: the tenant, if several used the id")
+	path := c.Flags().String("path", "/v1/chat/completions", "for FILE: the API path of the request")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *id != "" && len(args) == 0:
@@ -39,32 +39,52 @@ func explainCommand() *cobra.Command {
 			}
 			return show(cmd, a, *output, admin.ExplainDryRun, &admin.DryRun{Tenant: *tenant, Path: *path, Body: body}, printExplanation)
 		}
-		return exit(exitUsage, "want either --request ID or a FILE with a request body")
+		return exit(exitUsage, "missing --request ID or FILE with a request body; give one of them")
 	}
 	return c
 }
 
-// printPolicy writes the fields of policy's decision that are set.
-func printPolicy(w io.Writer, f policy.Fields) {
-	if acts := f.Text(); len(acts) > 0 {
-		fmt.Fprintf(w, "policy     %s\n", strings.Join(acts, "; "))
-	}
-}
-
+// printExplanation writes a decision as text.
 func printExplanation(w io.Writer, e *scheduler.Explanation) error {
 	fmt.Fprintf(w, "request    %s\ntenant     %s (namespace %s)\nmodel      %s\n", e.RequestID, e.Tenant, e.NamespaceHash, e.Model)
 	printPolicy(w, e.Policy)
 	if !e.Allow {
-		fmt.Fprintf(w, "refused    %d %s\n", e.Status, e.Reason)
-		return nil
+		_, err := fmt.Fprintf(w, "refused    %d %s\n", e.Status, e.Reason)
+		return err
 	}
 	reported := "not known"
 	if e.ReportedCached != nil {
 		reported = fmt.Sprint(*e.ReportedCached)
 	}
-	fmt.Fprintf(w, "prompt     %d tokens, blocks of %d\nplaced     %s, arm %s\ncached     %d predicted, %s reported\n\n", e.Tokens, e.BlockTokens, e.Chosen, e.Arm, e.PredictedCached, reported)
+	fmt.Fprintf(w, "prompt     %d tokens, blocks of %d\nplaced     %s, arm %s\ncached     %d predicted, %s reported\n\n",
+		e.Tokens, e.BlockTokens, e.Chosen, e.Arm, e.PredictedCached, reported)
+	if err := printCandidates(w, e.Candidates); err != nil {
+		return err
+	}
+	printScores(w, e.Candidates)
+	for _, p := range e.Plugins {
+		fault := ""
+		if p.Fault != "" {
+			fault = ": ignored: " + p.Fault
+		}
+		fmt.Fprintf(w, "plugin %s (%s)%s\n", p.Name, p.Digest[:min(12, len(p.Digest))], fault)
+	}
+	_, err := fmt.Fprintf(w, "order: %s\n", strings.Join(e.Order, ", "))
+	return err
+}
+
+// printPolicy writes the fields of the policy's decision that are set.
+func printPolicy(w io.Writer, f policy.Fields) {
+	if set := f.Text(); len(set) > 0 {
+		fmt.Fprintf(w, "policy     %s\n", strings.Join(set, "; "))
+	}
+}
+
+// printCandidates writes a table with a row for each candidate and all columns that
+// any of them has.
+func printCandidates(w io.Writer, candidates []scheduler.Candidate) error {
 	var names []string
-	for _, c := range e.Candidates {
+	for _, c := range candidates {
 		for n := range c.Columns {
 			if !slices.Contains(names, n) {
 				names = append(names, n)
@@ -74,7 +94,7 @@ func printExplanation(w io.Writer, e *scheduler.Explanation) error {
 	slices.Sort(names)
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "endpoint\tstate\ttotal\tmatched\t%s\t\n", strings.Join(names, "\t"))
-	for _, c := range e.Candidates {
+	for _, c := range candidates {
 		state := c.State
 		if c.Reason != "" {
 			state += ": " + c.Reason
@@ -89,10 +109,12 @@ func printExplanation(w io.Writer, e *scheduler.Explanation) error {
 		}
 		fmt.Fprintln(t)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	for _, c := range e.Candidates {
+	return t.Flush()
+}
+
+// printScores writes the scores of each candidate with their terms.
+func printScores(w io.Writer, candidates []scheduler.Candidate) {
+	for _, c := range candidates {
 		for _, plugin := range slices.Sorted(maps.Keys(c.Scores)) {
 			s := c.Scores[plugin]
 			fmt.Fprintf(w, "%s by %s: score %.6g", c.Endpoint, plugin, s.Score+0) // no -0
@@ -102,13 +124,4 @@ func printExplanation(w io.Writer, e *scheduler.Explanation) error {
 			fmt.Fprintln(w)
 		}
 	}
-	for _, p := range e.Plugins {
-		heard := ""
-		if p.Fault != "" {
-			heard = ": not heard: " + p.Fault
-		}
-		fmt.Fprintf(w, "asked %s (%s)%s\n", p.Name, p.Digest[:min(12, len(p.Digest))], heard)
-	}
-	_, err := fmt.Fprintf(w, "order: %s\n", strings.Join(e.Order, ", "))
-	return err
 }

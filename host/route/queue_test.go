@@ -176,7 +176,8 @@ func TestQueue_placed(t *testing.T) {
 	}
 }
 
-// TestQueue_ends: whoever cannot wait, or not any longer, is told to come again.
+// TestQueue_ends: a request that cannot wait, or not any longer, is refused with
+// Retry-After.
 func TestQueue_ends(t *testing.T) {
 	for name, tc := range map[string]struct {
 		queue   scheduler.Queue
@@ -246,8 +247,8 @@ func TestQueue_clientLeaves(t *testing.T) {
 	done(held[2])
 }
 
-// TestQueue_order: nobody overtakes those who wait, and a raised cap lets more in
-// without the end of a request.
+// TestQueue_order: no request overtakes those that wait, and a raised cap lets more in
+// although no request has ended.
 func TestQueue_order(t *testing.T) {
 	r := newRig(t, scheduler.Queue{Deadline: 20 * time.Second, Limit: 1000})
 	held := r.fill(t)

@@ -7,9 +7,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
-// stateWord says how far an endpoint serves: ready, cordoned or draining (the
-// autoscaler's), held cordoned or held drained (an operator's), sleeping, or
-// not ready.
+// stateWord returns the state of an endpoint: ready, cordoned or draining (by the
+// autoscaler), held cordoned or held drained (by an operator), sleeping, or not ready.
 func stateWord(s *endpoint.State) string {
 	switch {
 	case s.Held != endpoint.HoldNone:

@@ -1,4 +1,4 @@
-// Package timing counts how long things take, in a few atomic additions.
+// Package timing counts durations in histograms, by a few atomic additions each.
 package timing
 
 import (
@@ -8,7 +8,7 @@ import (
 )
 
 // Buckets is the number of buckets of a Histogram: bucket i counts durations
-// below 2^i µs, the last one all others, from 18 minutes on.
+// below 2^i µs, the last one all longer ones, from 18 minutes on.
 const Buckets = 32
 
 // Histogram counts durations. The zero Histogram is empty. All methods may be
@@ -18,7 +18,7 @@ type Histogram struct {
 	buckets    [Buckets]atomic.Uint64
 }
 
-// Add counts one duration; what is below 0 counts as 0.
+// Add counts one duration; a negative one counts as 0.
 func (h *Histogram) Add(d time.Duration) {
 	n := uint64(max(d, 0))
 	h.count.Add(1)
@@ -26,15 +26,15 @@ func (h *Histogram) Add(d time.Duration) {
 	h.buckets[min(bits.Len64(n/1000), Buckets-1)].Add(1)
 }
 
-// Counts is a Histogram at one moment.
+// Counts is the content of a Histogram at one moment.
 type Counts struct {
 	Count    uint64
 	SumNanos uint64
 	Buckets  [Buckets]uint64 // not cumulative
 }
 
-// Load returns the counts. Durations that are added meanwhile may be in some of
-// its numbers and not in others.
+// Load returns the counts. A duration that is added at the same time may be part of some
+// of them and not of others.
 func (h *Histogram) Load() (c Counts) {
 	c.Count, c.SumNanos = h.count.Load(), h.sum.Load()
 	for i := range h.buckets {
@@ -43,8 +43,7 @@ func (h *Histogram) Load() (c Counts) {
 	return c
 }
 
-// Bounds returns the upper bounds of the buckets in seconds, all but the last
-// one's, which has none.
+// Bounds returns the upper bounds of the buckets in seconds; the last bucket has none.
 func Bounds() []float64 {
 	b := make([]float64, Buckets-1)
 	for i := range b {

@@ -30,7 +30,7 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-func TestHistogram_hammer(t *testing.T) {
+func TestHistogram_stress(t *testing.T) {
 	var h Histogram
 	var wg sync.WaitGroup
 	const each = 2000
