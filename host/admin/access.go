@@ -10,7 +10,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
 )
 
-// Identifier tells who shows a credential. The error is one of identity's.
+// Identifier verifies credentials. The error is one of package identity.
 type Identifier interface {
 	Verify(c *identity.Credentials) (*identity.Principal, error)
 }
@@ -19,15 +19,15 @@ type Identifier interface {
 type Question struct {
 	Principal *identity.Principal
 	Verb      string // area:action
-	Object    string // kind/name, or the name of what there is one of
-	Version   string // digest, or its beginning, of what is activated; "" = none was named
-	Own       bool   // what is activated is sent along: who asks is its author
-	Undo      bool   // what runs again was in force before
+	Object    string // kind/name, or a name alone if there is one of the kind
+	Version   string // digest, or its beginning, of what is activated; "" = not given
+	Own       bool   // what is activated comes with the request: the sender is its author
+	Undo      bool   // what is activated was in force before
 }
 
-// Authorizer narrows what scopes allow: both must agree. It is asked for
-// everybody but the holder of the admin token, so that no policy can lock all
-// operators out. reason is shown to who was refused.
+// Authorizer narrows what scopes allow: both must agree. It is not called for the
+// admin token, so that no policy can lock out all operators. reason is shown to the
+// sender.
 type Authorizer interface {
 	Authorize(q *Question) (allow bool, reason string)
 }
@@ -35,22 +35,22 @@ type Authorizer interface {
 // Recorder keeps the audit log.
 type Recorder interface{ Append(e audit.Event) error }
 
-// root is who holds the admin token.
+// root is the holder of the admin token.
 var root = &identity.Principal{Method: identity.MethodRoot}
 
-// scraper is who reads the metrics from loopback without a token.
+// scraper is a loopback client that reads the metrics without a credential.
 var scraper = &identity.Principal{Method: "loopback", Scopes: []string{ScopeMetrics}}
 
 type principalKey struct{}
 
-// principal returns who asks. It stands in the context because the mux, which
-// is in between, hands on nothing else; authorised put it there.
+// principal returns the sender, which authorised put in the context: the mux in
+// between passes nothing else.
 func principal(r *http.Request) *identity.Principal {
 	p, _ := r.Context().Value(principalKey{}).(*identity.Principal)
 	return p
 }
 
-// identify returns who asks, nil with the error if nobody does.
+// identify verifies the sender.
 func (s *Server) identify(r *http.Request) (*identity.Principal, error) {
 	switch {
 	case s.guard.tokenOK(r):
@@ -69,8 +69,8 @@ func remote(r *http.Request) netip.Addr {
 	return at.Addr()
 }
 
-// authorised lets requests pass whose sender is known. Of others it records which
-// path of api they asked for, but nothing that they wrote themselves.
+// authorised passes on requests of known senders. Of other requests it records the
+// route of api, but no text that the sender chose.
 func (s *Server) authorised(api *http.ServeMux, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.identify(r)
@@ -79,7 +79,7 @@ func (s *Server) authorised(api *http.ServeMux, next http.Handler) http.Handler 
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), principalKey{}, p)))
 		case errors.Is(err, identity.ErrTooManyFailures):
 			w.Header().Set("Retry-After", "60")
-			writeError(w, http.StatusTooManyRequests, "too_many_failures", "Too many wrong credentials from this address; wait a minute.")
+			writeError(w, http.StatusTooManyRequests, "too_many_failures", "Too many unknown credentials from this address; wait a minute.")
 		default:
 			_, pattern := api.Handler(r)
 			if pattern == "/" {
@@ -92,7 +92,7 @@ func (s *Server) authorised(api *http.ServeMux, next http.Handler) http.Handler 
 	})
 }
 
-// scoped returns nil if the sender has a scope; else that is recorded.
+// scoped returns nil if the sender has a scope; otherwise it records the refusal.
 func (c *call) scoped(scope, object string) error {
 	if holds(c.principal, scope) {
 		return nil
@@ -101,12 +101,12 @@ func (c *call) scoped(scope, object string) error {
 }
 
 // permit returns nil if the sender may use a scope on an object, by its scopes and
-// by policy; else that is recorded.
+// by policy; otherwise it records the refusal.
 func (c *call) permit(scope, object string) error {
 	return c.permitted(Question{Verb: scope, Object: object})
 }
 
-// permitted is permit for a question that says more than scope and object.
+// permitted is permit for a question with more than scope and object.
 func (c *call) permitted(q Question) error {
 	if err := c.scoped(q.Verb, q.Object); err != nil {
 		return err

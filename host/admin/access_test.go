@@ -19,7 +19,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
 )
 
-// people knows principals by the credential they show.
+// people is principals by credential.
 type people map[string]*identity.Principal
 
 func (m people) Verify(c *identity.Credentials) (*identity.Principal, error) {
@@ -105,7 +105,7 @@ func (k *keyring) Revoke(_ context.Context, id string) (RevokedKey, error) {
 	return RevokedKey{ID: id, State: "revoked"}, nil
 }
 
-// rules is a policy that does nothing.
+// rules is a policy source that does nothing.
 type rules struct{}
 
 func (rules) Policy(context.Context) (*PolicyStatus, error) { return &PolicyStatus{Engine: "opa"}, nil }
@@ -137,7 +137,7 @@ func key(id, tenant string, scopes ...string) *identity.Principal {
 	return &identity.Principal{Tenant: tenant, Method: identity.MethodAPIKey, KeyID: id, Scopes: scopes}
 }
 
-// site is a server with people, keys and a tape.
+// site is a server with people, keys and an audit log.
 type site struct {
 	*Server
 	url  string
@@ -195,8 +195,8 @@ func requests() map[string][2]string {
 	return out
 }
 
-// TestScopes asks every route as somebody with every scope but its own, who is
-// refused and recorded, and as somebody with its own alone, who is not.
+// TestScopes calls every route as a sender with every scope but its own, which is
+// refused and recorded, and as senders with only its own scope, which is not.
 func TestScopes(t *testing.T) {
 	s := newSite(t, nil)
 	want := map[string]string{
@@ -247,8 +247,8 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestChanges: what changes something stands in the log before and after, and
-// is not done where the first line cannot be written.
+// TestChanges: a change is recorded before and after it, and is not done if the
+// first line cannot be written.
 func TestChanges(t *testing.T) {
 	s := newSite(t, nil)
 	s.who["op"] = key("op", "ops", "plugin:*", "key:*@*", "config:reload", "debug:profile", "status:read", "infer")
@@ -309,7 +309,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestKeys_escalation: who may issue keys does not become more by one.
+// TestKeys_escalation: issuing keys does not give the issuer more rights.
 func TestKeys_escalation(t *testing.T) {
 	s := newSite(t, nil)
 	s.who["clerk"], s.who["chief"] = key("c", "acme", "key:issue", "key:revoke"), key("b", "ops", "key:*@*", "plugin:*")
@@ -335,6 +335,7 @@ func TestKeys_escalation(t *testing.T) {
 	f("clerk", "/v1/keys", `{"tenant":"acme","mac":"x"}`, 422, "unknown field")
 	f("clerk", "/v1/keys", `{"tenant":"acme"}{}`, 422, "data after")
 	f("clerk", "/v1/keys", `{"tenant":"acme","note":"`+strings.Repeat("x", 300)+`"}`, 422, "note")
+	f("clerk", "/v1/keys", `{"tenant":"acme","note":"`+strings.Repeat("x", maxObject)+`"}`, 413, "body_too_large")
 	f("clerk", "/v1/keys/k1/rotate", "", 422, "grace")
 	f("clerk", "/v1/keys/k1/rotate?grace=-1h", "", 422, "grace")
 	f("clerk", "/v1/keys/none/rotate?grace=1h", "", 404, "none")
@@ -386,15 +387,14 @@ func TestExplain_tenants(t *testing.T) {
 	f(token, "POST", "/v1/explain", 200)
 }
 
-// rule is a policy of one line.
+// rule is a policy as a function.
 type rule func(p *identity.Principal, verb, object string) (bool, string)
 
 func (f rule) Authorize(q *Question) (bool, string) {
 	return f(q.Principal, q.Verb, q.Object)
 }
 
-// TestAuthorizer: policy narrows what scopes allow, and the admin token alone
-// stands above it.
+// TestAuthorizer: policy narrows what scopes allow, except for the admin token.
 func TestAuthorizer(t *testing.T) {
 	s := newSite(t, rule(func(p *identity.Principal, verb, object string) (bool, string) {
 		return verb == ScopePluginPush && object == "plugin/mine" || verb == ScopeStatus, "not yours"
@@ -409,11 +409,11 @@ func TestAuthorizer(t *testing.T) {
 		}
 	}
 	if got, text := s.call(t, "none", "GET", "/v1/status", ""); got != 403 {
-		t.Errorf("policy gave a scope: got %d %s", got, text)
+		t.Errorf("policy granted a scope: got %d %s", got, text)
 	}
 }
 
-// TestAuthorizer_keys: policy is asked about the tenant that a key is for, once.
+// TestAuthorizer_keys: policy is asked once, about the tenant of the key.
 func TestAuthorizer_keys(t *testing.T) {
 	var asked []string
 	s := newSite(t, rule(func(_ *identity.Principal, verb, object string) (bool, string) {
@@ -429,8 +429,8 @@ func TestAuthorizer_keys(t *testing.T) {
 	}
 }
 
-// TestAuthorizer_keysOfOthers: who may act on keys of one tenant can neither get
-// nor end one of another by its id.
+// TestAuthorizer_keysOfOthers: a sender that policy limits to the keys of one tenant
+// can neither rotate nor revoke a key of another by its id.
 func TestAuthorizer_keysOfOthers(t *testing.T) {
 	var asked []string
 	s := newSite(t, rule(func(_ *identity.Principal, verb, object string) (bool, string) {
@@ -451,8 +451,8 @@ func TestAuthorizer_keysOfOthers(t *testing.T) {
 	f("/v1/keys/none/revoke", "key:revoke", 404)
 }
 
-// TestStrangers: a flood of wrong credentials leaves a bounded number of lines,
-// and those of senders that are known go on.
+// TestStrangers: a flood of unknown credentials writes a bounded number of lines, and
+// refusals of known senders are still recorded.
 func TestStrangers(t *testing.T) {
 	s := newSite(t, nil)
 	now := time.Unix(1000*60, 0)
@@ -493,7 +493,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-func TestBudget_hammer(t *testing.T) {
+func TestBudget_stress(t *testing.T) {
 	b := budget{limit: 100}
 	var wg sync.WaitGroup
 	var mu sync.Mutex // guards taken
@@ -515,7 +515,7 @@ func TestBudget_hammer(t *testing.T) {
 	}
 }
 
-// FuzzKeyRequest: what passes the check is a grant that a key file takes.
+// FuzzKeyRequest: a request that passes the check has a grant that a key file accepts.
 func FuzzKeyRequest(f *testing.F) {
 	f.Add([]byte(`{"tenant":"acme","user":"u","groups":["g"],"scopes":["plugin:*"],"labels":{"a":"b"},"note":"n","ttl":"1h"}`))
 	pepper := []byte("0123456789abcdef0123456789abcdef")

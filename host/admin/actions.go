@@ -42,7 +42,7 @@ type auditedAction struct {
 	detail map[string]string // may grow until it is done; never a secret
 }
 
-// recorded is a response that says which version of what is in force after a
+// recorded is a response with details for the audit log: what is in force after a
 // change.
 type recorded interface {
 	// auditDetail returns pairs of names and values; empty values are left out.
@@ -71,7 +71,7 @@ func number(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// add notes what is in force after the action.
+// add adds the details of a response.
 func (a *auditedAction) add(response any) {
 	r, ok := response.(recorded)
 	if !ok {
@@ -85,8 +85,8 @@ func (a *auditedAction) add(response any) {
 	}
 }
 
-// audited does an action between two lines of the audit log. If the first cannot
-// be written nothing is done.
+// audited does an action between two lines of the audit log. If the first line
+// cannot be written, the action is not done.
 func audited[R any](c *call, a auditedAction, do func(context.Context) (R, error)) (out R, err error) {
 	if a.detail == nil {
 		a.detail = map[string]string{}
@@ -112,8 +112,8 @@ func audited[R any](c *call, a auditedAction, do func(context.Context) (R, error
 	return out, err
 }
 
-// recordPage records that a page is read whose content is confidential: a profile
-// of memory has prompts in it.
+// recordPage records the read of a confidential page: a memory profile contains
+// prompts.
 func (c *call) recordPage(action Action) error {
 	a := auditedAction{action, c.r.URL.Path, map[string]string{"remote": c.r.RemoteAddr}}
 	if err := c.append(&a, audit.OK); err != nil {
@@ -133,8 +133,8 @@ func (c *call) append(a *auditedAction, result string) error {
 	return c.cfg.Audit.Append(e)
 }
 
-// record appends what was not done to the audit log, unless there was too much of
-// it within a minute.
+// record appends something that was not done to the audit log, unless the budget of
+// this minute is used up.
 func (s *Server) record(r *http.Request, b *budget, e audit.Event) {
 	if s.cfg.Audit == nil {
 		return

@@ -18,7 +18,7 @@ import (
 
 const token = "a-secret-token"
 
-// fake is a host with fixed answers.
+// fake is a host with fixed responses.
 type fake struct {
 	ready   error
 	reload  error
@@ -294,8 +294,8 @@ func TestServe_listenerFails(t *testing.T) {
 	}
 }
 
-// FuzzHostAllowed: whatever a Host header is, it passes only if it is a name or
-// an address of this machine.
+// FuzzHostAllowed: a Host header passes only if it is a name or an address of this
+// machine.
 func FuzzHostAllowed(f *testing.F) {
 	for _, s := range []string{"localhost:1", "[::1]", "evil.example", "127.0.0.1.", "::ffff:127.0.0.1", "localhost.evil", "[localhost]", "a:b:c", "::1%00000"} {
 		f.Add(s)

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Refusals that are recorded a minute. Each is a write that waits for the disk,
-// and whoever reaches the listener can cause them: strangers may not fill the
-// disk, and may not use up what is left for senders that are known.
+// Refusals that are recorded per minute. Each waits for the disk, and anyone who
+// reaches the listener can cause them: unknown senders must not fill the disk, nor
+// use up the budget of known ones.
 const (
 	strangersPerMinute = 60
 	knownPerMinute     = 600
 )
 
-// budget bounds what happens in a minute and counts what was left out.
+// budget bounds events per minute and counts those that were dropped.
 type budget struct {
 	limit int
 
@@ -23,8 +23,8 @@ type budget struct {
 	dropped uint64
 }
 
-// take reports whether there is budget left, and how many were left out since
-// one was taken last.
+// take reports whether there is budget left, and how many events were dropped since
+// the last one that was taken.
 func (b *budget) take(now time.Time) (ok bool, dropped uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

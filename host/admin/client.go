@@ -20,7 +20,7 @@ type Client struct {
 	HTTP *http.Client // nil = http.DefaultClient
 }
 
-// StatusError is the answer of a router that did not do what was asked.
+// StatusError is an error response of a router.
 type StatusError struct {
 	Status  int // of HTTP
 	Code    string
@@ -30,7 +30,7 @@ type StatusError struct {
 // Error implements error.
 func (e *StatusError) Error() string { return e.Message }
 
-// UnreachableError says that no router answers.
+// UnreachableError says that no router responded.
 type UnreachableError struct {
 	URL string
 	Err error // without the path of the request, which may hold a pasted key
@@ -42,8 +42,8 @@ func (e *UnreachableError) Error() string { return fmt.Sprintf("no router at %s:
 // Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// maxAnswer bounds what is read of an answer, in bytes.
-const maxAnswer = 64 << 20
+// maxResponse bounds a response in bytes.
+const maxResponse = 64 << 20
 
 // Call sends a request and returns the decoded response. The error is a
 // *StatusError, an *UnreachableError, or says what is wrong with the request or
@@ -90,7 +90,7 @@ func (c *Client) send(ctx context.Context, method, target string, body []byte, c
 		return nil, &UnreachableError{c.URL, err}
 	}
 	defer res.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxResponse))
 	if err != nil {
 		return nil, &UnreachableError{c.URL, err}
 	}
@@ -100,7 +100,7 @@ func (c *Client) send(ctx context.Context, method, target string, body []byte, c
 	return b, nil
 }
 
-// statusError reads the body of an error answer.
+// statusError decodes an error response.
 func statusError(status int, b []byte) error {
 	var e ErrorBody
 	if json.Unmarshal(b, &e) == nil && e.Error.Message != "" {

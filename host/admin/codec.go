@@ -145,8 +145,8 @@ func (p *param) text(v reflect.Value) string {
 	panic("BUG: parameter " + p.name + " has the type " + p.typ.String())
 }
 
-// shorten returns so much of a wrong parameter as an error may show: what is
-// longer may be a key of a form that is not recognised.
+// shorten returns as much of a wrong parameter as an error may show: a long one may
+// be a key whose form is not recognised.
 func shorten(s string) string {
 	if len(s) > 16 {
 		return s[:4] + "…"
@@ -159,7 +159,7 @@ func readBody(c *call, q any) error {
 	v := reflect.ValueOf(q).Elem()
 	params, object := paramsOf(v.Type())
 	if object {
-		b, err := c.body()
+		b, err := c.body(maxObject)
 		if err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func readBody(c *call, q any) error {
 		if p.place != inRawBody && p.place != inJSONBody {
 			continue
 		}
-		b, err := c.body()
+		b, err := c.body(c.cfg.MaxBody)
 		if err != nil {
 			return err
 		}
@@ -207,9 +207,13 @@ func memberNames(t reflect.Type) (names []string) {
 	return names
 }
 
-// body reads the body of a request, up to the configured bound.
-func (c *call) body() ([]byte, error) {
-	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, c.cfg.MaxBody))
+// maxObject bounds the body of a request that is a JSON object, in bytes: above a key
+// with all the groups and labels that it may have.
+const maxObject = 256 << 10
+
+// body reads the body of a request, of at most limit bytes.
+func (c *call) body(limit int64) ([]byte, error) {
+	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, min(limit, c.cfg.MaxBody)))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, &apiError{http.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this listener takes."}
 	}

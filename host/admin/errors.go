@@ -10,13 +10,13 @@ import (
 	"github.com/kvasir-router/kvasir/host/internal/secret"
 )
 
-// Errors an implementation of the interfaces returns to say what to answer.
-// Other errors are answered with status 500 and their text.
+// Errors that implementations of the sources wrap. Other errors are answered with
+// status 500 and their text.
 var (
 	// ErrNotFound is answered with 404.
 	ErrNotFound = errors.New("admin: not found")
-	// ErrRefused is answered with 422: the request was understood and cannot be
-	// done, such as the reload of a faulty configuration. Wrap it with the reason.
+	// ErrRefused is answered with 422: the request is well-formed but was refused,
+	// such as the reload of an invalid configuration. Wrap it with the reason.
 	ErrRefused = errors.New("admin: refused")
 )
 
@@ -43,7 +43,7 @@ type ErrorDetail struct {
 	Code    string `json:"code"`    // for programs
 }
 
-// apiError is an answer that a step before the handler gives.
+// apiError is an error with its status and code.
 type apiError struct {
 	status        int
 	code, message string
@@ -77,12 +77,12 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, v any, err erro
 	}
 }
 
-// writeJSON writes v as JSON. Only the answer that issues a key has one in it:
-// everywhere else credentials are removed, wherever they come from.
+// writeJSON writes v as JSON. Credentials are removed from every response except
+// the one that issues a key.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		status, b = http.StatusInternalServerError, []byte(`{"error":{"message":"The answer cannot be rendered.","code":"internal_error"}}`)
+		status, b = http.StatusInternalServerError, []byte(`{"error":{"message":"The response cannot be rendered.","code":"internal_error"}}`)
 	}
 	if _, issued := v.(IssuedKey); !issued {
 		b = []byte(secret.Redact(string(b)))

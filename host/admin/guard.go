@@ -32,16 +32,16 @@ func canonicalHost(h string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(h, "[]"), "."))
 }
 
-// hostAllowed reports whether the Host header names this listener: a loopback
-// name or address, a configured name, or the address the client connected to.
-// A name someone else can choose is none of them.
+// hostAllowed reports whether the Host header names this listener: a loopback name
+// or address, a configured name, or the address that the client connected to. None
+// of them is a name that an attacker can choose.
 func (g *guard) hostAllowed(r *http.Request) bool {
 	host := canonicalHost(r.Host)
 	if g.hosts[host] || strings.HasSuffix(host, ".localhost") {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)
-	if err != nil || ip.Zone() != "" { // no browser sends a zone, and it could hold anything
+	if err != nil || ip.Zone() != "" { // no browser sends a zone, which may be any text
 		return false
 	}
 	if ip.IsLoopback() {
@@ -55,7 +55,7 @@ func (g *guard) hostAllowed(r *http.Request) bool {
 	return err == nil && at.Addr().Unmap() == ip.Unmap()
 }
 
-// tokenOK compares in constant time, whatever the length of what was sent.
+// tokenOK compares in constant time, whatever the length of the credential.
 func (g *guard) tokenOK(r *http.Request) bool {
 	const scheme = "Bearer "
 	a := r.Header.Get("Authorization")
@@ -71,7 +71,7 @@ func fromLoopback(r *http.Request) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// named lets requests pass that name this listener.
+// named passes on requests whose Host header names this listener.
 func (g *guard) named(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.hostAllowed(r) {

@@ -10,34 +10,18 @@ import (
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
 )
 
-// Keys manages API keys. What it refuses wraps ErrRefused, ids it does not know
-// ErrNotFound. What it puts in force is so before it returns.
-type Keys interface {
-	// Keys returns the records of all keys, without their hashes.
-	Keys(ctx context.Context) ([]identity.Record, error)
-	// Match returns the records that ref refers to, as identity.Match does.
-	Match(ctx context.Context, ref string) ([]identity.Record, error)
-	// Issue makes a key. It is in the answer and nowhere else.
-	Issue(ctx context.Context, q *KeyRequest) (IssuedKey, error)
-	// Rotate issues a successor of key id, which ends after grace.
-	Rotate(ctx context.Context, id string, grace time.Duration, issuer string) (IssuedKey, error)
-	// Revoke ends a key: the next request with it is refused.
-	Revoke(ctx context.Context, id string) (RevokedKey, error)
-}
-
-// KeyList is the answer to a request for all keys: those of the tenants that the
-// sender's scopes reach.
+// KeyList is the keys of the tenants that the sender's scopes reach.
 type KeyList struct {
 	Keys []identity.Record `json:"keys"`
 }
 
-// RevokedKey is the answer of a router that refuses a key from this moment on.
+// RevokedKey says that the router refuses a key from now on.
 type RevokedKey struct {
 	ID    string `json:"id"`
 	State string `json:"state"` // revoked
 }
 
-// IssuedKey is the answer with a key.
+// IssuedKey is a new key. No other response contains a key.
 type IssuedKey struct {
 	ID      string    `json:"id"`
 	Key     string    `json:"key"`
@@ -47,12 +31,12 @@ type IssuedKey struct {
 	OldEnds time.Time `json:"old_expires,omitzero"` // when that one ends
 }
 
-// Issued is the answer with a key and its record.
+// Issued returns the response for a key and its record.
 func Issued(key string, r *identity.Record) IssuedKey {
 	return IssuedKey{ID: r.ID, Key: key, Tenant: r.Tenant, Expires: r.Expires}
 }
 
-// Follows is k as the successor of a key.
+// Follows returns k as the successor of old.
 func (k IssuedKey) Follows(old *identity.Record) IssuedKey {
 	k.Old, k.OldEnds = old.ID, old.Expires
 	return k
@@ -98,9 +82,9 @@ func reachable(p *identity.Principal, scope string, all []identity.Record) []ide
 	return out
 }
 
-// find returns the one key that ref refers to, among those that a scope of the
-// sender reaches. Where there is not one, that is recorded, and the error is the
-// same whether there is no such key or one of another tenant.
+// find returns the only key that ref refers to among those that a scope of the
+// sender reaches. If there is none it records that; the error is the same for an
+// unknown key and for a key of another tenant.
 func (c *call) find(ref string, action Action, scope string) (*identity.Record, error) {
 	shown := identity.ShowRef(ref)
 	all, err := c.cfg.Keys.Match(c.context(), ref)
@@ -116,7 +100,7 @@ func (c *call) find(ref string, action Action, scope string) (*identity.Record, 
 		for i := range found {
 			ids[i] = found[i].ID
 		}
-		return nil, fmt.Errorf("%w: %q names %d keys; say which: %s", ErrRefused, shown, len(found), strings.Join(ids, ", "))
+		return nil, fmt.Errorf("%w: %q names %d keys; give the id of one: %s", ErrRefused, shown, len(found), strings.Join(ids, ", "))
 	case len(all) > 0:
 		c.recordRefusal(action, "key/"+all[0].ID, "a key of tenant "+all[0].Tenant+", which "+scope+" of the sender does not reach")
 	default:
@@ -126,9 +110,8 @@ func (c *call) find(ref string, action Action, scope string) (*identity.Record, 
 	return nil, fmt.Errorf("%w: there is no key %q in the tenants that you manage", ErrNotFound, shown)
 }
 
-// permitKey reports whether the sender may do what a scope is for to a key. Policy
-// is asked about the key by its id, however the sender referred to it, and about
-// its tenant.
+// permitKey returns nil if the sender may use a scope on a key. Policy is asked about
+// the key's id, however the sender referred to it, and about its tenant.
 func (c *call) permitKey(scope string, rec *identity.Record) error {
 	if err := c.permit(scope, "key/"+rec.ID); err != nil {
 		return err
@@ -167,8 +150,8 @@ func (s *Server) revokeKey(c *call, q *RevokeRequest) (none RevokedKey, err erro
 	return audited(c, a, func(ctx context.Context) (RevokedKey, error) { return s.cfg.Keys.Revoke(ctx, rec.ID) })
 }
 
-// mayIssueFor returns nil if the sender's scopes reach a tenant; else that is
-// recorded.
+// mayIssueFor returns nil if the sender's scopes reach a tenant; otherwise it records
+// the refusal.
 func (c *call) mayIssueFor(tenant string) error {
 	if holdsFor(c.principal, ScopeKeyIssue, tenant) {
 		return nil
@@ -177,8 +160,8 @@ func (c *call) mayIssueFor(tenant string) error {
 		tenant, ScopeKeyIssue, tenant, ScopeKeyIssue, c.principal.Name()))
 }
 
-// mayGrant returns nil if the sender may give a key of tenant these scopes; else
-// that is recorded.
+// mayGrant returns nil if the sender may give these scopes to a key of tenant;
+// otherwise it records the refusal.
 func (c *call) mayGrant(object, tenant string, scopes []string) error {
 	scope := ungrantable(c.principal, tenant, scopes)
 	if scope == "" {

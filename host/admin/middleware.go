@@ -1,16 +1,14 @@
 package admin
 
-import (
-	"net/http"
-)
+import "net/http"
 
-// health answers while the process runs. It and ready are what a load balancer
-// asks, without a credential and by any host name.
+// health responds while the process runs. Load balancers call it and ready, without
+// a credential and by any host name.
 func health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 }
 
-// ready says whether requests are served.
+// ready reports whether requests are served.
 func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 	if s.cfg.Status != nil {
 		if err := s.cfg.Status.Ready(); err != nil {
@@ -25,7 +23,7 @@ func notFound(w http.ResponseWriter, _ *http.Request) {
 	writeError(w, http.StatusNotFound, "unknown_path", "There is no such path on this listener.")
 }
 
-// headers keeps browsers from guessing, framing and keeping what is served.
+// headers keeps browsers from sniffing, framing and caching responses.
 func headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -46,14 +44,14 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 				panic(p)
 			default:
 				s.cfg.Log.Error("admin handler panic", "path", r.URL.Path, "err", p)
-				writeError(w, http.StatusInternalServerError, "internal_error", "A bug of the router; see its log.")
+				writeError(w, http.StatusInternalServerError, "internal_error", "Internal error of the router; see its log.")
 			}
 		}()
 		next.ServeHTTP(w, r)
 	})
 }
 
-// jsonErrors gives the mux's own answer to a wrong method the common shape.
+// jsonErrors answers a wrong method in the shape of the API's errors.
 func jsonErrors(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if allow := allowed(mux, r); allow != "" {
@@ -65,7 +63,7 @@ func jsonErrors(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// allowed returns the method a path takes if r has another one, else "".
+// allowed returns the method of a path if r has another one, else "".
 func allowed(mux *http.ServeMux, r *http.Request) string {
 	if _, pattern := mux.Handler(r); pattern != "/" {
 		return ""

@@ -10,19 +10,19 @@ import (
 	"github.com/kvasir-router/kvasir/host/internal/secret"
 )
 
-// None is the request of a route that takes nothing but its path.
+// None is the request of a route without parameters.
 type None struct{}
 
 // ExplainRequest names a request that was served.
 type ExplainRequest struct {
 	ID     string `path:"id" doc:"x-request-id of the answer"`
-	Tenant string `query:"tenant" doc:"whose request it was; default the sender's tenant, or any for who holds explain:any"`
+	Tenant string `query:"tenant" doc:"whose request it was; default the sender's tenant, or any for holders of explain:any"`
 }
 
 // DryRun is a request that is only decided about.
 type DryRun struct {
-	Tenant string `query:"tenant" doc:"who would ask; default the sender's tenant, of the admin token the anonymous one"`
-	User   string `query:"user" doc:"who in the tenant would ask"`
+	Tenant string `query:"tenant" doc:"tenant of the request; default the sender's tenant, of the admin token the anonymous one"`
+	User   string `query:"user" doc:"user of the request"`
 	Path   string `query:"path" doc:"of the LLM API; default /v1/chat/completions"`
 	Body   []byte `body:"raw" doc:"the body as a client would send it"` // valid during the call
 }
@@ -46,13 +46,13 @@ type PluginRequest struct {
 	Name string `path:"name" doc:"the plugin"`
 }
 
-// RotateRequest names a key that is to be followed by another one.
+// RotateRequest names a key to replace.
 type RotateRequest struct {
 	Key   string        `path:"id" doc:"the key's id, the whole key, its note, or NAME=VALUE of its labels"`
 	Grace time.Duration `query:"grace,required" doc:"how long the old key is still accepted, such as 24h"`
 }
 
-// RevokeRequest names a key that is to end.
+// RevokeRequest names a key to revoke.
 type RevokeRequest struct {
 	Key string `path:"id" doc:"the key's id, the whole key, its note, or NAME=VALUE of its labels"`
 }
@@ -63,7 +63,7 @@ type KeyRequest struct {
 	Note string `json:"note,omitempty"`
 	TTL  string `json:"ttl,omitempty"` // how long it is valid, such as 720h; "" = until it is revoked
 
-	Terms identity.Terms `json:"-"` // filled by Check but for the issuer
+	Terms identity.Terms `json:"-"` // filled by Check, except the issuer
 }
 
 // maxNote bounds the free text in a key's record, in bytes.
@@ -104,12 +104,12 @@ func (q *KeyRequest) secretIn() string {
 
 // PolicyReloadRequest asks for the policy's directory to be put in force.
 type PolicyReloadRequest struct {
-	Force bool `query:"force" doc:"true: whatever policy.gates say of the decisions that would change"`
+	Force bool `query:"force" doc:"true: ignore policy.gates"`
 }
 
 // PolicyPushRequest is a policy to put in force.
 type PolicyPushRequest struct {
-	Force bool              `query:"force" doc:"true: whatever policy.gates say of the decisions that would change"`
+	Force bool              `query:"force" doc:"true: ignore policy.gates"`
 	Files map[string][]byte `body:"json" doc:"a JSON object of file names and contents in base64"`
 }
 
@@ -128,22 +128,22 @@ type HoldRequest struct {
 	Endpoint string `query:"endpoint" doc:"its URL"`
 }
 
-// Notice says that an endpoint will be taken away, as the owner of a spot
-// machine announces.
+// Notice announces that an endpoint will be taken away, as providers of spot machines
+// do.
 type Notice struct {
 	Pool     string    `json:"pool"`
-	Endpoint string    `json:"endpoint"`           // the driver's id, or the URL
-	Deadline time.Time `json:"deadline,omitempty"` // RFC 3339; absent = in two minutes
+	Endpoint string    `json:"endpoint"`          // the driver's id, or the URL
+	Deadline time.Time `json:"deadline,omitzero"` // RFC 3339; absent = in two minutes
 }
 
-// noticeTime is what spot markets give.
+// noticeTime is the time that providers of spot machines give.
 const noticeTime = 2 * time.Minute
 
 // Check reports what is wrong with n and fills in its deadline. Its errors wrap
 // ErrRefused.
 func (n *Notice) Check(now time.Time) error {
 	if n.Pool == "" || n.Endpoint == "" {
-		return fmt.Errorf("%w: pool and endpoint are needed", ErrRefused)
+		return fmt.Errorf("%w: missing pool or endpoint", ErrRefused)
 	}
 	if n.Deadline.IsZero() {
 		n.Deadline = now.Add(noticeTime)

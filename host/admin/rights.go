@@ -9,10 +9,10 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// Scopes of the admin API. A principal holds what its key or token names; the
-// admin token holds all of them. plugin:push and plugin:activate, and
-// policy:propose and policy:activate, are apart so that an author need not be
-// who puts the work in force.
+// Scopes of the admin API. A principal holds the scopes of its key or token; the
+// admin token holds all. plugin:push and plugin:activate, and policy:propose and
+// policy:activate, are separate so that authors need not be able to put their work
+// in force.
 const (
 	ScopeStatus         = "status:read"
 	ScopeMetrics        = "metrics:read"
@@ -59,18 +59,18 @@ func parseScope(scope string) grant {
 	return grant{noun, verb, tenant}
 }
 
-// perTenant reports whether scopes of a noun reach the tenant that they name,
-// and without a name their holder's own.
+// perTenant reports whether scopes of a noun are bound to a tenant: the one that they
+// name, or else their holder's own.
 func perTenant(noun string) bool { return noun == "key" }
 
-// covers reports whether g gives noun:verb, for whichever tenant. A scope that
-// names a tenant where none can be named gives nothing.
+// covers reports whether g grants noun:verb, for any tenant. A scope that names a
+// tenant but is not bound to one grants nothing.
 func (g grant) covers(noun, verb string) bool {
 	return g.noun == noun && (g.tenant == "" || perTenant(noun)) &&
 		(g.verb == "*" || g.verb == verb || noun == "explain" && g.verb == "any" && verb == "own")
 }
 
-// reaches reports whether g, held by a principal of tenant own, acts on tenant.
+// reaches reports whether g, held by a principal of tenant own, applies to tenant.
 func (g grant) reaches(own, tenant string) bool {
 	switch {
 	case g.tenant == anyTenant, g.noun == "explain" && g.verb != "own":
@@ -83,7 +83,7 @@ func (g grant) reaches(own, tenant string) bool {
 	return true
 }
 
-// holds reports whether p holds a scope, for whichever tenant.
+// holds reports whether p holds a scope, for any tenant.
 func holds(p *identity.Principal, scope string) bool {
 	want := parseScope(scope)
 	return p.Method == identity.MethodRoot || slices.ContainsFunc(p.Scopes, func(s string) bool {
@@ -100,9 +100,9 @@ func holdsFor(p *identity.Principal, scope, tenant string) bool {
 	})
 }
 
-// CheckScopes refuses scopes that have the noun of an admin scope and are none:
-// a misspelt one would grant nothing and say nothing. Scopes with other nouns are
-// the site's own, for its policy.
+// CheckScopes refuses unknown scopes with the noun of an admin scope: a misspelt
+// scope would silently grant nothing. Scopes with other nouns belong to the site's
+// policy.
 func CheckScopes(scopes []string) error {
 	var all []error
 	for _, s := range scopes {
@@ -110,7 +110,7 @@ func CheckScopes(scopes []string) error {
 		switch {
 		case !adminNoun(g.noun):
 		case g.verb != "*" && !slices.Contains(Scopes, g.noun+":"+g.verb):
-			all = append(all, fmt.Errorf("there is no scope %q; the admin API has %s", s, strings.Join(Scopes, ", ")))
+			all = append(all, fmt.Errorf("unknown scope %q; the admin API has %s", s, strings.Join(Scopes, ", ")))
 		case strings.Contains(s, "@") && !perTenant(g.noun):
 			all = append(all, fmt.Errorf("scope %q names a tenant, which only key:read, key:issue, key:revoke and key:* may", s))
 		}
@@ -122,10 +122,10 @@ func adminNoun(noun string) bool {
 	return slices.ContainsFunc(Scopes, func(s string) bool { return strings.HasPrefix(s, noun+":") })
 }
 
-// ungrantable returns the first of the admin scopes that p cannot give to a key
-// of tenant, "" if there is none. A principal can grant only what it holds: a
-// scope that names no tenant gives the key the rights over the key's own tenant,
-// so the issuer must have them over that tenant.
+// ungrantable returns the first of the admin scopes that p cannot give to a key of
+// tenant, "" if there is none. A principal can grant only what it holds. A scope
+// that names no tenant applies to the key's own tenant, so the issuer must hold it
+// for that tenant.
 func ungrantable(p *identity.Principal, tenant string, scopes []string) string {
 	if p.Method == identity.MethodRoot {
 		return ""
@@ -146,8 +146,8 @@ func ungrantable(p *identity.Principal, tenant string, scopes []string) string {
 }
 
 // asPolicySees returns p with the plain form of a scope that it holds for some
-// tenant: policies compare scopes with verbs, and which tenants a scope reaches
-// is settled before they are asked.
+// tenant. Policies compare scopes with verbs; which tenants a scope reaches was
+// checked before.
 func asPolicySees(p *identity.Principal, verb string) *identity.Principal {
 	if !perTenant(parseScope(verb).noun) || p.HasScope(verb) || !holds(p, verb) {
 		return p
@@ -157,8 +157,8 @@ func asPolicySees(p *identity.Principal, verb string) *identity.Principal {
 	return &plain
 }
 
-// includes reports whether g, held by a principal of tenant own, gives all that
-// want gives.
+// includes reports whether g, held by a principal of tenant own, grants everything
+// that want grants.
 func (g grant) includes(own string, want grant) bool {
 	if want.verb == "*" && g.verb != "*" || !g.covers(want.noun, want.verb) {
 		return false

@@ -10,20 +10,19 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// Route is one row of the API: everything that is known of a path. The handler of
-// the path, the scopes page, the OpenAPI document and the client come from it.
+// Route is one row of the API. The handler of the path, SCOPES.md, the OpenAPI
+// document and the client are made from it.
 type Route struct {
 	Method, Path string // Path as for http.ServeMux
-	Scope        string // "" = for everyone, without a credential
-	Action       Action // what the audit log calls it; "" = it is not recorded
+	Scope        string // "" = no credential is needed
+	Action       Action // verb in the audit log; "" = not recorded
 	Doc          string // one line
 
-	Request  reflect.Type // a struct with tags that package comment of codec.go describes; nil = nothing
-	Response reflect.Type // nil = ContentType says what
-	// ContentType of the response; "" = JSON.
-	ContentType string
+	Request     reflect.Type // a struct with the tags of codec.go; nil = no parameters
+	Response    reflect.Type // of the JSON response; nil = see ContentType
+	ContentType string       // of a response that has no type
 
-	served func(*Config) bool // whether a server with this configuration has it
+	served func(*Config) bool // whether a server with this configuration has the route
 	serve  func(s *Server, w http.ResponseWriter, r *http.Request)
 }
 
@@ -49,14 +48,15 @@ type row[Q, R any] struct {
 	doc    string
 	served func(*Config) bool
 
-	// object names what the request is about, from its path and query, for policy
-	// and the audit log. nil = only the handler knows: it asks policy itself.
+	// object names the object of the request, from its path and query, for policy and
+	// the audit log. nil = the handler finds it and calls permit.
 	object func(q *Q) string
-	undo   bool // it puts back what was in force before
+	undo   bool // it activates what was in force before
 
-	// One of these. handle does what is asked; if the route has an action it is
-	// called between two lines of the audit log, with detail as their details. decide
-	// asks policy and records by itself, after the scope and object are checked.
+	// Exactly one of handle and decide. handle serves the request; if the route has an
+	// action, it is called between two lines of the audit log, which have detail.
+	// decide reads the body, checks further rights and records by itself; scope and
+	// object were checked.
 	handle func(s *Server, c *call, q *Q) (R, error)
 	decide func(s *Server, c *call, q *Q) (R, error)
 	detail func(q *Q) map[string]string
@@ -78,7 +78,8 @@ func add[Q, R any](rw row[Q, R]) Operation[Q, R] {
 	return Operation[Q, R]{rt}
 }
 
-// answer serves one request: parameters, rights, body, the handler.
+// answer serves one request: it reads the parameters, checks the rights, reads the
+// body and calls the handler.
 func (rw *row[Q, R]) answer(c *call) (out R, err error) {
 	q := new(Q)
 	paramErr := readParams(c.r, q)
@@ -127,7 +128,7 @@ func (c *call) context() context.Context { return c.r.Context() }
 // page declares a route whose response is not JSON.
 type page struct {
 	at, scope, doc, contentType string
-	action                      Action // recorded before it is served
+	action                      Action // recorded before the page is served
 	served                      func(*Config) bool
 	object                      string
 	handler                     func(s *Server) http.Handler
