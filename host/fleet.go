@@ -12,14 +12,19 @@ import (
 
 // openFleet makes what keeps endpoints and pools in step with the rules.
 func (h *Host) openFleet() {
-	h.fleet = fleet.New(fleet.Config{Store: h.store, Index: h.index, Assumed: h.assumed, Tiers: len(tierWeights), Parser: h.plugins.Parser, History: h.history.History,
-		Revoked: func(url, pool, reason string) { h.note("isolation:revoke", url, nil, "pool", pool, "reason", reason) }, Log: h.log})
+	h.fleet = fleet.New(fleet.Config{Store: h.store, Index: h.index, Assumed: h.assumed, Tiers: len(tierWeights),
+		Parser: h.plugins.Parser, History: h.history.History,
+		Revoked: func(url, pool, reason string) { h.note("isolation:revoke", url, nil, "pool", pool, "reason", reason) },
+		Log:     h.log})
 	h.admission = &fleet.Admission{Policy: h.admissionPolicy}
 	h.detector = fleet.NewDetector(h.log)
-	h.discovery = fleet.NewDiscovery(fleet.DiscoveryConfig{Fleet: h.fleet, Admission: h.admission, Reader: h.plugins.EndpointReader, Failed: h.discoveryFailed, Now: h.now})
+	h.discovery = fleet.NewDiscovery(fleet.DiscoveryConfig{Fleet: h.fleet, Admission: h.admission,
+		Reader: h.plugins.EndpointReader, Failed: h.discoveryFailed, Now: h.now})
 	h.scaling = scaling.New(scaling.Config{
-		Store: h.store, Machines: h.fleet, Admission: h.admission, Sessions: func() map[uint32]int { return h.state.Sessions() },
-		QueueWait: h.queue.Oldest, Override: h.plugins.Sizer, Audit: h.auditScaling, Every: h.opt.ScaleEvery, Log: h.log, Now: h.now,
+		Store: h.store, Machines: h.fleet, Admission: h.admission,
+		Sessions:  func() map[uint32]int { return h.state.Sessions() },
+		QueueWait: h.queue.Oldest, Override: h.plugins.Sizer, Audit: h.auditScaling, Every: h.opt.ScaleEvery, Log: h.log,
+		Now: h.now,
 	})
 }
 
@@ -45,5 +50,6 @@ func (h *Host) auditScaling(a autoscale.Action) {
 	if a.Verb == autoscale.VerbDriver || a.Verb == autoscale.VerbExpire || a.Verb == autoscale.VerbOverride {
 		result = fmt.Errorf("%s", a.Reason)
 	}
-	h.note("autoscale:"+a.Verb, "pool/"+a.Pool, result, "n", fmt.Sprint(a.N), "endpoints", strings.Join(a.IDs, " "), "reason", a.Reason, "key", a.Key)
+	h.note("autoscale:"+a.Verb, "pool/"+a.Pool, result, "n", fmt.Sprint(a.N), "endpoints", strings.Join(a.IDs, " "),
+		"reason", a.Reason, "key", a.Key)
 }

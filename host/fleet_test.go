@@ -33,7 +33,8 @@ func TestReload_refusedDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	src := strings.Replace(string(b), `["http://10.0.0.1:8000", "http://10.0.0.2:8000", "http://10.0.0.3:8000"]`,
-		`["http://10.0.0.9:8000"], autoscale: {max: 2, driver: {webhook: {url: "http://127.0.0.1:1", secret_file: `+dir+`/secret}}}`, 1)
+		`["http://10.0.0.9:8000"], autoscale: {max: 2, `+
+			`driver: {webhook: {url: "http://127.0.0.1:1", secret_file: `+dir+`/secret}}}`, 1)
 	save(t, h.cfg.File, src)
 	if _, err := h.Reload(); err == nil || !strings.Contains(err.Error(), "at least 16 characters") {
 		t.Fatalf("got %v", err)

@@ -12,7 +12,8 @@ import (
 // holder takes endpoints out of service by hand.
 type holder struct{ h *Host }
 
-var holds = map[string]endpoint.Hold{"cordon": endpoint.HoldCordoned, "drain": endpoint.HoldDrained, "uncordon": endpoint.HoldNone}
+var holds = map[string]endpoint.Hold{"cordon": endpoint.HoldCordoned, "drain": endpoint.HoldDrained,
+	"uncordon": endpoint.HoldNone}
 
 // Hold implements admin.Holder.
 func (o holder) Hold(_ context.Context, url, verb string) (*admin.HoldResult, error) {

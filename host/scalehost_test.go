@@ -59,7 +59,8 @@ func runScaled(t *testing.T, autoscaling, mode string, fakes ...string) *scaled 
 			return
 		}
 		s.reqs.Add(1)
-		io.WriteString(w, `{"id": "c", "object": "chat.completion", "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}]}`)
+		io.WriteString(w, `{"id": "c", "object": "chat.completion", "model": "m", "choices": [`+
+			`{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}]}`)
 	}))
 	t.Cleanup(engine.Close)
 	machines := strings.Join(append(fakes, fmt.Sprintf(`{"id": "real", "url": %q}`, engine.URL)), "\n") + "\n"
@@ -71,8 +72,10 @@ func runScaled(t *testing.T, autoscaling, mode string, fakes ...string) *scaled 
 		t.Fatal(err)
 	}
 	file := filepath.Join(s.dir, "kvasir.yaml")
-	save(t, file, fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {http: \"127.0.0.1:0\"}\nidentity: {anonymous: {tenant: local}}\nstate_dir: %s\n"+
-		"pools:\n- name: main\n  dialect: openai\n  autoscale: {%s, driver: {command: [%q, %q], timeout: 300ms}}\nmodels: [{name: m, pools: [main]}]\n", t.TempDir(), autoscaling, script, s.dir))
+	save(t, file, fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {http: \"127.0.0.1:0\"}\n"+
+		"identity: {anonymous: {tenant: local}}\nstate_dir: %s\n"+
+		"pools:\n- name: main\n  dialect: openai\n  autoscale: {%s, driver: {command: [%q, %q], timeout: 300ms}}\n"+
+		"models: [{name: m, pools: [main]}]\n", t.TempDir(), autoscaling, script, s.dir))
 	cfg, err := config.Load(file)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +97,8 @@ func runScaled(t *testing.T, autoscaling, mode string, fakes ...string) *scaled 
 
 func (s *scaled) ask() {
 	s.t.Helper()
-	resp, err := http.Post("http://"+s.Addr()+"/v1/chat/completions", "application/json", strings.NewReader(`{"model": "m", "messages": [{"role": "user", "content": "hello"}]}`))
+	resp, err := http.Post("http://"+s.Addr()+"/v1/chat/completions", "application/json",
+		strings.NewReader(`{"model": "m", "messages": [{"role": "user", "content": "hello"}]}`))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -165,14 +169,14 @@ func TestHost_driver(t *testing.T) {
 			s.await("two failures", func() bool { return bytes.Count(s.file("failed"), []byte("\n")) >= 2 })
 			save(t, filepath.Join(s.dir, "mode"), "good")
 			<-done
-			told := s.orders()
-			for _, o := range told {
-				if o.Desired != 1 || o.Key != told[0].Key {
-					t.Errorf("orders %+v, want one of one machine", told)
+			orders := s.orders()
+			for _, o := range orders {
+				if o.Desired != 1 || o.Key != orders[0].Key {
+					t.Errorf("orders %+v, want one of one machine", orders)
 				}
 			}
-			if n := len(told); n != 3 {
-				t.Errorf("told %d times, want 3", n)
+			if n := len(orders); n != 3 {
+				t.Errorf("sent %d times, want 3", n)
 			}
 			if p := s.status(); p.DriverErrors != 2 {
 				t.Errorf("%d errors counted, want 2", p.DriverErrors)
@@ -188,7 +192,8 @@ func TestHost_driver(t *testing.T) {
 // engine, do not keep requests from the one with an engine.
 func TestHost_driverLies(t *testing.T) {
 	t.Parallel()
-	s := runScaled(t, "min: 3, max: 3", "good", `{"id": "away", "url": "http://10.9.9.9:80"}`, `{"id": "dead", "url": "http://127.0.0.1:1"}`)
+	s := runScaled(t, "min: 3, max: 3", "good", `{"id": "away", "url": "http://10.9.9.9:80"}`,
+		`{"id": "dead", "url": "http://127.0.0.1:1"}`)
 	s.ask()
 	s.await("the complaint", func() bool { return strings.Contains(s.status().DriverError, "driver.allow") })
 	for range 20 {
@@ -237,11 +242,12 @@ func TestHost_reloadsScaled(t *testing.T) {
 	src := string(s.file("kvasir.yaml"))
 	i, j := strings.Index(src, "  autoscale:"), strings.Index(src, "models:")
 	change(src[i:j], "  endpoints: [\"http://127.0.0.1:1\"]\n")
-	told := s.orders()
-	if len(told) != 1 {
-		t.Errorf("orders %+v, want the first", told)
+	orders := s.orders()
+	if len(orders) != 1 {
+		t.Errorf("orders %+v, want the first", orders)
 	}
-	save(t, filepath.Join(s.dir, "kvasir.yaml"), strings.ReplaceAll(strings.ReplaceAll(string(s.file("kvasir.yaml")), "name: main", "name: other"), "[main]", "[other]"))
+	save(t, filepath.Join(s.dir, "kvasir.yaml"), strings.ReplaceAll(strings.ReplaceAll(string(s.file("kvasir.yaml")),
+		"name: main", "name: other"), "[main]", "[other]"))
 	if _, err := s.Reload(); err != nil {
 		t.Fatal(err)
 	}

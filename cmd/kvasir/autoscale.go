@@ -48,14 +48,18 @@ func printScaling(w io.Writer, s *autoscale.Status) {
 	}
 	fmt.Fprintf(w, "pool %s, measured at %s\n", strings.Join(names, ", overflow "), s.Time.Local().Format(time.TimeOnly))
 	p := &s.Proposal
-	fmt.Fprintf(w, "work      %.2f endpoint-seconds a second, growing by %.2f within a cold start of %v\n", p.Rate, p.Lead, p.Cold)
-	fmt.Fprintf(w, "backlog   %.1f s accepted, %.1f s more after a cold start; %d requests in flight\n", s.Signal.Backlog, p.Ahead, s.Signal.InFlight)
-	fmt.Fprintf(w, "wish      %d endpoints; within the window %d; proposed %d (%s)\n", p.Wish, p.Window, p.Desired, p.Reason)
+	fmt.Fprintf(w, "work      %.2f endpoint-seconds a second, growing by %.2f within a cold start of %v\n", p.Rate, p.Lead,
+		p.Cold)
+	fmt.Fprintf(w, "backlog   %.1f s accepted, %.1f s more after a cold start; %d requests in flight\n", s.Signal.Backlog,
+		p.Ahead, s.Signal.InFlight)
+	fmt.Fprintf(w, "wish      %d endpoints; within the window %d; proposed %d (%s)\n", p.Wish, p.Window, p.Desired,
+		p.Reason)
 	switch {
 	case s.Fault != "":
 		fmt.Fprintf(w, "plugin    failed %d times, the built-in size is used: %s\n", s.Faults, s.Fault)
 	case s.Override != nil && s.Shadow:
-		fmt.Fprintf(w, "plugin    %s would have %d (%s); in shadow, not followed\n", s.Override.By, s.Override.Desired, s.Override.Reason)
+		fmt.Fprintf(w, "plugin    %s would have %d (%s); in shadow, not followed\n", s.Override.By, s.Override.Desired,
+			s.Override.Reason)
 	case s.Override != nil:
 		fmt.Fprintf(w, "plugin    %s: %d (%s)\n", s.Override.By, s.Override.Desired, s.Override.Reason)
 	}
@@ -74,11 +78,13 @@ func printScaling(w io.Writer, s *autoscale.Status) {
 		} else if o.BlockedUntil != nil {
 			driver = "machines did not become ready; next attempt at " + o.BlockedUntil.Local().Format(time.TimeOnly)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", o.Name, o.Ready, o.Pending, o.Draining, o.Failing, o.Min, o.Max, o.ColdStart, driver)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", o.Name, o.Ready, o.Pending, o.Draining, o.Failing, o.Min,
+			o.Max, o.ColdStart, driver)
 	}
 	t.Flush()
 	for _, a := range s.Actions {
-		fmt.Fprintf(w, "%s  %-8s %-8s %d %s  %.200s\n", a.Time.Local().Format(time.TimeOnly), a.Pool, a.Verb, a.N, strings.Join(a.IDs, " "), a.Reason)
+		fmt.Fprintf(w, "%s  %-8s %-8s %d %s  %.200s\n", a.Time.Local().Format(time.TimeOnly), a.Pool, a.Verb, a.N,
+			strings.Join(a.IDs, " "), a.Reason)
 	}
 	fmt.Fprintln(w)
 }
@@ -87,8 +93,9 @@ func noticeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "notice POOL ENDPOINT",
 		Short: "announce that the machine of an endpoint will be taken away: it drains at once",
-		Long:  "kvasir autoscale notice is for the termination hook of a spot market.\nENDPOINT is the driver's id of the machine, or its URL.",
-		Args:  cobra.ExactArgs(2),
+		Long: "kvasir autoscale notice is for the termination hook of a spot market.\n" +
+			"ENDPOINT is the driver's id of the machine, or its URL.",
+		Args: cobra.ExactArgs(2),
 	}
 	a := routerFlags(c)
 	in := c.Flags().Duration("in", 2*time.Minute, "time until it is taken away")

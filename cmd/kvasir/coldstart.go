@@ -15,10 +15,11 @@ func loading(ctx context.Context, l net.Listener, d time.Duration) error {
 	if d <= 0 || !ok {
 		return nil
 	}
-	srv := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Connection", "close")
-		http.Error(w, "the model is loading", http.StatusServiceUnavailable)
-	})}
+	srv := &http.Server{ReadHeaderTimeout: time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Connection", "close")
+			http.Error(w, "the model is loading", http.StatusServiceUnavailable)
+		})}
 	if err := t.SetDeadline(time.Now().Add(d)); err != nil {
 		return err
 	}

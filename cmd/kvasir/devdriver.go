@@ -147,7 +147,8 @@ func (d *devDriver) start() error {
 	}
 	d.made++
 	d.machines = append(d.machines, devMachine{
-		Machine: autoscale.Machine{ID: fmt.Sprintf("engine-%d", d.made), URL: line.URL, Events: line.Events, Replay: line.Replay}, PID: line.PID,
+		Machine: autoscale.Machine{ID: fmt.Sprintf("engine-%d", d.made), URL: line.URL, Events: line.Events,
+			Replay: line.Replay}, PID: line.PID,
 	})
 	return c.Process.Release()
 }

@@ -13,7 +13,8 @@ import (
 )
 
 func endpointCommand() *cobra.Command {
-	c := &cobra.Command{Use: "endpoint", Short: "show the endpoints of a running router, take them out of service and back"}
+	c := &cobra.Command{Use: "endpoint",
+		Short: "show the endpoints of a running router, take them out of service and back"}
 	list := &cobra.Command{Use: "list", Short: "list the endpoints with their state and load", Args: cobra.NoArgs}
 	a, output := routerFlags(list), outputFlag(list)
 	list.RunE = func(cmd *cobra.Command, args []string) error {
@@ -38,8 +39,8 @@ func printEndpoints(w io.Writer, es []admin.Endpoint) error {
 		case e.IsolationWhy != "":
 			reason = "no isolation: " + e.IsolationWhy
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t%s\t%d\t%d\t%d\t%.0f%%\t%s\n", e.URL, e.Pool, e.State, e.Events, e.Trust, e.Isolation,
-			e.Inflight, e.Running, e.Waiting, 100*e.KVUsage, reason)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t%s\t%d\t%d\t%d\t%.0f%%\t%s\n",
+			e.URL, e.Pool, e.State, e.Events, e.Trust, e.Isolation, e.Inflight, e.Running, e.Waiting, 100*e.KVUsage, reason)
 	}
 	return t.Flush()
 }

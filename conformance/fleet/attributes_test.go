@@ -34,8 +34,11 @@ func (a *attributed) yaml(n int) string {
 		sources = append(sources, fmt.Sprintf("{endpoint: %q, events: %q, replay: %q}", e.URL, e.Events, e.Replay))
 	}
 	i := n % 2
-	pool := fmt.Sprintf(`{name: main, endpoints: [%s], events: {sources: [%s]}, labels: {zone: z%d, gpu: g%d}, price: %d, spot: %t, capacity: {max_inflight: %d, kv_tokens: %d}, timeouts: {total: %ds}, credentials: {bearer_file: %q}, isolation_probe: {mode: %q, every: %dh}, priority: %q}`,
-		strings.Join(urls, ", "), strings.Join(sources, ", "), n%7, n%3, 1+n%5, i == 0, 200+n%50, (1+n%4)<<18, 300+n%60, a.tokens[i], []string{"on", "off"}[i], 1+n%5, []string{"on", "off"}[i])
+	pool := fmt.Sprintf(`{name: main, endpoints: [%s], events: {sources: [%s]}, labels: {zone: z%d, gpu: g%d}, price: %d,
+  spot: %t, capacity: {max_inflight: %d, kv_tokens: %d}, timeouts: {total: %ds}, credentials: {bearer_file: %q},
+  isolation_probe: {mode: %q, every: %dh}, priority: %q}`,
+		strings.Join(urls, ", "), strings.Join(sources, ", "), n%7, n%3, 1+n%5, i == 0, 200+n%50, (1+n%4)<<18, 300+n%60,
+		a.tokens[i], []string{"on", "off"}[i], 1+n%5, []string{"on", "off"}[i])
 	return fmt.Sprintf("region: r%d\n%spools: [%s]\n%s", n%5, a.head, pool, a.tail)
 }
 
@@ -65,8 +68,10 @@ func newAttributed(t *testing.T) *attributed {
 			t.Fatal(err)
 		}
 	}
-	a.head = "listen: {LISTEN}\nadmin: {http: \"{ADMIN}\", token_file: \"{TOKEN}\"}\nstate_dir: \"{STATE}\"\nidentity: {anonymous: {tenant: local}}\n"
-	a.tail = fmt.Sprintf("models: [{name: %s, pools: [main], tokenizer: {dir: %s}}]\nprofiles: [{name: default, holdout: 0}]\n", a.model, demoDir(t))
+	a.head = "listen: {LISTEN}\nadmin: {http: \"{ADMIN}\", token_file: \"{TOKEN}\"}\n" +
+		"state_dir: \"{STATE}\"\nidentity: {anonymous: {tenant: local}}\n"
+	a.tail = fmt.Sprintf("models: [{name: %s, pools: [main], tokenizer: {dir: %s}}]\n", a.model, demoDir(t)) +
+		"profiles: [{name: default, holdout: 0}]\n"
 	a.Router = harness.Serve(t, a.yaml(0))
 	b, err := os.ReadFile(a.Config)
 	if err != nil {
@@ -90,7 +95,8 @@ func TestAttributes_underLoad(t *testing.T) {
 		wg.Go(func() {
 			defer ended.Add(1)
 			for i := next.Add(1); i <= requests; i = next.Add(1) {
-				body := chatBody(a.model, "You are client "+strconv.Itoa(c)+". "+strings.Repeat("Answer briefly. ", 10), strconv.FormatInt(i, 10), i%8 == 0, 4)
+				body := chatBody(a.model, "You are client "+strconv.Itoa(c)+". "+strings.Repeat("Answer briefly. ", 10),
+					strconv.FormatInt(i, 10), i%8 == 0, 4)
 				res, err := harness.Post(a.URL+"/v1/chat/completions", "", body)
 				if err != nil || res.Status != 200 || i%8 == 0 && !strings.Contains(string(res.Body), "[DONE]") {
 					if failed.Add(1) <= 5 {
@@ -107,9 +113,11 @@ func TestAttributes_underLoad(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	wg.Wait()
-	t.Logf("%d requests in %v, %d failed, %d changes", requests, time.Since(begun).Round(time.Millisecond), failed.Load(), changes)
+	t.Logf("%d requests in %v, %d failed, %d changes", requests, time.Since(begun).Round(time.Millisecond), failed.Load(),
+		changes)
 	if failed.Load() != 0 || changes < least {
-		t.Errorf("%d of %d requests failed during %d changes, want 0 and at least %d changes", failed.Load(), requests, changes, least)
+		t.Errorf("%d of %d requests failed during %d changes, want 0 and at least %d changes", failed.Load(), requests,
+			changes, least)
 	}
 	if n := strings.Count(a.Log.String(), "endpoint removed"); n != 0 {
 		t.Errorf("endpoints were removed %d times", n)

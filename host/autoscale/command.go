@@ -91,7 +91,8 @@ func parseAnswer(b []byte, lost bool) (*Answer, error) {
 	for _, m := range a.Machines {
 		u := strings.TrimRight(m.URL, "/")
 		if other, twice := at[u]; twice && u != "" {
-			return nil, fmt.Errorf("autoscale: driver's answer: machines %.40q and %.40q have the same URL %.100q", other, m.ID, u)
+			return nil, fmt.Errorf("autoscale: driver's answer: machines %.40q and %.40q have the same URL %.100q", other, m.ID,
+				u)
 		}
 		at[u] = m.ID
 		if m.ID == "" || len(m.ID) > 128 || seen[m.ID] {

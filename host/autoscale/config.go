@@ -87,7 +87,8 @@ func (c *Config) Validate() error {
 	for _, d := range []struct {
 		name string
 		d    time.Duration
-	}{{"window", c.Window}, {"idle_after", c.IdleAfter}, {"cold_start", c.ColdStart}, {"drain_timeout", c.DrainTimeout}, {"driver_timeout", c.DriverTimeout}, {"warm_timeout", c.WarmTimeout}} {
+	}{{"window", c.Window}, {"idle_after", c.IdleAfter}, {"cold_start", c.ColdStart}, {"drain_timeout", c.DrainTimeout},
+		{"driver_timeout", c.DriverTimeout}, {"warm_timeout", c.WarmTimeout}} {
 		if d.d < 0 {
 			bad("%s %v is negative", d.name, d.d)
 		}

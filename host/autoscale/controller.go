@@ -179,7 +179,8 @@ func (c *Controller) decide(ctx context.Context, s *Signal, p *Proposal) int {
 		c.setFault(err, s.Now)
 		return p.Desired
 	case o != nil:
-		c.override = activeOverride{o: o, until: s.Now.Add(time.Duration(o.TTLMs) * time.Millisecond), hold: s.Now.Add(time.Duration(o.HoldMs) * time.Millisecond)}
+		c.override = activeOverride{o: o, until: s.Now.Add(time.Duration(o.TTLMs) * time.Millisecond),
+			hold: s.Now.Add(time.Duration(o.HoldMs) * time.Millisecond)}
 	case c.override.o == nil || s.Now.After(c.override.until):
 		c.override = activeOverride{}
 		c.setOverride(nil)
@@ -209,7 +210,8 @@ func (c *Controller) check(o *Override) error {
 		return fmt.Errorf("autoscale: plugin: desired %d: want 0 to %d", o.Desired, MaxSize)
 	}
 	if o.HoldMs < 0 || o.TTLMs < 0 || o.HoldMs > maxWindow.Milliseconds() || o.TTLMs > maxWindow.Milliseconds() {
-		return fmt.Errorf("autoscale: plugin: hold %d ms or ttl %d ms: want 0 to %d", o.HoldMs, o.TTLMs, maxWindow.Milliseconds())
+		return fmt.Errorf("autoscale: plugin: hold %d ms or ttl %d ms: want 0 to %d", o.HoldMs, o.TTLMs,
+			maxWindow.Milliseconds())
 	}
 	for name, n := range o.Pools {
 		if n < 0 || !slices.ContainsFunc(c.pools, func(m *member) bool { return m.Name == name }) {

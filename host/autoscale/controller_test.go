@@ -11,7 +11,8 @@ import (
 func wantReady(t *testing.T, r *rig, pool string, want int) {
 	t.Helper()
 	if got := r.ready(pool); got != want {
-		t.Errorf("%s: %d endpoints serve at %v, want %d; status %+v", pool, got, r.now.Sub(start), want, r.c.Status().Proposal)
+		t.Errorf("%s: %d endpoints serve at %v, want %d; status %+v", pool, got, r.now.Sub(start), want,
+			r.c.Status().Proposal)
 	}
 }
 
@@ -37,7 +38,8 @@ func TestController_follows(t *testing.T) {
 // has settled.
 func TestController_flat(t *testing.T) {
 	for _, size := range []int{2, 6, 15} {
-		r := newRig(t, func() *cloud { c := newCloud(t, 3*time.Minute); c.have("p", size); return c }(), nil, Pool{Name: "p", Config: Config{Target: 0.7, Min: 1, Max: 20}})
+		r := newRig(t, func() *cloud { c := newCloud(t, 3*time.Minute); c.have("p", size); return c }(), nil,
+			Pool{Name: "p", Config: Config{Target: 0.7, Min: 1, Max: 20}})
 		r.work = 4
 		r.run(40 * time.Minute)
 		r.actions = nil
@@ -304,7 +306,8 @@ func TestController_scarcity(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.have("own", 1)
 	c.stock["own"] = 2
-	r := newRig(t, c, nil, Pool{Name: "own", Config: Config{Target: 0.7, Min: 1, Max: 8}}, Pool{Name: "spot", Config: Config{Target: 0.7, Max: 8}, Spot: true})
+	r := newRig(t, c, nil, Pool{Name: "own", Config: Config{Target: 0.7, Min: 1, Max: 8}},
+		Pool{Name: "spot", Config: Config{Target: 0.7, Max: 8}, Spot: true})
 	r.work = 2.7
 	r.run(20 * time.Minute)
 	if own, spot := r.ready("own"), r.ready("spot"); own != 2 || spot != 2 {
@@ -317,7 +320,7 @@ func TestController_scarcity(t *testing.T) {
 	}
 }
 
-func TestController_scarceIsTold(t *testing.T) {
+func TestController_reportsScarce(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.have("p", 1)
 	c.stock["p"] = 1
@@ -370,7 +373,8 @@ func TestController_dryRun(t *testing.T) {
 func TestController_static(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.have("p", 4)
-	r := newRig(t, c, func(g *Group) { g.Pools[0].Driver = nil }, Pool{Name: "p", Config: Config{Target: 0.7, Min: 1, Max: 4}})
+	r := newRig(t, c, func(g *Group) { g.Pools[0].Driver = nil },
+		Pool{Name: "p", Config: Config{Target: 0.7, Min: 1, Max: 4}})
 	r.work = 1
 	r.run(20 * time.Minute)
 	wantReady(t, r, "p", 2)

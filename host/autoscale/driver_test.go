@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-var order = &Order{Key: "p-1-7", Pool: "p", Desired: 3, Remove: []string{"a"}, Current: []string{"a", "b"}, Reason: "work", Fence: 1}
+var order = &Order{Key: "p-1-7", Pool: "p", Desired: 3, Remove: []string{"a"}, Current: []string{"a", "b"},
+	Reason: "work", Fence: 1}
 
 // script is a Command that runs a shell script with the file OUT to write to.
 func script(t *testing.T, text string) (*Command, string) {
@@ -24,7 +25,8 @@ func script(t *testing.T, text string) (*Command, string) {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return &Command{Argv: []string{path}, Env: []string{"OUT=" + filepath.Join(dir, "out"), "PATH=" + os.Getenv("PATH")}}, filepath.Join(dir, "out")
+	return &Command{Argv: []string{path}, Env: []string{"OUT=" + filepath.Join(dir, "out"), "PATH=" + os.Getenv("PATH")}},
+		filepath.Join(dir, "out")
 }
 
 func TestCommand(t *testing.T) {
@@ -40,7 +42,8 @@ func TestCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"op":"apply","key":"p-1-7","pool":"p","desired":3,"remove":["a"],"current":["a","b"],"reason":"work","fence":1}`
+	const want = `{"op":"apply","key":"p-1-7","pool":"p","desired":3,"remove":["a"],"current":["a","b"],` +
+		`"reason":"work","fence":1}`
 	if string(b) != want {
 		t.Errorf("the command got\n%s\nwant\n%s", b, want)
 	}
@@ -141,7 +144,8 @@ func TestWebhook_bad(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	for path, want := range map[string]string{"/refuse": "status 409: no quota", "/redirect": "status 302", "/hang": "deadline", "/large": "larger than"} {
+	for path, want := range map[string]string{"/refuse": "status 409: no quota", "/redirect": "status 302",
+		"/hang": "deadline", "/large": "larger than"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		_, err := (&Webhook{URL: s.URL + path}).Apply(ctx, order)
 		cancel()

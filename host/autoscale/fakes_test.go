@@ -39,7 +39,8 @@ type machine struct {
 }
 
 func newCloud(t *testing.T, cold time.Duration) *cloud {
-	return &cloud{t: t, now: start, cold: cold, nodes: map[string][]*machine{}, keys: map[string]int{}, stock: map[string]int{}}
+	return &cloud{t: t, now: start, cold: cold, nodes: map[string][]*machine{}, keys: map[string]int{},
+		stock: map[string]int{}}
 }
 
 // have adds n machines that serve.
@@ -156,7 +157,8 @@ func newRig(t *testing.T, c *cloud, change func(*Group), pools ...Pool) *rig {
 			pools[i].Driver = c
 		}
 	}
-	g := Group{Pools: pools, Fleet: c, Log: slog.New(slog.DiscardHandler), Inline: true, Audit: func(a Action) { r.actions = append(r.actions, a) }}
+	g := Group{Pools: pools, Fleet: c, Log: slog.New(slog.DiscardHandler), Inline: true,
+		Audit: func(a Action) { r.actions = append(r.actions, a) }}
 	if change != nil {
 		change(&g)
 	}

@@ -12,7 +12,8 @@ import (
 func TestController_removalIsFinal(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.have("p", 3)
-	r := newRig(t, c, nil, Pool{Name: "p", Config: Config{Target: 0.7, Min: 1, Max: 6, Window: time.Minute, ColdStart: time.Minute}})
+	r := newRig(t, c, nil, Pool{Name: "p", Config: Config{Target: 0.7, Min: 1, Max: 6, Window: time.Minute,
+		ColdStart: time.Minute}})
 	c.apply = func(o *Order) (*Answer, error) {
 		if len(o.Remove) > 0 {
 			return nil, errDriver // the machine may be gone or not
@@ -63,7 +64,8 @@ func (c *cloud) obeyWhole(o *Order) (*Answer, error) {
 func TestController_failsWhileLoading(t *testing.T) {
 	c := newCloud(t, time.Hour)
 	c.have("p", 2)
-	r := newRig(t, c, nil, Pool{Name: "p", Config: Config{Target: 0.7, Min: 1, Max: 8, Window: time.Minute, ColdStart: time.Hour}})
+	r := newRig(t, c, nil, Pool{Name: "p", Config: Config{Target: 0.7, Min: 1, Max: 8, Window: time.Minute,
+		ColdStart: time.Hour}})
 	r.run(tick)
 	c.make("p") // not ordered
 	c.make("p")
@@ -80,7 +82,8 @@ func TestController_failsWhileLoading(t *testing.T) {
 func TestController_asksForAddresses(t *testing.T) {
 	c := newCloud(t, 0)
 	d := &slowCloud{cloud: c}
-	r := newRig(t, c, nil, Pool{Name: "p", Driver: d, Config: Config{Target: 0.7, Min: 1, Max: 4, ColdStart: 2 * time.Minute}})
+	r := newRig(t, c, nil, Pool{Name: "p", Driver: d,
+		Config: Config{Target: 0.7, Min: 1, Max: 4, ColdStart: 2 * time.Minute}})
 	r.run(2 * tick)
 	if d.desired != 1 {
 		t.Fatalf("%d machines ordered", d.desired)
@@ -140,7 +143,8 @@ func (s *slowCloud) answer() *Answer {
 func TestController_untruthfulDriver(t *testing.T) {
 	c := newCloud(t, 0)
 	d := &liar{cloud: c}
-	r := newRig(t, c, func(g *Group) { g.Fleet = d }, Pool{Name: "p", Driver: d, Config: Config{Target: 0.7, Min: 1, Max: 3, ColdStart: time.Minute}})
+	r := newRig(t, c, func(g *Group) { g.Fleet = d },
+		Pool{Name: "p", Driver: d, Config: Config{Target: 0.7, Min: 1, Max: 3, ColdStart: time.Minute}})
 	r.work = 10
 	r.run(30 * time.Minute)
 	r.work = 0
@@ -187,7 +191,9 @@ func TestController_gone(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.have("p", 2)
 	f := &lingering{cloud: c}
-	r := newRig(t, c, func(g *Group) { g.Fleet = f }, Pool{Name: "p", Driver: f, Config: Config{Target: 0.7, Min: 1, Max: 4, Window: time.Minute, ColdStart: 30 * time.Second}})
+	r := newRig(t, c, func(g *Group) { g.Fleet = f },
+		Pool{Name: "p", Driver: f, Config: Config{Target: 0.7, Min: 1, Max: 4, Window: time.Minute,
+			ColdStart: 30 * time.Second}})
 	r.work = 0.3
 	for range 200 {
 		if r.run(tick); len(r.verbs(VerbRemove)) > 0 {
@@ -279,7 +285,8 @@ func TestController_held(t *testing.T) {
 // TestCommand_leavesChildren: a driver may start machines as its children, which
 // keep its pipes open.
 func TestCommand_leavesChildren(t *testing.T) {
-	c := &Command{Argv: []string{"sh", "-c", `cat >/dev/null; sleep 5 & echo '{"machines": [{"id": "a", "url": "http://127.0.0.1:1"}]}'`}}
+	c := &Command{Argv: []string{"sh", "-c",
+		`cat >/dev/null; sleep 5 & echo '{"machines": [{"id": "a", "url": "http://127.0.0.1:1"}]}'`}}
 	a, err := c.List(context.Background(), "p")
 	if err != nil || len(a.Machines) != 1 {
 		t.Errorf("%+v, %v", a, err)
@@ -288,7 +295,8 @@ func TestCommand_leavesChildren(t *testing.T) {
 
 // TestCommand_equalAddresses: two machines with one address are refused.
 func TestCommand_equalAddresses(t *testing.T) {
-	_, err := parseAnswer([]byte(`{"machines": [{"id": "a", "url": "http://127.0.0.1:1"}, {"id": "b", "url": "http://127.0.0.1:1/"}]}`), false)
+	_, err := parseAnswer([]byte(`{"machines": [{"id": "a", "url": "http://127.0.0.1:1"}, `+
+		`{"id": "b", "url": "http://127.0.0.1:1/"}]}`), false)
 	if err == nil {
 		t.Error("two machines at one address were accepted")
 	}

@@ -49,7 +49,8 @@ type draining struct {
 }
 
 func newMember(p *Pool) *member {
-	m := &member{Pool: *p, drains: map[string]*draining{}, seen: map[string]time.Time{}, first: map[string]time.Time{}, gone: map[string]time.Time{}, result: make(chan result, 1),
+	m := &member{Pool: *p, drains: map[string]*draining{}, seen: map[string]time.Time{}, first: map[string]time.Time{},
+		gone: map[string]time.Time{}, result: make(chan result, 1),
 		warming: map[string]bool{}, warmed: make(chan warmed, MaxSize)}
 	m.Config = m.Config.withDefaults()
 	m.listed = p.Driver == nil

@@ -54,7 +54,8 @@ func TestController_override(t *testing.T) {
 func TestController_shadow(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.have("p", 2)
-	r := newRig(t, c, func(g *Group) { g.Override, g.Shadow = &fixed{o: &Override{Desired: 5}}, true }, Pool{Name: "p", Config: Config{Target: 0.7, Min: 1, Max: 6}})
+	r := newRig(t, c, func(g *Group) { g.Override, g.Shadow = &fixed{o: &Override{Desired: 5}}, true },
+		Pool{Name: "p", Config: Config{Target: 0.7, Min: 1, Max: 6}})
 	r.work = 1
 	r.run(10 * time.Minute)
 	wantReady(t, r, "p", 2)
@@ -64,7 +65,8 @@ func TestController_shadow(t *testing.T) {
 }
 
 func TestConfig_Validate(t *testing.T) {
-	for _, c := range []Config{{}, {Min: 3, Max: 2}, {Max: 2000}, {Max: 1, Target: 2}, {Max: 1, Window: -1}, {Max: 1, Window: 2 * time.Hour}, {Min: -1, Max: 1}} {
+	for _, c := range []Config{{}, {Min: 3, Max: 2}, {Max: 2000}, {Max: 1, Target: 2}, {Max: 1, Window: -1},
+		{Max: 1, Window: 2 * time.Hour}, {Min: -1, Max: 1}} {
 		if c.Validate() == nil {
 			t.Errorf("%+v is valid", c)
 		}
@@ -150,7 +152,8 @@ func TestController_exchange(t *testing.T) {
 	c := newCloud(t, time.Minute)
 	c.have("own", 4)
 	r := newRig(t, c, func(g *Group) { g.Override = swapPools{} },
-		Pool{Name: "own", Config: Config{Target: 0.7, Min: 0, Max: 8}}, Pool{Name: "spot", Config: Config{Target: 0.7, Max: 8}, Spot: true})
+		Pool{Name: "own", Config: Config{Target: 0.7, Min: 0, Max: 8}},
+		Pool{Name: "spot", Config: Config{Target: 0.7, Max: 8}, Spot: true})
 	r.work = 2.7
 	for range 1000 {
 		r.run(tick)

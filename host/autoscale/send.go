@@ -138,7 +138,8 @@ func (c *Controller) finishCall(m *member, r result, now time.Time) {
 		m.nodes = slices.DeleteFunc(m.nodes, func(n Node) bool { return n.ID == id })
 	}
 	if len(r.order.Remove) > 0 {
-		c.report(m, Action{Time: now, Verb: VerbRemove, N: len(r.order.Remove), IDs: r.order.Remove, Key: r.order.Key, Reason: "drained"})
+		c.report(m, Action{Time: now, Verb: VerbRemove, N: len(r.order.Remove), IDs: r.order.Remove, Key: r.order.Key,
+			Reason: "drained"})
 	}
 }
 

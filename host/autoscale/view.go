@@ -17,7 +17,8 @@ func (c *Controller) report(m *member, a Action) {
 	if c.group.Audit != nil {
 		c.group.Audit(a)
 	}
-	c.group.Log.Info("autoscale", "pool", a.Pool, "action", a.Verb, "n", a.N, "endpoints", a.IDs, "reason", a.Reason, "dry_run", a.DryRun)
+	c.group.Log.Info("autoscale", "pool", a.Pool, "action", a.Verb, "n", a.N, "endpoints", a.IDs, "reason", a.Reason,
+		"dry_run", a.DryRun)
 }
 
 func (c *Controller) setOverride(o *Override) {
@@ -56,8 +57,8 @@ func (c *Controller) view(s *Signal, p *Proposal) *View {
 	v := &View{NowMs: s.Now.UnixMilli(), History: slices.Clone(c.history), Proposal: *p}
 	for _, m := range c.pools {
 		v.Pools = append(v.Pools, PoolView{
-			Name: m.Name, Min: m.Min, Max: m.Max, Pending: m.waiting(), Blocked: m.orders.blocked(s.Now), ColdMs: m.cold().Milliseconds(),
-			Price: m.Price, Spot: m.Spot, Machines: m.machines(s.Now),
+			Name: m.Name, Min: m.Min, Max: m.Max, Pending: m.waiting(), Blocked: m.orders.blocked(s.Now),
+			ColdMs: m.cold().Milliseconds(), Price: m.Price, Spot: m.Spot, Machines: m.machines(s.Now),
 		})
 	}
 	c.mu.Lock()
@@ -71,7 +72,8 @@ func (m *member) machines(now time.Time) []NodeView {
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		w := NodeView{
-			ID: n.ID, Ready: n.Ready, Failing: n.Failing, Drain: Serving.String(), AgeMs: now.Sub(n.Since).Milliseconds(), InFlight: n.InFlight,
+			ID: n.ID, Ready: n.Ready, Failing: n.Failing, Drain: Serving.String(), AgeMs: now.Sub(n.Since).Milliseconds(),
+			InFlight: n.InFlight,
 			OldestMs: n.Oldest.Milliseconds(), Sessions: n.Sessions, Heat: n.Heat,
 		}
 		if d := m.drains[n.ID]; d != nil {
@@ -88,8 +90,10 @@ func (c *Controller) publish(s *Signal, p *Proposal, want int) {
 	scarce, serve := false, false
 	for _, m := range c.pools {
 		x := PoolStatus{
-			Name: m.Name, Min: m.Min, Max: m.Max, Ready: m.ready, Pending: m.waiting(), Draining: len(m.drains), Failing: m.failing,
-			NeverCame: m.orders.failed, DriverErrors: m.errs, DriverError: m.err, ColdStart: m.cold().Round(10 * time.Millisecond).String(), Machines: m.machines(s.Now),
+			Name: m.Name, Min: m.Min, Max: m.Max, Ready: m.ready, Pending: m.waiting(), Draining: len(m.drains),
+			Failing:   m.failing,
+			NeverCame: m.orders.failed, DriverErrors: m.errs, DriverError: m.err,
+			ColdStart: m.cold().Round(10 * time.Millisecond).String(), Machines: m.machines(s.Now),
 		}
 		if m.orders.blocked(s.Now) {
 			until := m.orders.until

@@ -41,7 +41,9 @@ func (w *Webhook) Apply(ctx context.Context, o *Order) (*Answer, error) {
 	return w.post(ctx, request{"apply", o})
 }
 
-var webhookClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+var webhookClient = &http.Client{
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
 
 // Warm implements Warmer, as Command does.
 func (w *Webhook) Warm(ctx context.Context, pool string, m Machine) error {

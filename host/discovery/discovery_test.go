@@ -23,7 +23,8 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for s, want := range map[string]string{
-		`{`: "want a list", `["https://h:1"]`: "want http", `["h"]`: "want a port", `["h:99999"]`: "want", `["http://u@h:1"]`: "only scheme", `["h:1/v1"]`: "only scheme", `[""]`: "want a URL", `[]`: "no endpoint",
+		`{`: "want a list", `["https://h:1"]`: "want http", `["h"]`: "want a port", `["h:99999"]`: "want",
+		`["http://u@h:1"]`: "only scheme", `["h:1/v1"]`: "only scheme", `[""]`: "want a URL", `[]`: "no endpoint",
 	} {
 		if _, err := Parse([]byte(s)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", s, err, want)
@@ -67,15 +68,19 @@ func (z zone) LookupSRV(_ context.Context, _, _, name string) (string, []*net.SR
 func TestDNS(t *testing.T) {
 	z := zone{
 		hosts: map[string][]string{"vllm.svc": {"10.0.0.2", "10.0.0.1"}, "a.": {"10.1.0.1"}, "b.": {"fd00::1"}},
-		srv:   map[string][]*net.SRV{"_http._tcp.x": {{Target: "a.", Port: 80}, {Target: "b.", Port: 81}}, "bad": {{Target: "gone.", Port: 1}}},
+		srv: map[string][]*net.SRV{"_http._tcp.x": {{Target: "a.", Port: 80}, {Target: "b.", Port: 81}},
+			"bad": {{Target: "gone.", Port: 1}}},
 	}
-	if got, err := (&DNS{Name: "vllm.svc", Port: 8000, Resolver: z}).Find(t.Context()); err != nil || !slices.Equal(got, []string{"http://10.0.0.1:8000", "http://10.0.0.2:8000"}) {
+	if got, err := (&DNS{Name: "vllm.svc", Port: 8000, Resolver: z}).Find(t.Context()); err != nil ||
+		!slices.Equal(got, []string{"http://10.0.0.1:8000", "http://10.0.0.2:8000"}) {
 		t.Errorf("addresses: %q, %v", got, err)
 	}
-	if got, err := (&DNS{Name: "_http._tcp.x", Resolver: z}).Find(t.Context()); err != nil || !slices.Equal(got, []string{"http://10.1.0.1:80", "http://[fd00::1]:81"}) {
+	if got, err := (&DNS{Name: "_http._tcp.x", Resolver: z}).Find(t.Context()); err != nil ||
+		!slices.Equal(got, []string{"http://10.1.0.1:80", "http://[fd00::1]:81"}) {
 		t.Errorf("SRV: %q, %v", got, err)
 	}
-	for _, d := range []*DNS{{Name: "nowhere", Port: 1, Resolver: z}, {Name: "nowhere", Resolver: z}, {Name: "bad", Resolver: z}} {
+	for _, d := range []*DNS{{Name: "nowhere", Port: 1, Resolver: z}, {Name: "nowhere", Resolver: z},
+		{Name: "bad", Resolver: z}} {
 		if _, err := d.Find(t.Context()); err == nil {
 			t.Errorf("%s was found", d.Name)
 		}
@@ -98,10 +103,12 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestLines(t *testing.T) {
-	if got, err := Lines("\n h:2\r\nhttp://10.0.0.1:1/\n\nh:2"); err != nil || !slices.Equal(got, []string{"http://10.0.0.1:1", "http://h:2"}) {
+	if got, err := Lines("\n h:2\r\nhttp://10.0.0.1:1/\n\nh:2"); err != nil ||
+		!slices.Equal(got, []string{"http://10.0.0.1:1", "http://h:2"}) {
 		t.Errorf("%q, %v", got, err)
 	}
-	for s, want := range map[string]string{"": "no endpoint", "\n \n": "no endpoint", "h": "want a port", "h:1\nhttps://h:2": "want http://", "h:1 h:2": "want"} {
+	for s, want := range map[string]string{"": "no endpoint", "\n \n": "no endpoint", "h": "want a port",
+		"h:1\nhttps://h:2": "want http://", "h:1 h:2": "want"} {
 		if got, err := Lines(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %q, %v, want %q", s, got, err, want)
 		}

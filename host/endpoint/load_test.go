@@ -22,7 +22,8 @@ func TestLoad_chargeAndRelease(t *testing.T) {
 	a.Release()
 	b.Release()
 	if l.Inflight() != 0 || l.Outstanding() != 0 || l.KVActive() != 0 || len(l.tenants) != 0 {
-		t.Errorf("got inflight %d outstanding %d kv %d tenants %v, want nothing", l.Inflight(), l.Outstanding(), l.KVActive(), l.tenants)
+		t.Errorf("got inflight %d outstanding %d kv %d tenants %v, want nothing", l.Inflight(), l.Outstanding(), l.KVActive(),
+			l.tenants)
 	}
 	new(Charge).Release()
 }
@@ -110,7 +111,8 @@ func TestBreaker_opensProbesAndRecovers(t *testing.T) {
 
 func TestBreaker_statuses(t *testing.T) {
 	for status, want := range map[int]Result{
-		0: ResultFailed, 200: ResultOK, 400: ResultOK, 404: ResultOK, 429: ResultOK, 503: ResultOK, 500: ResultFailed, 502: ResultFailed, 504: ResultFailed,
+		0: ResultFailed, 200: ResultOK, 400: ResultOK, 404: ResultOK, 429: ResultOK, 503: ResultOK, 500: ResultFailed,
+		502: ResultFailed, 504: ResultFailed,
 	} {
 		if got := ResultOf(status); got != want {
 			t.Errorf("status %d: got %d, want %d", status, got, want)

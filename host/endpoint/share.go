@@ -62,7 +62,8 @@ func (l *Load) TenantWork(tenant string, now time.Time) (own, all float32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.recent.fade(now)
-	return float32(float64(l.tenants[tenant]) + l.recent.own[tenant]), float32(float64(l.outstanding.Load()) + l.recent.all)
+	return float32(float64(l.tenants[tenant]) + l.recent.own[tenant]),
+		float32(float64(l.outstanding.Load()) + l.recent.all)
 }
 
 // Concentration returns, of the work of about the last minutes, the greatest

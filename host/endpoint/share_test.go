@@ -36,7 +36,7 @@ func TestLoad_tenantWork(t *testing.T) {
 	if n := len(l.recent.own); n != maxShares {
 		t.Errorf("got %d tenants counted, want %d", n, maxShares)
 	}
-	check("nobody", 0, 20*maxShares)
+	check("absent", 0, 20*maxShares)
 }
 
 func TestLoad_concentration(t *testing.T) {

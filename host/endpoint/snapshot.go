@@ -15,7 +15,9 @@ type Snapshot struct {
 	Infos []*Info
 	Loads []*Load
 
-	Topology uint64 // version of what follows from who the endpoints are; changes when endpoints come or go, or change their labels, models or adapters
+	// Topology changes when endpoints are added or removed, or change their labels,
+	// models or adapters.
+	Topology uint64
 
 	Live     Set // slots with an endpoint
 	Ready    Set // of these, those that take requests (ready, awake, not draining)

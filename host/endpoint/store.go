@@ -149,7 +149,8 @@ func (s *Store) Update(id ID, f func(*State)) bool {
 	if is := sl.state.serving(); is != was {
 		sl.load.readiness(is)
 	}
-	moved := !slices.Equal(models, sl.state.Models) || !slices.Equal(adapters, sl.state.Adapters) || isolation != sl.state.isolation()
+	moved := !slices.Equal(models, sl.state.Models) || !slices.Equal(adapters, sl.state.Adapters) ||
+		isolation != sl.state.isolation()
 	v := s.changedLocked(moved)
 	s.mu.Unlock()
 	s.publish(v)

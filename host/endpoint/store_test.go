@@ -66,7 +66,8 @@ func TestStore_columns(t *testing.T) {
 			Trust: 7, Events: EventsLive, Models: []string{"m"}, Adapters: []string{"l"}, ScrapedAt: at}
 	})
 	v := s.Load()
-	if v.N != 1 || v.Running[0] != 3 || v.Waiting[0] != 4 || v.KVUsage[0] != .5 || v.BlockTokens[0] != 16 || v.CacheBlocks[0] != 100 || v.MaxModelLen[0] != 4096 || v.Events[0] != EventsLive {
+	if v.N != 1 || v.Running[0] != 3 || v.Waiting[0] != 4 || v.KVUsage[0] != .5 || v.BlockTokens[0] != 16 ||
+		v.CacheBlocks[0] != 100 || v.MaxModelLen[0] != 4096 || v.Events[0] != EventsLive {
 		t.Errorf("got columns %+v", v)
 	}
 	if v.Trust[0] != 1 {
@@ -166,7 +167,8 @@ func TestSet(t *testing.T) {
 // stay.
 func TestStore_SetInfos(t *testing.T) {
 	s := NewStore()
-	id, err := s.Add(Info{URL: "http://a:1", Addr: "a:1", Pool: "p", Dialect: "vllm", Labels: map[string]string{"zone": "a"}})
+	id, err := s.Add(Info{URL: "http://a:1", Addr: "a:1", Pool: "p", Dialect: "vllm",
+		Labels: map[string]string{"zone": "a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,14 +176,16 @@ func TestStore_SetInfos(t *testing.T) {
 	before := s.Load()
 	before.Loads[id].Charge("t", 7, 7)
 	labels := map[string]string{"zone": "b", LabelIsolation: IsolationVerified, LabelPool: "other"}
-	s.SetInfos(map[ID]Info{id: {URL: "http://b:1", Addr: "b:1", Pool: "q", Dialect: "sglang", Labels: labels, Price: 2, Spot: true}, id + 1: {}})
+	s.SetInfos(map[ID]Info{id: {URL: "http://b:1", Addr: "b:1", Pool: "q", Dialect: "sglang", Labels: labels, Price: 2,
+		Spot: true}, id + 1: {}})
 	labels["zone"] = "mine"
 	after := s.Load()
 	got, was := after.Info(id), before.Info(id)
 	if got.URL != was.URL || got.Addr != was.Addr || got.Pool != "p" || got.Epoch != was.Epoch || got.ID != id {
 		t.Errorf("another endpoint: %+v", got)
 	}
-	if got.Dialect != "sglang" || got.Price != 2 || !got.Spot || got.Labels["zone"] != "b" || got.Labels[LabelPool] != "p" {
+	if got.Dialect != "sglang" || got.Price != 2 || !got.Spot || got.Labels["zone"] != "b" ||
+		got.Labels[LabelPool] != "p" {
 		t.Errorf("attributes %+v", got)
 	}
 	if was.Dialect != "vllm" || was.Labels["zone"] != "a" {
@@ -190,7 +194,8 @@ func TestStore_SetInfos(t *testing.T) {
 	if after.Loads[id] != before.Loads[id] || after.Loads[id].Inflight() != 1 || !after.Ready.Has(id) {
 		t.Error("load or readiness is lost")
 	}
-	if after.Label("zone", "a") != nil || !after.Label("zone", "b").Has(id) || after.Label(LabelIsolation, IsolationVerified) != nil || after.Topology == before.Topology {
+	if after.Label("zone", "a") != nil || !after.Label("zone", "b").Has(id) ||
+		after.Label(LabelIsolation, IsolationVerified) != nil || after.Topology == before.Topology {
 		t.Error("label sets do not follow")
 	}
 	if after.N != 1 {

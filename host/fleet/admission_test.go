@@ -29,8 +29,10 @@ func TestAdmission_noPolicy(t *testing.T) {
 // of them is named.
 func TestWithin(t *testing.T) {
 	d := &config.Discover{Allow: []string{"10.0.0.0/8", "*.gpu.example"}}
-	in, err := within(d, []string{"http://10.1.2.3:1", "http://169.254.169.254:80", "http://a.gpu.example:1", "http://gpu.example:1", "http://10.1.2.3.evil.example:1"})
-	if !slices.Equal(in, []string{"http://10.1.2.3:1", "http://a.gpu.example:1"}) || err == nil || !strings.Contains(err.Error(), "3 endpoints are not in discover.allow: http://169.254.169.254:80 ") {
+	in, err := within(d, []string{"http://10.1.2.3:1", "http://169.254.169.254:80", "http://a.gpu.example:1",
+		"http://gpu.example:1", "http://10.1.2.3.evil.example:1"})
+	if !slices.Equal(in, []string{"http://10.1.2.3:1", "http://a.gpu.example:1"}) || err == nil ||
+		!strings.Contains(err.Error(), "3 endpoints are not in discover.allow: http://169.254.169.254:80 ") {
 		t.Errorf("%q, %v", in, err)
 	}
 	if in, err = within(d, slices.Repeat([]string{"http://h:1"}, 500)); in != nil || len(err.Error()) > 200 {

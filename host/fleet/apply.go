@@ -22,7 +22,8 @@ func (f *Fleet) Apply(p *Plan) {
 	defer f.mu.Unlock()
 	f.plan = p
 	if left := f.reconcileLocked(); len(left) > 0 {
-		f.cfg.Log.Error("endpoints left out: the router is full", "endpoints", strings.Join(urlsOf(left), " "), "most", config.MaxEndpoints)
+		f.cfg.Log.Error("endpoints left out: the router is full",
+			"endpoints", strings.Join(urlsOf(left), " "), "most", config.MaxEndpoints)
 	}
 }
 
@@ -174,10 +175,12 @@ func (f *Fleet) watcherConfig(id endpoint.ID, t target) backend.Config {
 	}
 	var scrape *backend.Scrape
 	if w.parser.Plugin != "" {
-		scrape = &backend.Scrape{Parser: f.cfg.Parser(w.parser.Plugin), Metrics: w.parser.MetricsPath, Health: w.parser.HealthPath}
+		scrape = &backend.Scrape{Parser: f.cfg.Parser(w.parser.Plugin), Metrics: w.parser.MetricsPath,
+			Health: w.parser.HealthPath}
 	}
 	return backend.Config{
-		ID: id, URL: t.key.url, Dialect: d, Scrape: scrape, Bearer: w.bearer, CacheIdentity: w.cacheIdentity, BlockTokens: w.blockTokens, AssumedBlocks: w.assumedBlocks, Events: w.events,
+		ID: id, URL: t.key.url, Dialect: d, Scrape: scrape, Bearer: w.bearer, CacheIdentity: w.cacheIdentity,
+		BlockTokens: w.blockTokens, AssumedBlocks: w.assumedBlocks, Events: w.events,
 		Probe:   backend.Probe{Every: w.probe, Idle: func() bool { return f.idle(id) }, LogOnly: w.unexplainedLogOnly},
 		History: f.cfg.History,
 		Revoked: func(reason string) { f.cfg.Revoked(t.key.url, t.key.pool, reason) },

@@ -53,7 +53,8 @@ func poolAttributes(p *config.Pool, s Secrets, tenants bool) attributes {
 		watch: watch{
 			dialect: p.Dialect, parser: p.Parser, bearer: strings.TrimPrefix(s.Authorization[p.Name], "Bearer "),
 			cacheIdentity: s.CacheIdentity[p.Name], blockTokens: int(p.BlockTokens),
-			events: backend.Events{Mode: p.Events.Mode, Port: p.Events.Port, ReplayPort: int(p.Events.ReplayPort), Topic: p.Events.Topic},
+			events: backend.Events{Mode: p.Events.Mode, Port: p.Events.Port, ReplayPort: int(p.Events.ReplayPort),
+				Topic: p.Events.Topic},
 		},
 	}
 	if m := p.Isolation.Mode; m == "on" || m == "auto" && tenants && p.Tenant == "" {

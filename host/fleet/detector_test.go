@@ -14,7 +14,8 @@ import (
 
 func ended200(tenant string, prompt, cached, predicted, output int) *scheduler.Observation {
 	return &scheduler.Observation{Tenant: tenant, PromptTokens: prompt, PredictedCached: predicted,
-		Outcome: exchange.Outcome{Status: 200, HasUsage: true, HasCached: true, PromptTokens: prompt, CachedTokens: cached, OutputTokens: output, End: exchange.EndComplete}}
+		Outcome: exchange.Outcome{Status: 200, HasUsage: true, HasCached: true, PromptTokens: prompt, CachedTokens: cached,
+			OutputTokens: output, End: exchange.EndComplete}}
 }
 
 // TestDetector_spikes: a tenant whose prompts suddenly miss is logged once; one

@@ -150,7 +150,8 @@ func within(d *config.Discover, urls []string) (in []string, err error) {
 	}
 	if len(out) > 0 {
 		const shown = 8
-		err = fmt.Errorf("fleet: %d endpoints are not in discover.allow: %s", len(out), strings.Join(out[:min(len(out), shown)], " "))
+		err = fmt.Errorf("fleet: %d endpoints are not in discover.allow: %s", len(out),
+			strings.Join(out[:min(len(out), shown)], " "))
 	}
 	return in, err
 }
@@ -193,6 +194,7 @@ func (f *Fleet) setDiscovered(pool string, urls []string) error {
 	if full == nil {
 		return nil
 	}
-	f.discovered[pool] = slices.DeleteFunc(slices.Clone(urls), func(u string) bool { return slices.Contains(full.urls, u) })
+	f.discovered[pool] = slices.DeleteFunc(slices.Clone(urls),
+		func(u string) bool { return slices.Contains(full.urls, u) })
 	return full
 }

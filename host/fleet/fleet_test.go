@@ -24,9 +24,11 @@ type testFleet struct {
 
 func newTestFleet(t testing.TB) *testFleet {
 	holders := kvindex.HolderOf(config.MaxEndpoints, 0)
-	f := &testFleet{t: t, store: endpoint.NewStore(), index: kvindex.New(kvindex.Config{Holders: holders, BudgetBytes: 1 << 20})}
+	f := &testFleet{t: t, store: endpoint.NewStore(),
+		index: kvindex.New(kvindex.Config{Holders: holders, BudgetBytes: 1 << 20})}
 	f.Fleet = New(Config{
-		Store: f.store, Index: f.index, Assumed: kvindex.NewAssumed(kvindex.AssumedConfig{Holders: holders, BudgetBytes: 1 << 20}), Tiers: 3,
+		Store: f.store, Index: f.index, Assumed: kvindex.NewAssumed(kvindex.AssumedConfig{Holders: holders,
+			BudgetBytes: 1 << 20}), Tiers: 3,
 		Parser: func(string) backend.Parser { return nil }, Log: slog.New(slog.DiscardHandler),
 	})
 	return f
@@ -148,7 +150,8 @@ func TestDiscovered_full(t *testing.T) {
 	for i := range config.MaxEndpoints {
 		many = append(many, fmt.Sprintf("http://127.0.0.1:%d", 1000+i))
 	}
-	if err := f.setDiscovered("main", many); err == nil || !strings.Contains(err.Error(), "no room for 1 endpoints, the router serves at most 512: http://127.0.0.1:1511") {
+	if err := f.setDiscovered("main", many); err == nil ||
+		!strings.Contains(err.Error(), "no room for 1 endpoints, the router serves at most 512: http://127.0.0.1:1511") {
 		t.Errorf("one endpoint too many: %v", err)
 	}
 	if err := f.setDiscovered("main", many[:3]); err != nil {

@@ -30,7 +30,8 @@ func (t *tenant) first(r *round) *Waiter {
 
 // put adds w behind the other requests of its tenant.
 func (l *lane) put(w *Waiter) {
-	i, ok := slices.BinarySearchFunc(l.bands, w.want.Priority, func(b *band, p int) int { return p - b.priority }) // falling
+	falling := func(b *band, p int) int { return p - b.priority }
+	i, ok := slices.BinarySearchFunc(l.bands, w.want.Priority, falling)
 	if !ok {
 		l.bands = slices.Insert(l.bands, i, &band{priority: w.want.Priority})
 	}

@@ -67,7 +67,8 @@ type Stats struct {
 
 // Stats returns the counts.
 func (q *Queue) Stats() Stats {
-	return Stats{int(q.waiting.Load()), q.entered.Load(), q.placed.Load(), q.expired.Load(), q.left.Load(), q.full.Load(), q.waits.Load()}
+	return Stats{int(q.waiting.Load()), q.entered.Load(), q.placed.Load(), q.expired.Load(), q.left.Load(), q.full.Load(),
+		q.waits.Load()}
 }
 
 // lane holds the requests that wait for the same pools.

@@ -24,7 +24,8 @@ func newRig(t *testing.T) *rig { return &rig{t: t, w: map[string]*Waiter{}} }
 // enter lets a request wait: name is its tenant's and a number, "a1".
 func (r *rig) enter(name string, priority, tokens int) {
 	r.t.Helper()
-	w := r.q.Enter(Want{Lane: "main", Pools: []string{"main"}, Tenant: name[:1], Priority: priority, Tokens: tokens}, 1000, start)
+	w := r.q.Enter(Want{Lane: "main", Pools: []string{"main"}, Tenant: name[:1], Priority: priority, Tokens: tokens}, 1000,
+		start)
 	if w == nil {
 		r.t.Fatalf("%s is not let in", name)
 	}
@@ -239,7 +240,8 @@ func TestQueue_leave(t *testing.T) {
 		t.Errorf("then %s, want a3", got)
 	}
 	st := r.q.Stats()
-	if st.Waiting != 0 || st.Entered != 5 || st.Left != 2 || st.Expired != 1 || st.Placed != 2 || st.Waits.Count != 5 || len(r.q.lanes) != 0 {
+	if st.Waiting != 0 || st.Entered != 5 || st.Left != 2 || st.Expired != 1 || st.Placed != 2 || st.Waits.Count != 5 ||
+		len(r.q.lanes) != 0 {
 		t.Errorf("%+v, %d lanes", st, len(r.q.lanes))
 	}
 }
@@ -286,7 +288,8 @@ func TestQueue_stress(t *testing.T) {
 	run := func(i int) {
 		ok := !q.Busy("l", i%3) && take()
 		if !ok {
-			w := q.Enter(Want{Lane: "l", Pools: []string{"p"}, Tenant: fmt.Sprint(i % 5), Priority: i % 3, Tokens: i * 37 % 9000}, 500, start)
+			w := q.Enter(Want{Lane: "l", Pools: []string{"p"}, Tenant: fmt.Sprint(i % 5), Priority: i % 3,
+				Tokens: i * 37 % 9000}, 500, start)
 			if w == nil {
 				return
 			}

@@ -44,7 +44,8 @@ func ReadMooncake(r io.Reader) ([]Conversation, error) {
 			return nil, fmt.Errorf("%w: line %d: %v", ErrFormat, line, err)
 		}
 		if m.In < 1 || m.Out < 0 || m.Timestamp < 0 || len(m.Blocks) > m.In {
-			return nil, fmt.Errorf("%w: line %d: %d tokens in %d blocks, %d out, at %g ms", ErrFormat, line, m.In, len(m.Blocks), m.Out, m.Timestamp)
+			return nil, fmt.Errorf("%w: line %d: %d tokens in %d blocks, %d out, at %g ms", ErrFormat, line, m.In, len(m.Blocks),
+				m.Out, m.Timestamp)
 		}
 		out = append(out, Conversation{
 			Name: fmt.Sprint("request ", line), Start: m.Timestamp/1000 + mooncakeSlot*spread.Float64(),

@@ -8,7 +8,8 @@ import (
 )
 
 func TestReadMooncake(t *testing.T) {
-	l, err := ReadMooncake(strings.NewReader(`{"timestamp": 3000, "input_length": 1025, "output_length": 0, "hash_ids": [0, 7, 8]}
+	l, err := ReadMooncake(strings.NewReader(
+		`{"timestamp": 3000, "input_length": 1025, "output_length": 0, "hash_ids": [0, 7, 8]}
 {"timestamp": 0, "input_length": 512, "output_length": 52, "hash_ids": [0]}
 `))
 	if err != nil {
@@ -20,8 +21,10 @@ func TestReadMooncake(t *testing.T) {
 	if r := l[1].Requests[0]; r.Tokens != 1025 || r.Output != 1 || len(r.Blocks) != 3 || r.Blocks[2] != 8 {
 		t.Errorf("request %+v", r)
 	}
-	for _, bad := range []string{`{`, `{"timestamp":-1,"input_length":1,"hash_ids":[]}`, `{"input_length":0}`, `{"input_length":1,"output_length":-3}`, `{"input_length":1,"hash_ids":[1,2]}`} {
-		if _, err := ReadMooncake(strings.NewReader(bad)); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "line 1") {
+	for _, bad := range []string{`{`, `{"timestamp":-1,"input_length":1,"hash_ids":[]}`, `{"input_length":0}`,
+		`{"input_length":1,"output_length":-3}`, `{"input_length":1,"hash_ids":[1,2]}`} {
+		if _, err := ReadMooncake(strings.NewReader(bad)); !errors.Is(err, ErrFormat) ||
+			!strings.Contains(err.Error(), "line 1") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}

@@ -37,7 +37,8 @@ func TestReadWEKA_filter(t *testing.T) {
 	for _, tc := range []struct {
 		f    Filter
 		want int
-	}{{Filter{MinRequests: 2}, 1}, {Filter{MaxRequests: 1}, 2}, {Filter{MaxBlocks: 5}, 2}, {Filter{Conversations: 1}, 1}, {Filter{MinRequests: 3}, 0}} {
+	}{{Filter{MinRequests: 2}, 1}, {Filter{MaxRequests: 1}, 2}, {Filter{MaxBlocks: 5}, 2}, {Filter{Conversations: 1}, 1},
+		{Filter{MinRequests: 3}, 0}} {
 		cs, err := ReadWEKA(strings.NewReader(weka), tc.f)
 		if err != nil || len(cs) != tc.want {
 			t.Errorf("%+v: %d conversations, error %v, want %d", tc.f, len(cs), err, tc.want)

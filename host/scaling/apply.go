@@ -50,7 +50,8 @@ func find(l []*group, p *groupPlan) *group {
 func (m *Manager) build(p groupPlan) *group {
 	m.fence = max(m.fence+1, uint64(m.cfg.Now().UnixMilli())) // its keys differ from all that were ordered before
 	g := &group{plan: p, pools: p.names(), nodes: newNodes(&m.cfg, m.work, p.cfg)}
-	c, err := autoscale.New(autoscale.Group{Pools: p.pools, Fleet: g.nodes, Log: m.cfg.Log, Fence: m.fence, Audit: m.audit}, m.cfg.Now())
+	c, err := autoscale.New(autoscale.Group{Pools: p.pools, Fleet: g.nodes, Log: m.cfg.Log, Fence: m.fence,
+		Audit: m.audit}, m.cfg.Now())
 	if err != nil { // NewPlan refuses it
 		panic("BUG: scaling: " + err.Error())
 	}

@@ -71,10 +71,12 @@ func newTestManager(t *testing.T) *testManager {
 	x.Manager = New(Config{
 		Store: store, Machines: x.machines, Admission: admitAll{}, Sessions: func() map[uint32]int { return nil },
 		QueueWait: func([]string, time.Time) time.Duration { return 0 },
-		Override:  func(string) (autoscale.Overrider, bool) { return nil, false }, Audit: func(autoscale.Action) {}, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Override:  func(string) (autoscale.Overrider, bool) { return nil, false }, Audit: func(autoscale.Action) {},
+		Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
 	var err error
-	if x.slot, err = store.Add(endpoint.Info{URL: "http://10.0.0.1:8000", Addr: "10.0.0.1:8000", Pool: "main"}); err != nil {
+	if x.slot, err = store.Add(endpoint.Info{URL: "http://10.0.0.1:8000", Addr: "10.0.0.1:8000",
+		Pool: "main"}); err != nil {
 		t.Fatal(err)
 	}
 	return x
@@ -111,7 +113,8 @@ func TestNewPlan_refuses(t *testing.T) {
 	bad := scaled("b")
 	bad.Autoscale.Min = 10
 	_, err := NewPlan(&config.Config{Pools: []config.Pool{hook("a", short), bad, hook("c", short+".none"), gone}})
-	for _, want := range []string{`pool "a": webhook secret in ` + short + `: want at least 16 characters`, `pool "b": autoscale: max 9 is less than min 10`, `pool "c": webhook secret: open`, `pool "d": driver command: `} {
+	for _, want := range []string{`pool "a": webhook secret in ` + short + `: want at least 16 characters`,
+		`pool "b": autoscale: max 9 is less than min 10`, `pool "c": webhook secret: open`, `pool "d": driver command: `} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -125,10 +128,12 @@ func TestApply_keepsController(t *testing.T) {
 	m.apply(t, scaled("main"))
 	first, fence := m.groups[0].control, m.fence
 	p := scaled("main")
-	p.Price, p.Spot, p.Labels, p.Capacity.MaxInflight, p.Endpoints = 3, true, map[string]string{"a": "b"}, 7, []string{"http://a:1"}
+	p.Price, p.Spot, p.Labels, p.Capacity.MaxInflight, p.Endpoints = 3, true, map[string]string{"a": "b"}, 7,
+		[]string{"http://a:1"}
 	p.Autoscale.Plugin, p.Autoscale.Shadow = "x", true
 	m.apply(t, p)
-	if g := m.groups[0]; g.control != first || m.fence != fence || len(m.retired) != 0 || g.nodes.pool("main").Price != 3 || g.plan.pools[0].Price != 3 {
+	if g := m.groups[0]; g.control != first || m.fence != fence || len(m.retired) != 0 ||
+		g.nodes.pool("main").Price != 3 || g.plan.pools[0].Price != 3 {
 		t.Errorf("another controller, or one that does not know the price: %+v", g)
 	}
 	p.Autoscale.Max = 8
@@ -153,7 +158,8 @@ func TestApply_keepsController(t *testing.T) {
 
 func TestGroupsOf(t *testing.T) {
 	cfg := &config.Config{Pools: []config.Pool{
-		{Name: "spot", Autoscale: config.Autoscale{Max: 4, OverflowOf: "own"}}, {Name: "fixed"}, {Name: "own", Autoscale: config.Autoscale{Max: 2}}, {Name: "other", Autoscale: config.Autoscale{Max: 1}},
+		{Name: "spot", Autoscale: config.Autoscale{Max: 4, OverflowOf: "own"}}, {Name: "fixed"},
+		{Name: "own", Autoscale: config.Autoscale{Max: 2}}, {Name: "other", Autoscale: config.Autoscale{Max: 1}},
 	}}
 	var got []string
 	for _, g := range groupsOf(cfg) {
@@ -179,8 +185,10 @@ func TestManager_forgetsEpochs(t *testing.T) {
 		f.Remove("main", id)
 	}
 	w := m.work
-	if most := 2*2 + 64 + 1; len(f.first) > most || len(f.ready) > most || len(w.seen) > most || len(w.pools) > most || len(w.heats) > most {
-		t.Errorf("kept: first %d, ready %d, seen %d, pools %d, heats %d", len(f.first), len(f.ready), len(w.seen), len(w.pools), len(w.heats))
+	if most := 2*2 + 64 + 1; len(f.first) > most || len(f.ready) > most || len(w.seen) > most || len(w.pools) > most ||
+		len(w.heats) > most {
+		t.Errorf("kept: first %d, ready %d, seen %d, pools %d, heats %d", len(f.first), len(f.ready), len(w.seen),
+			len(w.pools), len(w.heats))
 	}
 }
 
@@ -190,11 +198,13 @@ func TestManager_Notice(t *testing.T) {
 	m := newTestManager(t)
 	m.apply(t, scaled("main"), config.Pool{Name: "fixed"})
 	m.machines.AddMachines("main", []autoscale.Machine{{ID: "a", URL: "http://127.0.0.1:7"}})
-	for id, want := range map[string]string{"a": "a", "http://127.0.0.1:7": "a", "http://10.0.0.1:8000/": "http://10.0.0.1:8000", "b": ""} {
+	for id, want := range map[string]string{"a": "a", "http://127.0.0.1:7": "a",
+		"http://10.0.0.1:8000/": "http://10.0.0.1:8000", "b": ""} {
 		if got, _ := m.groups[0].nodes.nameOf("main", id); got != want {
 			t.Errorf("%s is %q, want %q", id, got, want)
 		}
-		if err := m.Notice("main", id, time.Now()); (err == nil) != (want != "") || err != nil && !errors.Is(err, ErrNoEndpoint) {
+		err := m.Notice("main", id, time.Now())
+		if (err == nil) != (want != "") || err != nil && !errors.Is(err, ErrNoEndpoint) {
 			t.Errorf("notice for %s: %v", id, err)
 		}
 	}
@@ -225,10 +235,13 @@ func TestNodes_inFlight(t *testing.T) {
 // TestNodes_check: machines join within the allow-list only, and none that the
 // configuration lists.
 func TestNodes_check(t *testing.T) {
-	p := config.Pool{Name: "p", Endpoints: []string{"http://127.0.0.1:9/"}, Autoscale: config.Autoscale{Max: 4, Driver: config.Driver{Allow: []string{"10.1.0.0/16", "*.gpu.example", "127.0.0.1"}}}}
+	p := config.Pool{Name: "p", Endpoints: []string{"http://127.0.0.1:9/"},
+		Autoscale: config.Autoscale{Max: 4, Driver: config.Driver{Allow: []string{"10.1.0.0/16", "*.gpu.example",
+			"127.0.0.1"}}}}
 	f := newNodes(&Config{Admission: admitAll{}}, nil, []config.Pool{p})
 	good := []autoscale.Machine{
-		{URL: "http://10.1.2.3:8000"}, {URL: "http://a.gpu.example:8000/"}, {URL: "http://127.0.0.1:1", Events: "tcp://127.0.0.1:5", Replay: "tcp://127.0.0.1:6"},
+		{URL: "http://10.1.2.3:8000"}, {URL: "http://a.gpu.example:8000/"},
+		{URL: "http://127.0.0.1:1", Events: "tcp://127.0.0.1:5", Replay: "tcp://127.0.0.1:6"},
 	}
 	for _, m := range good {
 		if err := f.check(&p, &m); err != nil {
@@ -296,9 +309,11 @@ func TestRoom(t *testing.T) {
 func TestRoom_Enter(t *testing.T) {
 	m := newTestManager(t)
 	p := scaled("main")
-	p.Autoscale.MaxHeld, p.Autoscale.MaxHold, p.Autoscale.ColdStart = 1, config.Duration(20*time.Millisecond), config.Duration(time.Minute)
+	p.Autoscale.MaxHeld, p.Autoscale.MaxHold, p.Autoscale.ColdStart = 1, config.Duration(20*time.Millisecond),
+		config.Duration(time.Minute)
 	plan, err := NewPlan(&config.Config{Pools: []config.Pool{p, {Name: "fixed"}}, Models: []config.Model{
-		{Name: "m", Aliases: []string{"alias"}, Pools: []config.ModelPool{{Name: "main"}}}, {Name: "n", Pools: []config.ModelPool{{Name: "fixed"}}}}})
+		{Name: "m", Aliases: []string{"alias"}, Pools: []config.ModelPool{{Name: "main"}}},
+		{Name: "n", Pools: []config.ModelPool{{Name: "fixed"}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

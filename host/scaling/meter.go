@@ -54,7 +54,8 @@ const (
 )
 
 func newMeter() *Meter {
-	return &Meter{answers: map[string]*answerCosts{}, heats: map[uint32]*heat{}, seen: map[uint32]charged{}, pools: map[uint32]string{}, metered: map[string]bool{}}
+	return &Meter{answers: map[string]*answerCosts{}, heats: map[uint32]*heat{}, seen: map[uint32]charged{},
+		pools: map[uint32]string{}, metered: map[string]bool{}}
 }
 
 // Observe learns from a request that ended.

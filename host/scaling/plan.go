@@ -84,8 +84,10 @@ func planGroup(pools []config.Pool) (groupPlan, error) {
 
 func controllerConfig(a *config.Autoscale) autoscale.Config {
 	return autoscale.Config{
-		Min: a.Min, Max: a.Max, Target: a.Target, Window: time.Duration(a.Window), IdleAfter: time.Duration(a.IdleAfter), ColdStart: time.Duration(a.ColdStart),
-		DrainTimeout: time.Duration(a.DrainTimeout), DriverTimeout: time.Duration(a.Driver.Timeout), DryRun: a.DryRun, WarmTimeout: time.Duration(a.WarmTimeout),
+		Min: a.Min, Max: a.Max, Target: a.Target, DryRun: a.DryRun,
+		Window: time.Duration(a.Window), IdleAfter: time.Duration(a.IdleAfter), ColdStart: time.Duration(a.ColdStart),
+		DrainTimeout: time.Duration(a.DrainTimeout), WarmTimeout: time.Duration(a.WarmTimeout),
+		DriverTimeout: time.Duration(a.Driver.Timeout),
 	}
 }
 
@@ -133,5 +135,7 @@ func same(a, b *groupPlan) bool {
 	return slices.EqualFunc(a.pools, b.pools, func(x, y autoscale.Pool) bool {
 		x.Price, x.Spot = y.Price, y.Spot
 		return reflect.DeepEqual(x, y)
-	}) && slices.EqualFunc(a.cfg, b.cfg, func(x, y config.Pool) bool { return reflect.DeepEqual(x.Autoscale.Driver, y.Autoscale.Driver) })
+	}) && slices.EqualFunc(a.cfg, b.cfg, func(x, y config.Pool) bool {
+		return reflect.DeepEqual(x.Autoscale.Driver, y.Autoscale.Driver)
+	})
 }

@@ -58,7 +58,8 @@ func (r *Room) Enter(model, tenant string) (*Seat, error) {
 		return nil, nil
 	}
 	a := &pool.Autoscale
-	s := &Seat{room: r, tenant: roomTenant{pool.Name, tenant}, since: r.m.cfg.Now(), model: model, ColdStart: time.Duration(a.ColdStart), MaxHold: time.Duration(a.MaxHold)}
+	s := &Seat{room: r, tenant: roomTenant{pool.Name, tenant}, since: r.m.cfg.Now(), model: model,
+		ColdStart: time.Duration(a.ColdStart), MaxHold: time.Duration(a.MaxHold)}
 	if !r.enter(s.tenant, a.MaxHeld, s.since) {
 		return s, ErrRoomFull
 	}
@@ -146,7 +147,8 @@ func (r *Room) serves(model string) bool {
 	pools := modelPools(r.m.plan.Load().cfg, model)
 	snap := r.m.cfg.Store.Load()
 	for id := range snap.N {
-		if info := snap.Info(endpoint.ID(id)); info != nil && snap.Ready.Has(endpoint.ID(id)) && slices.Contains(pools, info.Pool) {
+		if info := snap.Info(endpoint.ID(id)); info != nil && snap.Ready.Has(endpoint.ID(id)) &&
+			slices.Contains(pools, info.Pool) {
 			return true
 		}
 	}

@@ -43,10 +43,12 @@ func bed(t *testing.T, name string, load Load, cold time.Duration, size int) {
 	}
 	ours := run("work", base)
 	if ours.Goodput < 0.99*best.Goodput {
-		t.Errorf("%s, cold %v, from %d: goodput %.3f, the best in-flight target has %.3f", name, cold, size, ours.Goodput, best.Goodput)
+		t.Errorf("%s, cold %v, from %d: goodput %.3f, the best in-flight target has %.3f", name, cold, size, ours.Goodput,
+			best.Goodput)
 	}
 	if ours.Hours > best.Hours {
-		t.Errorf("%s, cold %v, from %d: %.2f engine-hours, the best in-flight target took %.2f", name, cold, size, ours.Hours, best.Hours)
+		t.Errorf("%s, cold %v, from %d: %.2f engine-hours, the best in-flight target took %.2f", name, cold, size, ours.Hours,
+			best.Hours)
 	}
 }
 
@@ -68,7 +70,8 @@ func generated(seed uint64) Load {
 			next++
 			b = append(b, next)
 		}
-		l = append(l, replay.Conversation{Start: at, Requests: []replay.Request{{Blocks: b, Tokens: n*512 - r.IntN(500), Output: 1 + int(r.ExpFloat64()*340)}}})
+		l = append(l, replay.Conversation{Start: at, Requests: []replay.Request{{Blocks: b, Tokens: n*512 - r.IntN(500),
+			Output: 1 + int(r.ExpFloat64()*340)}}})
 	}
 	Swing(l, 1, 0.6, 15*time.Minute)
 	return Load{Conversations: l, BlockTokens: 512}
@@ -81,7 +84,8 @@ func TestBed_generated(t *testing.T) {
 }
 
 func TestRun_repeats(t *testing.T) {
-	c := Config{Load: generated(2), Engine: H100x8B, Size: 6, Cold: time.Minute, Scaling: &autoscale.Config{Min: 2, Max: 12}}
+	c := Config{Load: generated(2), Engine: H100x8B, Size: 6, Cold: time.Minute,
+		Scaling: &autoscale.Config{Min: 2, Max: 12}}
 	a, err := Run(c)
 	if err != nil {
 		t.Fatal(err)
@@ -118,9 +122,12 @@ func TestRun_fixed(t *testing.T) {
 func TestRun_flat(t *testing.T) {
 	var l []replay.Conversation
 	for i := range 4 * 3600 * 3 / 2 {
-		l = append(l, replay.Conversation{Start: float64(i) / 4, Requests: []replay.Request{{Blocks: []uint64{uint64(3 * i), uint64(3*i + 1), uint64(3*i + 2)}, Tokens: 1536, Output: 200}}})
+		l = append(l, replay.Conversation{Start: float64(i) / 4,
+			Requests: []replay.Request{{Blocks: []uint64{uint64(3 * i), uint64(3*i + 1), uint64(3*i + 2)}, Tokens: 1536,
+				Output: 200}}})
 	}
-	c := Config{Load: Load{Conversations: l, BlockTokens: 512}, Engine: H100x8B, Size: 2, Cold: time.Minute, Scaling: &autoscale.Config{Min: 1, Max: 12}}
+	c := Config{Load: Load{Conversations: l, BlockTokens: 512}, Engine: H100x8B, Size: 2, Cold: time.Minute,
+		Scaling: &autoscale.Config{Min: 1, Max: 12}}
 	whole, err := Run(c)
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +138,8 @@ func TestRun_flat(t *testing.T) {
 		t.Fatal(err)
 	}
 	if whole.Orders != begin.Orders || whole.Drains != begin.Drains {
-		t.Errorf("flat load: %d orders and %d drains in 90 minutes, %d and %d of them in the first 30", whole.Orders, whole.Drains, begin.Orders, begin.Drains)
+		t.Errorf("flat load: %d orders and %d drains in 90 minutes, %d and %d of them in the first 30", whole.Orders,
+			whole.Drains, begin.Orders, begin.Drains)
 	}
 }
 

@@ -48,7 +48,8 @@ type chunk struct {
 }
 
 func newEngine(id string, spec *Engine, block int, now, up float64) *engine {
-	return &engine{id: id, spec: spec, block: block, cache: newCache(spec.KVTokens / block), assigned: map[uint64]int{}, ordered: now, up: up, heated: now}
+	return &engine{id: id, spec: spec, block: block, cache: newCache(spec.KVTokens / block), assigned: map[uint64]int{},
+		ordered: now, up: up, heated: now}
 }
 
 // match returns how many leading tokens of a prompt the router expects to be cached:

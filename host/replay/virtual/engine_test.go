@@ -9,7 +9,8 @@ import (
 
 // TestEngine_step works the formula of the package comment out by hand.
 func TestEngine_step(t *testing.T) {
-	spec := Engine{StepMs: 1, FloorMs: 5, TokenMs: 0.01, ContextMs: 0.001, SquareMs: 1e-5, KVTokens: 1600, Budget: 100, Sequences: 4}
+	spec := Engine{StepMs: 1, FloorMs: 5, TokenMs: 0.01, ContextMs: 0.001, SquareMs: 1e-5, KVTokens: 1600, Budget: 100,
+		Sequences: 4}
 	e := newEngine("e", &spec, 16, 0, 0)
 	r := &request{prompt: 150, output: 3, blocks: []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, private: 1, estimate: 150}
 	e.place(r)

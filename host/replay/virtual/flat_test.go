@@ -29,7 +29,8 @@ func flat(rate float64, d time.Duration, seed uint64) Load {
 func TestRun_flatNoise(t *testing.T) {
 	for _, rate := range []float64{7, 11} {
 		for seed := range uint64(2) {
-			c := Config{Load: flat(rate, 90*time.Minute, seed), Engine: H100x8B, Size: 3, Cold: time.Minute, Scaling: &autoscale.Config{Min: 1, Max: 24}}
+			c := Config{Load: flat(rate, 90*time.Minute, seed), Engine: H100x8B, Size: 3, Cold: time.Minute,
+				Scaling: &autoscale.Config{Min: 1, Max: 24}}
 			whole, err := Run(c)
 			if err != nil {
 				t.Fatal(err)

@@ -15,8 +15,8 @@ const poolName = "virtual"
 
 func (s *sim) startControl() error {
 	c, err := autoscale.New(autoscale.Group{
-		Pools: []autoscale.Pool{{Name: poolName, Config: *s.cfg.Scaling, Driver: cloud{s}}}, Fleet: cloud{s}, Override: s.cfg.Override,
-		Log: slog.New(slog.DiscardHandler), Inline: true, Audit: s.report.action,
+		Pools: []autoscale.Pool{{Name: poolName, Config: *s.cfg.Scaling, Driver: cloud{s}}}, Fleet: cloud{s},
+		Override: s.cfg.Override, Log: slog.New(slog.DiscardHandler), Inline: true, Audit: s.report.action,
 	}, s.wall())
 	s.control = c
 	return err
@@ -25,7 +25,8 @@ func (s *sim) startControl() error {
 // add adds an engine that serves after cold milliseconds.
 func (s *sim) add(cold float64) {
 	s.added++
-	s.engines = append(s.engines, newEngine(fmt.Sprintf("e%03d", s.added), &s.cfg.Engine, s.cfg.Load.BlockTokens, s.now, s.now+cold))
+	s.engines = append(s.engines, newEngine(fmt.Sprintf("e%03d", s.added), &s.cfg.Engine, s.cfg.Load.BlockTokens, s.now,
+		s.now+cold))
 }
 
 // cloud is the autoscaler's interface to the simulation: the fleet and its driver.
@@ -37,7 +38,8 @@ func (c cloud) Nodes(string) []autoscale.Node {
 	for _, e := range c.s.engines {
 		e.warm(c.s.now, 0)
 		out = append(out, autoscale.Node{
-			ID: e.id, Since: start.Add(time.Duration(e.ordered * float64(time.Millisecond))), Ready: e.up <= c.s.now, InFlight: e.inflight, Heat: e.heat,
+			ID: e.id, Since: start.Add(time.Duration(e.ordered * float64(time.Millisecond))), Ready: e.up <= c.s.now,
+			InFlight: e.inflight, Heat: e.heat,
 		})
 	}
 	return out

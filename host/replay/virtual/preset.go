@@ -16,7 +16,8 @@ type Engine struct {
 // (LLMServingSim's layer profiles); KV memory three times its 421k tokens, as
 // with a cache in host memory.
 var H100x8B = Engine{
-	StepMs: 2, FloorMs: 7.8, TokenMs: 0.029, ContextMs: 0.049e-3, SquareMs: 1.06e-6, KVTokens: 3 * 421_000, Budget: 8192, Sequences: 256,
+	StepMs: 2, FloorMs: 7.8, TokenMs: 0.029, ContextMs: 0.049e-3, SquareMs: 1.06e-6, KVTokens: 3 * 421_000, Budget: 8192,
+	Sequences: 256,
 }
 
 // prefillMs is the time a prompt of n new tokens behind start cached ones takes

@@ -73,5 +73,6 @@ func quantile(sorted []float64, q float64) float64 {
 
 // String returns one line of a table.
 func (r *Report) String() string {
-	return fmt.Sprintf("%6.2f h  good %5.1f %%  ttft %5.0f / %6.0f ms  hit %4.1f %%  orders %3d drains %3d peak %2d", r.Hours, 100*r.Goodput, r.TTFT50, r.TTFT99, 100*r.Hit, r.Orders, r.Drains, r.Peak)
+	return fmt.Sprintf("%6.2f h  good %5.1f %%  ttft %5.0f / %6.0f ms  hit %4.1f %%  orders %3d drains %3d peak %2d",
+		r.Hours, 100*r.Goodput, r.TTFT50, r.TTFT99, 100*r.Hit, r.Orders, r.Drains, r.Peak)
 }

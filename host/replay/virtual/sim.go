@@ -86,7 +86,8 @@ func Run(cfg Config) (*Report, error) {
 func (s *sim) prepare() error {
 	l := &s.cfg.Load
 	if l.BlockTokens < 1 || len(l.Conversations) == 0 || s.cfg.Size < 1 {
-		return fmt.Errorf("virtual: %d conversations, blocks of %d tokens, %d engines", len(l.Conversations), l.BlockTokens, s.cfg.Size)
+		return fmt.Errorf("virtual: %d conversations, blocks of %d tokens, %d engines", len(l.Conversations), l.BlockTokens,
+			s.cfg.Size)
 	}
 	for i := range l.Conversations {
 		c := &l.Conversations[i]

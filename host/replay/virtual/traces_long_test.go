@@ -34,7 +34,8 @@ func TestBed_chat(t *testing.T) {
 
 // TestBed_agents is 200 recorded agent sessions that begin at random.
 func TestBed_agents(t *testing.T) {
-	l, err := replay.OpenWEKA(traceDir()+"/weka_cc_agentic_even.jsonl.gz", replay.Filter{Conversations: 200, CutBlocks: 120_000 / replay.WEKABlock})
+	l, err := replay.OpenWEKA(traceDir()+"/weka_cc_agentic_even.jsonl.gz",
+		replay.Filter{Conversations: 200, CutBlocks: 120_000 / replay.WEKABlock})
 	if err != nil {
 		t.Fatal(err)
 	}
