@@ -64,7 +64,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/queue":               {ours: "host/internal/timing"},
 	"host/kvindex":             {},
 	"host/backend":             {ours: "host/dialect host/blockhash host/endpoint host/kvevents host/kvindex host/llmapi", theirs: "github.com/cespare/xxhash/v2"},
-	"host/scheduler":           {ours: "host/dialect host/blockhash host/endpoint host/exchange host/identity host/internal/timing host/isolation host/llmapi host/policy host/quota host/tokenizer"},
+	"host/scheduler":           {ours: "abi host/dialect host/blockhash host/endpoint host/exchange host/identity host/internal/timing host/isolation host/llmapi host/policy host/quota host/tokenizer"},
 	"host/proxy":               {ours: "host/exchange host/identity host/internal/jsonscan host/internal/secret host/internal/timing host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
 	"host/telemetry/metric":    {},
 	"host/telemetry":           {ours: "host/internal/timing host/telemetry/metric", theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"slices"
 	"sync"
 
 	"github.com/kvasir-router/kvasir/abi"
@@ -36,11 +35,9 @@ type views struct {
 	b     wasm.Batch
 	infos []*endpoint.Info
 	ids   []uint32
-	ratio []float32
 	order wasm.Order
 	count [1]uint32
 
-	affinity []float32
 	adapters []uint32
 }
 
@@ -99,35 +96,7 @@ func (a *adapter) view(b *scheduler.Batch) *views {
 	}
 	r[abi.ReqModelID], r[abi.ReqProfile], r[abi.ReqObjective] = a.models[b.Model], a.profile, a.objective
 	r[abi.ReqOperation], r[abi.ReqTenantHash], r[abi.ReqSizeClass] = b.Op.ABI(), b.Tenant, sizeClass(b.BodyBytes)
-	c := &w.Columns
-	c[abi.ColMatchedTokens], c[abi.ColUncachedTokens], c[abi.ColOutstandingUncachedTokens] = b.Matched, b.Uncached, b.Outstanding
-	c[abi.ColMatchedTokensGPU], c[abi.ColMatchedTokensCPU], c[abi.ColMatchedTokensDisk] = b.Tiers[0], b.Tiers[1], b.Tiers[2]
-	c[abi.ColInflight], c[abi.ColKVActiveTokens], c[abi.ColSpeed] = b.Inflight, b.KVActive, b.Speed
-	c[abi.ColRunning], c[abi.ColWaiting], c[abi.ColKVUsage] = b.Running, b.Waiting, b.KVUsage
-	c[abi.ColIndexTrust], c[abi.ColAgeMS], c[abi.ColPrefillRate] = b.Trust, b.AgeMS, b.Rates
-	c[abi.ColPreferWeight] = b.Prefer
-	if a.reads.want != 0 {
-		v.more(b)
-	}
-	if a.reads.affinity {
-		v.affinity = full(v.affinity, b.N, b.Affinity)
-		c[abi.ColAffinityWeight] = v.affinity
-	}
-	v.infos = b.Infos
-	if a.reads.ids {
-		v.ids = v.ids[:0]
-		for i, id := range b.Endpoints {
-			v.ids = append(v.ids, abi.EndpointID(uint32(id), b.Infos[i].Epoch))
-		}
-		w.EndpointIDs = v.ids
-	}
-	if a.reads.ratio {
-		v.ratio = slices.Grow(v.ratio[:0], b.N)[:b.N]
-		for i, m := range b.Matched {
-			v.ratio[i] = m / float32(max(b.PromptTokens, 1))
-		}
-		c[abi.ColMatchedRatio] = v.ratio
-	}
+	v.show(&a.reads, b)
 	return v
 }
 

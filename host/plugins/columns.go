@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/kvasir-router/kvasir/abi"
@@ -8,22 +9,13 @@ import (
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// moreColumns are the columns of a batch that are filled where a plugin reads them.
-var moreColumns = [scheduler.NumColumns]int{
-	scheduler.ColCached: abi.ColKVCachedTokens, scheduler.ColCapacity: abi.ColKVCapacityTokens, scheduler.ColEvictRate: abi.ColKVEvictRate,
-	scheduler.ColEstPrefill: abi.ColEstPrefillMS, scheduler.ColEstQueue: abi.ColEstQueueMS, scheduler.ColITL: abi.ColEstITLMS,
-	scheduler.ColDecodeRate: abi.ColDecodeRate, scheduler.ColRTT: abi.ColRTTMS, scheduler.ColEventsAge: abi.ColEventsAgeMS,
-	scheduler.ColAdapterState: abi.ColAdapterState, scheduler.ColWarmAge: abi.ColWarmAgeMS, scheduler.ColErrorRate: abi.ColErrorRate,
-	scheduler.ColPrice: abi.ColPrice, scheduler.ColSpot: abi.ColSpot, scheduler.ColSessionMatch: abi.ColSessionMatch,
-}
-
-// reading is which columns a plugin reads that are not there for nothing.
+// reading is which columns a plugin reads.
 type reading struct {
-	want     scheduler.ColumnSet
-	ratio    bool // matched_ratio
-	labels   bool
-	ids      bool // endpoint_id or published columns
-	affinity bool
+	want   scheduler.ColumnSet
+	shown  []int // abi.Col… of the float32 columns that the scheduler's batch has
+	labels bool
+	ids    bool // endpoint_id or published columns
+	states bool // adapter_state
 }
 
 // readingOf returns what a plugin's hot roles read.
@@ -42,58 +34,43 @@ func readingOf(m *wasm.Manifest) (r reading) {
 	return r
 }
 
+// add adds the column of a name.
 func (r *reading) add(name string) {
-	id := -1
-	for i := range abi.Columns {
-		if abi.Columns[i].Name == name {
-			id = i
-		}
-	}
-	switch id {
-	case -1:
+	id := slices.IndexFunc(abi.Columns[:], func(c abi.Column) bool { return c.Name == name })
+	switch {
+	case id < 0:
 		label := strings.HasPrefix(name, "label/")
 		r.labels = r.labels || label
 		r.ids = r.ids || !label && strings.Contains(name, "/")
 		return
-	case abi.ColMatchedRatio:
-		r.ratio = true
-	case abi.ColAffinityWeight:
-		r.affinity = true
-	case abi.ColEndpointID:
+	case id == abi.ColEndpointID:
 		r.ids = true
-	case abi.ColMatchedTokensGPU, abi.ColMatchedTokensCPU, abi.ColMatchedTokensDisk:
-		r.want = r.want.Of(scheduler.ColTiers)
-	case abi.ColRunning, abi.ColWaiting, abi.ColKVUsage, abi.ColAgeMS:
-		r.want = r.want.Of(scheduler.ColReported)
+	case id == abi.ColAdapterState:
+		r.states = true
+	case !slices.Contains(r.shown, id):
+		r.shown = append(r.shown, id)
 	}
-	for c := scheduler.ColCached; c < scheduler.NumColumns; c++ {
-		if moreColumns[c] == id {
-			r.want = r.want.Of(c)
-		}
-	}
+	r.want = r.want.Of(scheduler.Column(id))
 }
 
-// more shows the columns of b that are filled where a plugin reads them.
-func (v *views) more(b *scheduler.Batch) {
-	for c := scheduler.ColCached; c < scheduler.NumColumns; c++ {
-		if c != scheduler.ColAdapterState {
-			v.b.Columns[moreColumns[c]] = b.More[c]
+// show shows the columns of b that the plugin reads.
+func (v *views) show(r *reading, b *scheduler.Batch) {
+	for _, c := range r.shown {
+		v.b.Columns[c] = b.Column(c)
+	}
+	if r.states {
+		v.adapters = v.adapters[:0]
+		for _, s := range b.Column(abi.ColAdapterState) {
+			v.adapters = append(v.adapters, uint32(s))
 		}
-	}
-	v.adapters = v.adapters[:0]
-	for _, s := range b.More[scheduler.ColAdapterState] {
-		v.adapters = append(v.adapters, uint32(s))
-	}
-	if v.b.AdapterStates = nil; len(v.adapters) > 0 {
 		v.b.AdapterStates = v.adapters
 	}
-}
-
-// full returns n times x in the memory of dst.
-func full(dst []float32, n int, x float32) []float32 {
-	dst = dst[:0]
-	for range n {
-		dst = append(dst, x)
+	v.infos = b.Infos
+	if r.ids {
+		v.ids = v.ids[:0]
+		for i, id := range b.Endpoints {
+			v.ids = append(v.ids, abi.EndpointID(uint32(id), b.Infos[i].Epoch))
+		}
+		v.b.EndpointIDs = v.ids
 	}
-	return dst
 }

@@ -101,7 +101,7 @@ const shadowJobs = 32
 // called concurrently with all else.
 type shadows struct {
 	active atomic.Pointer[map[string]*shadow] // nil = none; replaced, never changed
-	reads  atomic.Uint32                      // columns that they read
+	reads  atomic.Uint64                      // columns that they read
 	mu     sync.Mutex                         // held through a replacement of active
 	free   chan *shadowJob
 	jobs   chan *shadowJob // has room for every job
@@ -179,7 +179,7 @@ func (s *shadows) set(name string, sh *shadow) (before *shadow) {
 	for _, x := range all {
 		want |= x.wants()
 	}
-	s.reads.Store(uint32(want)) // before active: what is offered has its columns
+	s.reads.Store(uint64(want)) // before active: what is offered has its columns
 	s.active.Store(&all)
 	if len(all) == 0 {
 		s.active.Store(nil)

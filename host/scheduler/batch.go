@@ -1,13 +1,14 @@
 package scheduler
 
 import (
+	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // Batch is the candidates of one decision in columns, the input and output of a
 // Scorer. Every column is [N], in candidate order; values are finite, and in tokens
-// unless stated otherwise. A column that a Column names is filled only if an
+// unless stated otherwise. Infos, and the columns "if read", are filled only if an
 // extension reads it, and undefined otherwise. A Batch is valid during the call.
 type Batch struct {
 	N            int
@@ -35,18 +36,19 @@ type Batch struct {
 	Inflight    []float32 // requests of this router
 	KVActive    []float32 // tokens of those requests
 	Speed       []float32 // S(w): time per token relative to the mean endpoint
-	Running     []float32 // requests, as the engine reported; ColReported
-	Waiting     []float32 // requests, as the engine reported; ColReported
-	KVUsage     []float32 // in [0, 1], as the engine reported; ColReported
+	Running     []float32 // requests, as the engine reported; if read
+	Waiting     []float32 // requests, as the engine reported; if read
+	KVUsage     []float32 // in [0, 1], as the engine reported; if read
 	Trust       []float32 // in [0, 1]
-	AgeMS       []float32 // age of the reported figures in milliseconds; ColReported
+	AgeMS       []float32 // age of the reported figures in milliseconds; if read
 	Rates       []float32 // learned prefill tokens/s, 0 = not learned yet
 	Prefer      []float32 // weight of the policy's preferences, ≥ 0; the host subtracts it from the cost
 
-	Tiers [MaxTiers][]float32 // the matched tokens by tier; ColTiers
+	Tiers [MaxTiers][]float32 // the matched tokens by tier; if read
 
-	// More are the columns from ColCached on, nil if no extension reads them.
-	More [NumColumns][]float32
+	// More are further columns by their place in the registry of the plugin ABI
+	// (abi.Col…), nil if no extension reads them.
+	More [abi.NumColumns][]float32
 
 	Scores []float32 // out: higher is better
 
@@ -109,6 +111,46 @@ func (b *Batch) all() [columns]*[]float32 {
 		&b.Running, &b.Waiting, &b.KVUsage, &b.Trust, &b.AgeMS, &b.Rates, &b.Prefer, &b.Tiers[0], &b.Tiers[1], &b.Tiers[2], &b.Scores}
 }
 
+// Column returns a column of the plugin ABI (abi.Col…) of float32, nil if this host does
+// not know it or no extension reads it.
+func (b *Batch) Column(c int) []float32 {
+	switch c {
+	case abi.ColMatchedTokens:
+		return b.Matched
+	case abi.ColMatchedTokensGPU:
+		return b.Tiers[0]
+	case abi.ColMatchedTokensCPU:
+		return b.Tiers[1]
+	case abi.ColMatchedTokensDisk:
+		return b.Tiers[2]
+	case abi.ColUncachedTokens:
+		return b.Uncached
+	case abi.ColOutstandingUncachedTokens:
+		return b.Outstanding
+	case abi.ColInflight:
+		return b.Inflight
+	case abi.ColKVActiveTokens:
+		return b.KVActive
+	case abi.ColSpeed:
+		return b.Speed
+	case abi.ColRunning:
+		return b.Running
+	case abi.ColWaiting:
+		return b.Waiting
+	case abi.ColKVUsage:
+		return b.KVUsage
+	case abi.ColIndexTrust:
+		return b.Trust
+	case abi.ColAgeMS:
+		return b.AgeMS
+	case abi.ColPrefillRate:
+		return b.Rates
+	case abi.ColPreferWeight:
+		return b.Prefer
+	}
+	return b.More[c]
+}
+
 // CopyTo makes dst a copy that outlives the call, in dst's own memory, which is
 // reused. Infos are shared: they are immutable.
 func (b *Batch) CopyTo(dst *Batch) {
@@ -117,7 +159,9 @@ func (b *Batch) CopyTo(dst *Batch) {
 	mem.more(b.held, b.N)
 	*dst = *b
 	dst.More, dst.held, dst.room = mem.More, mem.held, mem.room
-	for c := range b.More {
+	for rest := b.held; rest != 0; {
+		var c Column
+		c, rest = rest.next()
 		copy(dst.More[c], b.More[c])
 	}
 	dst.Endpoints, dst.Infos = append(mem.Endpoints[:0], b.Endpoints...), append(mem.Infos[:0], b.Infos...)

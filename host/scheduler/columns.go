@@ -4,39 +4,27 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
-// Column is a column of a Batch that is filled only if an extension reads it.
+// Column is a column of the plugin ABI (abi.Col…), or ColInfos.
 type Column uint8
 
+// ColInfos stands for Batch.Infos.
+const ColInfos Column = 63
+
+// ColumnSet is a set of columns, bit by Column. A column that a Batch does not hold
+// for every decision is filled only if an extension reads it.
+type ColumnSet uint64
+
 const (
-	ColReported     Column = iota // Batch.Running, Waiting, KVUsage and AgeMS
-	ColTiers                      // Batch.Tiers
-	ColInfos                      // Batch.Infos
-	ColCached                     // tokens that the index knows to be cached there
-	ColCapacity                   // tokens its KV memory holds, 0 = unknown
-	ColEvictRate                  // tokens/s evicted
-	ColEstPrefill                 // ms to compute the uncached tokens, 0 = unknown
-	ColEstQueue                   // ms until that begins, 0 = unknown
-	ColITL                        // ms between two output tokens, 0 = unknown
-	ColDecodeRate                 // output tokens/s of one request, 0 = unknown
-	ColRTT                        // ms, 0 = unknown
-	ColEventsAge                  // ms since the last cache event
-	ColAdapterState               // Adapter…, as a number
-	ColWarmAge                    // ms since it takes requests
-	ColErrorRate                  // share of failed requests, in [0, 1]
-	ColPrice                      // 0 = not set
-	ColSpot                       // 1 = may be taken away
-	ColSessionMatch               // 1 = the session was placed there last
-	NumColumns
+	// AllColumns is the set of all.
+	AllColumns ColumnSet = 1<<abi.NumColumns - 1 | 1<<ColInfos
+
+	reportedColumns ColumnSet = 1<<abi.ColRunning | 1<<abi.ColWaiting | 1<<abi.ColKVUsage | 1<<abi.ColAgeMS
+	tierColumns     ColumnSet = 1<<abi.ColMatchedTokensGPU | 1<<abi.ColMatchedTokensCPU | 1<<abi.ColMatchedTokensDisk
 )
-
-// ColumnSet is a set of columns, bit by Column.
-type ColumnSet uint32
-
-// AllColumns is the set of all.
-const AllColumns ColumnSet = 1<<NumColumns - 1
 
 // Of returns s with c.
 func (s ColumnSet) Of(c Column) ColumnSet { return s | 1<<c }
@@ -44,11 +32,53 @@ func (s ColumnSet) Of(c Column) ColumnSet { return s | 1<<c }
 // Has reports whether c is in s.
 func (s ColumnSet) Has(c Column) bool { return s>>c&1 == 1 }
 
-// columnNames are the names in explain: those of the plugin ABI.
-var columnNames = [NumColumns]string{ColCached: "kv_cached_tokens", ColCapacity: "kv_capacity_tokens", ColEvictRate: "kv_evict_rate",
-	ColEstPrefill: "est_prefill_ms", ColEstQueue: "est_queue_ms", ColITL: "est_itl_ms", ColDecodeRate: "decode_rate", ColRTT: "rtt_ms",
-	ColEventsAge: "events_age_ms", ColAdapterState: "adapter_state", ColWarmAge: "warm_age_ms", ColErrorRate: "error_rate",
-	ColPrice: "price", ColSpot: "spot", ColSessionMatch: "session_match"}
+// next returns the least column of s and s without it. s is not empty.
+func (s ColumnSet) next() (Column, ColumnSet) {
+	return Column(bits.TrailingZeros64(uint64(s))), s & (s - 1)
+}
+
+// sources are the columns of Batch.More: the value of each for candidate i. A column
+// without a source is a field of Batch (Batch.Column), or this host does not know it. A
+// new column is a row of the registry in abi/gen and one of these.
+var sources = [abi.NumColumns]func(d *decision, i int) float32{
+	abi.ColMatchedRatio:   func(d *decision, i int) float32 { return d.b.Matched[i] / float32(max(d.tokens, 1)) },
+	abi.ColKVCachedTokens: func(d *decision, i int) float32 { return float32(d.snap.Cached[d.b.Endpoints[i]]) },
+	abi.ColKVCapacityTokens: func(d *decision, i int) float32 {
+		id := d.b.Endpoints[i]
+		return float32(d.snap.CacheBlocks[id]) * float32(d.snap.BlockTokens[id])
+	},
+	abi.ColKVEvictRate:  func(d *decision, i int) float32 { return d.snap.EvictRate[d.b.Endpoints[i]] },
+	abi.ColEstPrefillMS: func(d *decision, i int) float32 { return tokensMillis(d.b.Uncached[i], d.b.Rates[i], d.meanRate) },
+	abi.ColEstQueueMS:   func(d *decision, i int) float32 { return tokensMillis(d.b.Outstanding[i], d.b.Rates[i], d.meanRate) },
+	abi.ColEstITLMS:     func(d *decision, i int) float32 { return d.loads[i].ITLMillis() },
+	abi.ColDecodeRate: func(d *decision, i int) float32 {
+		if itl := d.loads[i].ITLMillis(); itl > 0 {
+			return 1e3 / itl
+		}
+		return 0
+	},
+	abi.ColRTTMS:        func(d *decision, i int) float32 { return d.snap.RTTMS[d.b.Endpoints[i]] },
+	abi.ColEventsAgeMS:  func(d *decision, i int) float32 { return endpoint.AgeMS(d.snap.EventAt[d.b.Endpoints[i]], d.now) },
+	abi.ColAdapterState: func(d *decision, i int) float32 { return d.adapterState(d.b.Endpoints[i]) },
+	abi.ColWarmAgeMS: func(d *decision, i int) float32 {
+		return float32(d.loads[i].ReadyFor(d.now)) / float32(time.Millisecond)
+	},
+	abi.ColErrorRate:      func(d *decision, i int) float32 { return d.loads[i].ErrorRate(d.now) },
+	abi.ColPrice:          func(d *decision, i int) float32 { return d.snap.Infos[d.b.Endpoints[i]].Price },
+	abi.ColSpot:           func(d *decision, i int) float32 { return float32(b2i(d.snap.Infos[d.b.Endpoints[i]].Spot)) },
+	abi.ColAffinityWeight: func(d *decision, _ int) float32 { return d.b.Affinity },
+	abi.ColSessionMatch:   func(d *decision, i int) float32 { return float32(b2i(i == d.home)) },
+}
+
+// sourced are the columns that have a source.
+var sourced = func() (s ColumnSet) {
+	for c, value := range sources {
+		if value != nil {
+			s = s.Of(Column(c))
+		}
+	}
+	return s
+}()
 
 // Wanter is implemented by scorers, filters and pickers that know which columns
 // they read. For others all columns are filled.
@@ -77,9 +107,9 @@ const (
 
 // more gives the wanted columns of More room for n candidates, reusing memory.
 func (b *Batch) more(want ColumnSet, n int) {
-	own := want &^ (1<<ColCached - 1)
+	own := want & sourced
 	if stride := (n + 15) &^ 15; b.held != own || b.room < stride {
-		mem := make([]float32, stride*bits.OnesCount32(uint32(own)))
+		mem := make([]float32, stride*bits.OnesCount64(uint64(own)))
 		b.held, b.room = own, stride
 		for c := range b.More {
 			if b.More[c] = nil; own.Has(Column(c)) {
@@ -87,10 +117,10 @@ func (b *Batch) more(want ColumnSet, n int) {
 			}
 		}
 	}
-	for c := range b.More {
-		if b.More[c] != nil {
-			b.More[c] = b.More[c][:n]
-		}
+	for rest := b.held; rest != 0; {
+		var c Column
+		c, rest = rest.next()
+		b.More[c] = b.More[c][:n]
 	}
 }
 
@@ -98,22 +128,17 @@ func (b *Batch) more(want ColumnSet, n int) {
 func (d *decision) fillMore(want ColumnSet) {
 	b := &d.b
 	b.more(want, b.N)
-	rate := meanRate(b.Rates)
-	session := -1
-	if want.Has(ColSessionMatch) {
-		session = d.homeColumn(d.sessionKey())
+	d.meanRate, d.home = meanRate(b.Rates), -1
+	if want.Has(abi.ColSessionMatch) {
+		d.home = d.homeColumn(d.sessionKey())
 	}
-	for c := range b.More {
-		col := b.More[c]
-		if col == nil {
-			continue
-		}
+	for rest := b.held; rest != 0; {
+		var c Column
+		c, rest = rest.next()
+		value, col := sources[c], b.More[c]
 		for i := range col {
-			col[i] = d.value(Column(c), i, rate)
+			col[i] = value(d, i)
 		}
-	}
-	if session >= 0 {
-		b.More[ColSessionMatch][session] = 1
 	}
 }
 
@@ -128,45 +153,6 @@ func meanRate(rates []float32) float32 {
 		}
 	}
 	return sum / float32(max(known, 1))
-}
-
-// value returns the value of a column for candidate i; rate is the mean prefill rate.
-func (d *decision) value(c Column, i int, rate float32) float32 {
-	b, v := &d.b, d.snap
-	id, load := b.Endpoints[i], d.loads[i]
-	switch c {
-	case ColCached:
-		return float32(v.Cached[id])
-	case ColCapacity:
-		return float32(v.CacheBlocks[id]) * float32(v.BlockTokens[id])
-	case ColEvictRate:
-		return v.EvictRate[id]
-	case ColEstPrefill:
-		return tokensMillis(b.Uncached[i], b.Rates[i], rate)
-	case ColEstQueue:
-		return tokensMillis(b.Outstanding[i], b.Rates[i], rate)
-	case ColITL:
-		return load.ITLMillis()
-	case ColDecodeRate:
-		if itl := load.ITLMillis(); itl > 0 {
-			return 1e3 / itl
-		}
-	case ColRTT:
-		return v.RTTMS[id]
-	case ColEventsAge:
-		return endpoint.AgeMS(v.EventAt[id], d.now)
-	case ColAdapterState:
-		return d.adapterState(id)
-	case ColWarmAge:
-		return float32(load.ReadyFor(d.now)) / float32(time.Millisecond)
-	case ColErrorRate:
-		return load.ErrorRate(d.now)
-	case ColPrice:
-		return v.Infos[id].Price
-	case ColSpot:
-		return float32(b2i(v.Infos[id].Spot))
-	}
-	return 0
 }
 
 // tokensMillis returns the milliseconds that tokens take at a rate, at the mean if the

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/exchange"
 )
@@ -35,7 +37,7 @@ func (r reader) Score(b *Batch) error {
 func (r reader) Explain(b *Batch) (names []string, terms []float32, err error) {
 	for c, col := range b.More {
 		if col != nil {
-			names, terms = append(names, columnNames[c]), append(terms, col...)
+			names, terms = append(names, abi.Columns[c].Name), append(terms, col...)
 		}
 	}
 	return names, terms, r.Score(b)
@@ -50,11 +52,11 @@ func set(cs ...Column) (s ColumnSet) {
 
 // TestColumns_wanted: what somebody of the cast wants is filled, and nothing else.
 func TestColumns_wanted(t *testing.T) {
-	for name, want := range map[string]ColumnSet{"none": 0, "some": set(ColPrice, ColErrorRate, ColReported), "all": AllColumns} {
+	for name, want := range map[string]ColumnSet{"none": 0, "some": set(abi.ColPrice, abi.ColErrorRate, abi.ColRunning), "all": AllColumns} {
 		r := newRig(t, 3, func(_ *StateConfig, c *Config) {
 			c.Profiles[0].Scorers = []Weighted{{reader{name, want, func(b *Batch) {
 				for c := range b.More {
-					if (b.More[c] != nil) != (c >= int(ColCached) && want.Has(Column(c))) {
+					if (b.More[c] != nil) != (want & sourced).Has(Column(c)) {
 						t.Errorf("%s: column %d is there: %v", name, c, b.More[c] != nil)
 					}
 				}
@@ -66,9 +68,9 @@ func TestColumns_wanted(t *testing.T) {
 		if e.Plugins[0].Fault != "" {
 			t.Errorf("%s: %s", name, e.Plugins[0].Fault)
 		}
-		for c := ColCached; c < NumColumns; c++ {
-			if _, there := e.Candidates[2].Columns[columnNames[c]]; there != want.Has(c) || columnNames[c] == "" {
-				t.Errorf("%s: column %d (%s) is explained: %v", name, c, columnNames[c], there)
+		for c := range Column(abi.NumColumns) {
+			if _, there := e.Candidates[2].Columns[abi.Columns[c].Name]; sourced.Has(c) && there != want.Has(c) && c != abi.ColAffinityWeight { // which is always explained
+				t.Errorf("%s: column %d (%s) is explained: %v", name, c, abi.Columns[c].Name, there)
 			}
 		}
 	}
@@ -76,7 +78,7 @@ func TestColumns_wanted(t *testing.T) {
 	r := newRig(t, 2, func(_ *StateConfig, c *Config) { c.Profiles[0].Scorers = []Weighted{{favour("a", 1), 1, false}} })
 	req := r.request(words(1, 50))
 	end(r.place(req))
-	if e, _ := r.sched.Explain("acme", req.ID); len(e.Candidates[0].Columns) < int(NumColumns-ColCached) {
+	if e, _ := r.sched.Explain("acme", req.ID); len(e.Candidates[0].Columns) < bits.OnesCount64(uint64(sourced)) {
 		t.Errorf("got %v", e.Candidates[0].Columns)
 	}
 }
@@ -85,7 +87,7 @@ func TestColumns_wanted(t *testing.T) {
 // in the batch and in what is told of it.
 func TestColumns_filtered(t *testing.T) {
 	var seen []float32
-	look := reader{"r", set(ColPrice, ColCapacity), func(b *Batch) { seen = slices.Clone(b.More[ColPrice]) }}
+	look := reader{"r", set(abi.ColPrice, abi.ColKVCapacityTokens), func(b *Batch) { seen = slices.Clone(b.More[abi.ColPrice]) }}
 	r := newRig(t, 1, func(_ *StateConfig, c *Config) {
 		c.Profiles[0].Scorers = []Weighted{{look, 1, false}}
 		c.Profiles[0].Filters = []Filter{filtering{drops: map[int]uint32{0: 1, 2: 1}}}
@@ -117,7 +119,7 @@ func TestColumns_overwritten(t *testing.T) {
 	price := float32(0)
 	r := newRig(t, 0, func(s *StateConfig, c *Config) {
 		s.TraceBytes = 4096 // 1,024 numbers
-		c.Profiles[0].Scorers = []Weighted{{reader{"r", set(ColErrorRate, ColPrice, ColSpot), nil}, 1, false}}
+		c.Profiles[0].Scorers = []Weighted{{reader{"r", set(abi.ColErrorRate, abi.ColPrice, abi.ColSpot), nil}, 1, false}}
 	})
 	var ids []endpoint.ID
 	add := func() {
@@ -165,28 +167,28 @@ func TestColumns_overwritten(t *testing.T) {
 func TestBatch_CopyTo_more(t *testing.T) {
 	var b, c Batch
 	b.resize(20)
-	b.more(set(ColPrice, ColCached), 20)
+	b.more(set(abi.ColPrice, abi.ColKVCachedTokens), 20)
 	for i := range 20 {
-		b.More[ColPrice][i], b.More[ColCached][i] = float32(i), float32(100+i)
+		b.More[abi.ColPrice][i], b.More[abi.ColKVCachedTokens][i] = float32(i), float32(100+i)
 	}
 	for range 2 {
 		b.CopyTo(&c)
-		if !slices.Equal(c.More[ColPrice], b.More[ColPrice]) || !slices.Equal(c.More[ColCached], b.More[ColCached]) || c.More[ColSpot] != nil {
+		if !slices.Equal(c.More[abi.ColPrice], b.More[abi.ColPrice]) || !slices.Equal(c.More[abi.ColKVCachedTokens], b.More[abi.ColKVCachedTokens]) || c.More[abi.ColSpot] != nil {
 			t.Fatalf("got %v", c.More)
 		}
-		b.More[ColPrice][3]++
-		if c.More[ColPrice][3] == b.More[ColPrice][3] {
+		b.More[abi.ColPrice][3]++
+		if c.More[abi.ColPrice][3] == b.More[abi.ColPrice][3] {
 			t.Fatal("the copy shares memory")
 		}
 	}
-	b.more(set(ColSpot), 20)
+	b.more(set(abi.ColSpot), 20)
 	b.CopyTo(&c)
-	if c.More[ColPrice] != nil || len(c.More[ColSpot]) != 20 {
+	if c.More[abi.ColPrice] != nil || len(c.More[abi.ColSpot]) != 20 {
 		t.Errorf("got %v", c.More)
 	}
 	b.more(AllColumns, 500)
 	for i, col := range b.More {
-		if (i >= int(ColCached)) != (len(col) == 500) {
+		if sourced.Has(Column(i)) != (len(col) == 500) {
 			t.Errorf("column %d has %d", i, len(col))
 		}
 	}
@@ -196,7 +198,7 @@ func TestBatch_CopyTo_more(t *testing.T) {
 // fast as the others are on average; where nobody has one, nothing is said.
 func TestColumns_estimates(t *testing.T) {
 	r := newRig(t, 3, func(_ *StateConfig, c *Config) {
-		c.Profiles[0].Scorers = []Weighted{{reader{"r", set(ColEstPrefill, ColEstQueue), nil}, 1, false}}
+		c.Profiles[0].Scorers = []Weighted{{reader{"r", set(abi.ColEstPrefillMS, abi.ColEstQueueMS), nil}, 1, false}}
 	})
 	columns := func() []Candidate {
 		req := r.request(words(r.ids+1, 1000))
@@ -253,7 +255,10 @@ func TestPlacement_decodeRate(t *testing.T) {
 func TestColumns_stress(t *testing.T) {
 	r := newRig(t, 4, func(_ *StateConfig, c *Config) {
 		c.Profiles[0].Scorers = []Weighted{{reader{"r", AllColumns, func(b *Batch) {
-			for c := ColCached; c < NumColumns; c++ {
+			for c, value := range sources {
+				if value == nil {
+					continue
+				}
 				if len(b.More[c]) != b.N || !finite(b.More[c]) {
 					panic(fmt.Sprint("column ", c, " of ", b.N, ": ", b.More[c]))
 				}

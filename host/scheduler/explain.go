@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
@@ -118,7 +119,7 @@ func (s *Scheduler) explainDecision(d *decision, err *DeniedError) *Explanation 
 	for i := range cands {
 		d.record(&cands[i], i)
 	}
-	var more [NumColumns][]float32
+	var more [abi.NumColumns][]float32
 	if h.held != 0 {
 		more = d.b.More
 	}
@@ -128,7 +129,7 @@ func (s *Scheduler) explainDecision(d *decision, err *DeniedError) *Explanation 
 }
 
 // explain renders a recorded decision.
-func explain(id string, h *traceHead, cands []candTrace, more *[NumColumns][]float32) *Explanation {
+func explain(id string, h *traceHead, cands []candTrace, more *[abi.NumColumns][]float32) *Explanation {
 	e := &Explanation{
 		RequestID: id, Tenant: h.tenant, Allow: true, Status: 200, Rules: h.rules, Model: h.model, NamespaceHash: h.namespace,
 		Tokens: h.tokens, TokensExact: h.exact, PromptReason: h.inexact, BlockTokens: h.blockTokens,
@@ -207,7 +208,7 @@ func (e *Explanation) candidates(h *traceHead, cands []candTrace) {
 }
 
 // columns adds the columns that only plugins read to the scored candidates.
-func (e *Explanation) columns(cands []candTrace, more *[NumColumns][]float32) {
+func (e *Explanation) columns(cands []candTrace, more *[abi.NumColumns][]float32) {
 	k := 0
 	for i := range cands {
 		if cands[i].state == candFiltered {
@@ -215,7 +216,7 @@ func (e *Explanation) columns(cands []candTrace, more *[NumColumns][]float32) {
 		}
 		for c, col := range more {
 			if k < len(col) {
-				e.Candidates[i].Columns[columnNames[c]] = col[k]
+				e.Candidates[i].Columns[abi.Columns[c].Name] = col[k]
 			}
 		}
 		k++

@@ -59,7 +59,7 @@ func millis(t time.Time) float64 { return float64(t.UnixNano()) / float64(time.M
 // gatherMore fills the columns that extensions read and the built-in does not.
 func (d *decision) gatherMore() {
 	v, b := d.snap, &d.b
-	reported, tiers, infos := d.want.Has(ColReported), d.want.Has(ColTiers), d.want.Has(ColInfos)
+	reported, tiers, infos := d.want&reportedColumns != 0, d.want&tierColumns != 0, d.want.Has(ColInfos)
 	for i, id := range b.Endpoints {
 		if reported {
 			b.Running[i], b.Waiting[i], b.KVUsage[i] = float32(v.Running[id]), float32(v.Waiting[id]), v.KVUsage[id]

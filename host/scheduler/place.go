@@ -3,6 +3,7 @@ package scheduler
 import (
 	"slices"
 
+	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/quota"
 )
@@ -118,7 +119,7 @@ func (d *decision) recordAffinity(c *cand) {
 	if d.branch.root != nil {
 		d.model.state.conversations.begin(&d.branch, at.id, at.epoch)
 	}
-	if key := d.sessionKey(); key != 0 && (!d.exact || d.dec.Affinity.Sticky || d.want.Has(ColSessionMatch)) {
+	if key := d.sessionKey(); key != 0 && (!d.exact || d.dec.Affinity.Sticky || d.want.Has(abi.ColSessionMatch)) {
 		d.s.st.sessions.set(key, at)
 	}
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"math"
 
+	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
@@ -29,7 +30,7 @@ func (s *Scheduler) Explain(tenant, requestID string) (*Explanation, bool) {
 }
 
 // fillTerms adds the terms of scorers that are plugins to e.
-func (s *Scheduler) fillTerms(e *Explanation, h *traceHead, cands []candTrace, more *[NumColumns][]float32) {
+func (s *Scheduler) fillTerms(e *Explanation, h *traceHead, cands []candTrace, more *[abi.NumColumns][]float32) {
 	p := s.profiles[h.profile]
 	if p == nil || h.source == sourceBuiltin || h.chosen < 0 || len(p.Scorers) != h.scorers {
 		return

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/llmapi"
@@ -143,7 +144,7 @@ func (t *traceRing) add(d *decision) traceRef {
 // columnsLocked records the columns that only plugins read. They are left out if there
 // is no room: the terms of plugins are then not part of explain.
 func (t *traceRing) columnsLocked(h *traceHead, b *Batch) {
-	n := uint64(b.N * bits.OnesCount32(uint32(b.held)))
+	n := uint64(b.N * bits.OnesCount64(uint64(b.held)))
 	if h.held == 0 || n > uint64(t.moreLimit) {
 		h.held = 0
 		return
@@ -167,7 +168,7 @@ func (t *traceRing) columnsLocked(h *traceHead, b *Batch) {
 
 // columnsOfLocked returns the columns of h that only plugins read, nil if they were
 // overwritten.
-func (t *traceRing) columnsOfLocked(h *traceHead) (out [NumColumns][]float32) {
+func (t *traceRing) columnsOfLocked(h *traceHead) (out [abi.NumColumns][]float32) {
 	if h.held == 0 || h.moreFirst+uint64(t.moreLimit) < t.moreAt {
 		return out
 	}
@@ -362,7 +363,7 @@ func (t *traceRing) tenants(id string, hash uint64) []string {
 
 // copyOut returns the newest decision about a tenant's request id. Clients choose
 // request ids, so that two tenants may use the same one.
-func (t *traceRing) copyOut(tenant, id string, hash uint64) (h traceHead, cands []candTrace, more [NumColumns][]float32, ok bool) {
+func (t *traceRing) copyOut(tenant, id string, hash uint64) (h traceHead, cands []candTrace, more [abi.NumColumns][]float32, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range uint64(len(t.heads)) {
