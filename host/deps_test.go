@@ -32,6 +32,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/internal/spelling":   {},
 	"host/internal/jsonscan":   {},
 	"host/internal/secret":     {},
+	"host/testdeps":            {},
 	"host/dialect":             {},
 	"host/llmapi":              {ours: "host/dialect abi host/internal/jsonscan"},
 	"host/exchange":            {ours: "host/llmapi"},
@@ -98,7 +99,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"conformance/guests":  {},
 	"host/plugincheck":    {ours: "abi host/hostmod host/wasm"},
 	"conformance/sdk":     {},
-	"conformance/oracle":  {ours: "conformance/harness"},
+	"conformance/oracle":  {ours: "host/testdeps"},
 	"conformance/harness": {},
 	"conformance/fleet":   {},
 	"conformance/engine":  {},
@@ -112,6 +113,13 @@ func TestImports_harness(t *testing.T) {
 			t.Errorf("%s may import %s", path, rule.ours)
 		}
 	}
+}
+
+// testOnly are packages that only tests, and each other, may import: they need what
+// make deps installs, or end a test.
+var testOnly = map[string]bool{
+	"host/testdeps": true, "conformance/oracle": true, "host/kvevents/fakepub": true,
+	"conformance/harness": true, "conformance/guests": true, "conformance": true,
 }
 
 func TestImports(t *testing.T) {
@@ -161,6 +169,9 @@ func checkImports(t *testing.T, path string, imports []string) {
 	}
 	for _, imp := range imports {
 		if o, ok := strings.CutPrefix(imp, module); ok {
+			if testOnly[o] && !testOnly[path] {
+				t.Errorf("%s imports %s, which is for tests only", path, o)
+			}
 			if !slices.Contains(strings.Fields(rule.ours), o) {
 				t.Errorf("%s imports %s", path, o)
 			}

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/kvasir-router/kvasir/abi"
-	"github.com/kvasir-router/kvasir/conformance/harness"
 	"github.com/kvasir-router/kvasir/host/scheduler"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 	"github.com/kvasir-router/kvasir/host/wasm"
 	"github.com/kvasir-router/kvasir/plugins"
 )
@@ -198,7 +198,7 @@ func TestCode_current(t *testing.T) {
 	} else {
 		t.Logf("leastwork is not compared: %v", err)
 	}
-	if tiny, ok := harness.TinyGo(t); ok {
+	if tiny, ok := testdeps.TinyGo(t); ok {
 		t.Setenv("TINYGO", tiny)
 		build = append(build, "roundrobin", "prefixfirst")
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kvasir-router/kvasir/conformance/harness"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // opaVersion is the upstream release that scripts/deps.sh builds.
@@ -20,7 +20,7 @@ const opaVersion = "v1.22.4"
 // opaPath returns upstream's opa command and ends the test when it is not there.
 func opaPath(t testing.TB) string {
 	t.Helper()
-	return harness.Need(t, "opa", opaVersion, "opa")
+	return testdeps.Need(t, "opa", opaVersion, "opa")
 }
 
 // opa runs upstream's command in the folder dir and returns what it printed. A

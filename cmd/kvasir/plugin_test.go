@@ -17,9 +17,9 @@ import (
 	"testing"
 
 	"github.com/kvasir-router/kvasir/conformance/guests"
-	"github.com/kvasir-router/kvasir/conformance/harness"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/plugsign"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 	"github.com/kvasir-router/kvasir/plugins"
 )
 
@@ -108,7 +108,7 @@ func TestPlugin_go(t *testing.T) {
 	if formatted, err := format.Source(src); err != nil || !bytes.Equal(formatted, src) {
 		t.Errorf("main.go is not as gofmt writes it: %v", err)
 	}
-	if tiny, ok := harness.TinyGo(t); ok {
+	if tiny, ok := testdeps.TinyGo(t); ok {
 		t.Setenv("PATH", filepath.Dir(tiny)+string(os.PathListSeparator)+os.Getenv("PATH"))
 		if out := mustRun(t, "plugin", "build", dir); !strings.Contains(out, "by tinygo") {
 			t.Errorf("TinyGo is there and not used: %s", out)
@@ -159,7 +159,7 @@ func TestPlugin_c(t *testing.T) {
 func TestPlugin_rust(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "my-scorer")
 	mustRun(t, "plugin", "new", "in-rust", "--lang", "rust", "--dir", dir)
-	if !harness.RustWasm(t) {
+	if !testdeps.RustWasm(t) {
 		return
 	}
 	if out := mustRun(t, "plugin", "build", dir); !strings.Contains(out, "by cargo") {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/conformance/harness"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // peer is one router before the engines.
@@ -58,7 +59,7 @@ func kvasir(t testing.TB, name string, upstreams []string, tokenizer bool) *peer
 	}
 	tok := ""
 	if tokenizer {
-		tok = ", tokenizer: {dir: " + filepath.Join(harness.Cache(t), "engine", "qwen3") + "}"
+		tok = ", tokenizer: {dir: " + filepath.Join(testdeps.Cache(t), "engine", "qwen3") + "}"
 	}
 	r := harness.Serve(t, `
 listen: {LISTEN}

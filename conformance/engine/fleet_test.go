@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/conformance/harness"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // vllm is a running vLLM.
@@ -33,7 +34,7 @@ func scripts(t testing.TB) string {
 
 func engineDir(t testing.TB) string {
 	t.Helper()
-	dir := filepath.Join(harness.Cache(t), "engine")
+	dir := filepath.Join(testdeps.Cache(t), "engine")
 	if _, err := os.Stat(filepath.Join(dir, "tiny.gguf")); err != nil {
 		t.Fatalf("the engines are not installed: run make deps-engine (%v)", err)
 	}

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/conformance/harness"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // script runs a script in the Python that has the official clients.
 func script(t *testing.T, args ...string) {
 	t.Helper()
-	python := filepath.Join(harness.Cache(t), "venv-clients", "bin", "python")
+	python := filepath.Join(testdeps.Cache(t), "venv-clients", "bin", "python")
 	if _, err := os.Stat(python); err != nil {
 		t.Fatalf("the official clients are not installed: run make deps (%v)", err)
 	}

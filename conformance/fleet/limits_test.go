@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/conformance/harness"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // setLimit changes one limit of a tenant in the demo's policy and waits until it
@@ -28,7 +29,7 @@ func setLimit(t *testing.T, d *harness.Dev, tenant, name string, from, to int) {
 // TestLimits_clients: the official clients meet a tenant's limit as they would
 // meet their own vendor's: the error, the headers, and retries that wait.
 func TestLimits_clients(t *testing.T) {
-	python := filepath.Join(harness.Cache(t), "venv-clients", "bin", "python")
+	python := filepath.Join(testdeps.Cache(t), "venv-clients", "bin", "python")
 	if _, err := os.Stat(python); err != nil {
 		t.Fatalf("the official clients are not installed: run make deps (%v)", err)
 	}

@@ -47,58 +47,6 @@ func Binary(t testing.TB) string {
 	return p
 }
 
-// Cache returns the folder in which make deps keeps what tests compare with.
-func Cache(t testing.TB) string {
-	t.Helper()
-	if p := os.Getenv("KVASIR_CACHE"); p != "" {
-		return p
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(home, ".cache", "kvasir")
-}
-
-// Need returns a path in Cache and fails the test if it does not exist. With
-// -short, which is for tests that need Go alone, it skips the test.
-func Need(t testing.TB, path ...string) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("needs what make deps installs")
-	}
-	p := filepath.Join(append([]string{Cache(t)}, path...)...)
-	if _, err := os.Stat(p); err != nil {
-		t.Fatalf("%v: run make deps", err)
-	}
-	return p
-}
-
-// TinyGo returns the TinyGo that plugins/scripts/tinygo.sh makes; ok is false,
-// and a log line says so, where that did not run.
-func TinyGo(t testing.TB) (path string, ok bool) {
-	t.Helper()
-	path, err := exec.LookPath(filepath.Join(Cache(t), "tinygo", "bin", "tinygo"))
-	if err != nil {
-		t.Logf("no TinyGo (plugins/scripts/tinygo.sh makes it): %v", err)
-	}
-	return path, err == nil
-}
-
-// RustWasm tells whether cargo can build for WebAssembly; a log line says so where
-// it cannot.
-func RustWasm(t testing.TB) bool {
-	t.Helper()
-	root, err := exec.Command("rustc", "--print", "sysroot").Output()
-	if err == nil {
-		_, err = os.Stat(filepath.Join(strings.TrimSpace(string(root)), "lib", "rustlib", "wasm32-unknown-unknown"))
-	}
-	if err != nil {
-		t.Logf("Rust does not build for WebAssembly here (rustup target add wasm32-unknown-unknown): %v", err)
-	}
-	return err == nil
-}
-
 // Process is a program that a test started. It is killed when the test ends.
 type Process struct {
 	Cmd  *exec.Cmd

@@ -14,21 +14,21 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/kvasir-router/kvasir/conformance/harness"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // Dir returns the folder of a real tokenizer: qwen3, llama3_1, gptoss, gpt4o
 // or gpt2.
 func Dir(t testing.TB, name string) string {
 	t.Helper()
-	return filepath.Dir(harness.Need(t, "tokenizers", name, "tokenizer.json"))
+	return filepath.Dir(testdeps.Need(t, "tokenizers", name, "tokenizer.json"))
 }
 
 // Python returns the interpreter that has Hugging Face tokenizers.
 func Python(t testing.TB) string {
 	t.Helper()
-	harness.Need(t, "venv-tokenizers", "stamp")
-	return harness.Need(t, "venv-tokenizers", "bin", "python")
+	testdeps.Need(t, "venv-tokenizers", "stamp")
+	return testdeps.Need(t, "venv-tokenizers", "bin", "python")
 }
 
 // Script returns the path of a script of host/tokenizer/scripts.
@@ -43,7 +43,7 @@ func IDs(t testing.TB, tokenizerJSON string, docs [][]byte) [][]uint32 {
 	t.Helper()
 	python := Python(t)
 	list := marshal(docs)
-	out := filepath.Join(harness.Cache(t), "oracle", key(t, tokenizerJSON, list)+".ids")
+	out := filepath.Join(testdeps.Cache(t), "oracle", key(t, tokenizerJSON, list)+".ids")
 	raw, err := os.ReadFile(out)
 	if err != nil {
 		if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
@@ -67,7 +67,7 @@ func IDs(t testing.TB, tokenizerJSON string, docs [][]byte) [][]uint32 {
 func key(t testing.TB, tokenizerJSON string, list []byte) string {
 	t.Helper()
 	h := sha256.New()
-	for _, path := range []string{tokenizerJSON, Script("oracle.py"), harness.Need(t, "venv-tokenizers", "stamp")} {
+	for _, path := range []string{tokenizerJSON, Script("oracle.py"), testdeps.Need(t, "venv-tokenizers", "stamp")} {
 		f, err := os.Open(path)
 		if err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/kvasir-router/kvasir/conformance/harness"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // goRoot is where the Go installation that runs the test has its files.
@@ -79,8 +79,8 @@ func Code(t testing.TB, n int) []byte {
 // texts of Django, file by file.
 func Languages(t testing.TB, n int) []byte {
 	t.Helper()
-	harness.Need(t, "texts", "stamp")
-	files, err := filepath.Glob(filepath.Join(harness.Cache(t), "texts", "*.po"))
+	testdeps.Need(t, "texts", "stamp")
+	files, err := filepath.Glob(filepath.Join(testdeps.Cache(t), "texts", "*.po"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no texts (%v): run make deps", err)
 	}

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/abi"
-	"github.com/kvasir-router/kvasir/conformance/harness"
 	"github.com/kvasir-router/kvasir/host/hostmod"
 	"github.com/kvasir-router/kvasir/host/plugincheck"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 	"github.com/kvasir-router/kvasir/host/wasm"
 	"github.com/kvasir-router/kvasir/plugins"
 )
@@ -44,7 +44,7 @@ func buildGo(t *testing.T, dir string) []byte {
 // buildTinyGo builds a plugin with TinyGo, ok is false where that is not there.
 func buildTinyGo(t *testing.T, dir string) (code []byte, ok bool) {
 	t.Helper()
-	tiny, ok := harness.TinyGo(t)
+	tiny, ok := testdeps.TinyGo(t)
 	if !ok {
 		return nil, false
 	}
@@ -64,7 +64,7 @@ func buildTinyGo(t *testing.T, dir string) (code []byte, ok bool) {
 // buildRust builds a plugin with cargo, ok is false where that cannot.
 func buildRust(t *testing.T, dir string) (code []byte, ok bool) {
 	t.Helper()
-	if !harness.RustWasm(t) {
+	if !testdeps.RustWasm(t) {
 		return nil, false
 	}
 	out := filepath.Join(t.TempDir(), "plugin.wasm")

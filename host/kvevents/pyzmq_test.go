@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvasir-router/kvasir/conformance/harness"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // oracle is scripts/publisher.py: libzmq, msgspec and msgpack.
@@ -27,7 +27,7 @@ type oracle struct {
 
 func newOracle(t *testing.T, seed int) *oracle {
 	t.Helper()
-	cmd := exec.Command(harness.Need(t, "venv-kvevents", "bin", "python"), "scripts/publisher.py", fmt.Sprint(seed))
+	cmd := exec.Command(testdeps.Need(t, "venv-kvevents", "bin", "python"), "scripts/publisher.py", fmt.Sprint(seed))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/kvasir-router/kvasir/conformance/harness"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 	"github.com/kvasir-router/kvasir/host/tokenizer/demo"
 )
 
@@ -159,7 +159,7 @@ func TestDemo_answers(t *testing.T) {
 // was made of, after any prompt.
 func TestFamilies(t *testing.T) {
 	for _, family := range []string{"qwen3", "llama3_1"} {
-		m, err := LoadModel(os.DirFS(harness.Need(t, "tokenizers", family)))
+		m, err := LoadModel(os.DirFS(testdeps.Need(t, "tokenizers", family)))
 		if err != nil {
 			t.Fatalf("run make deps (%v)", err)
 		}

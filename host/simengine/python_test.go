@@ -9,13 +9,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/kvasir-router/kvasir/conformance/harness"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // python returns the interpreter that scripts/deps.sh prepares.
 func python(t *testing.T) string {
 	t.Helper()
-	p := harness.Need(t, "venv-zmq", "bin", "python")
+	p := testdeps.Need(t, "venv-zmq", "bin", "python")
 	if out, err := exec.Command(p, "-c", "import zmq, msgspec, msgpack").CombinedOutput(); err != nil {
 		t.Fatalf("run make deps (%v %s)", err, out)
 	}

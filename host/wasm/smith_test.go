@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/kvasir-router/kvasir/conformance/harness"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // smith compares the forms of modules that wasm-smith makes, a generator with
@@ -18,7 +18,7 @@ import (
 // program, which scripts/deps.sh makes, it does nothing.
 func smith(t *testing.T, seed uint64, stop func(n int) bool) {
 	t.Helper()
-	program, err := exec.LookPath(filepath.Join(harness.Cache(t), "smith", "release", "smith"))
+	program, err := exec.LookPath(filepath.Join(testdeps.Cache(t), "smith", "release", "smith"))
 	if err != nil {
 		t.Logf("no foreign modules (host/wasm/scripts/deps.sh makes them): %v", err)
 		return

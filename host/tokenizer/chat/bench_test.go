@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kvasir-router/kvasir/conformance/harness"
 	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 	"github.com/kvasir-router/kvasir/host/tokenizer/bpe"
 	"github.com/kvasir-router/kvasir/host/tokenizer/chat"
@@ -59,7 +59,7 @@ func growing(seed uint64) (before, after []byte) {
 // cachedModel is a real tokenizer with its template, if make deps has had it.
 func cachedModel(tb testing.TB, name string, set func(*chat.Config)) *chat.Model {
 	tb.Helper()
-	dir := filepath.Join(harness.Cache(tb), "tokenizers", name)
+	dir := filepath.Join(testdeps.Cache(tb), "tokenizers", name)
 	if _, err := os.Stat(dir); err != nil {
 		tb.Fatalf("no tokenizer %s, run make deps: %v", name, err)
 	}

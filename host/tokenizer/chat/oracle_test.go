@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/kvasir-router/kvasir/conformance/harness"
 	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 	"github.com/kvasir-router/kvasir/host/tokenizer/chat"
 )
@@ -18,7 +18,7 @@ import (
 // that Jinja2 and Hugging Face tokenizers make of them, for Qwen3 and Llama-3.1,
 // and their block hashes by way of the memo.
 func TestTokens_huggingFace(t *testing.T) {
-	f, err := os.Open(filepath.Join(harness.Cache(t), "chat", "ids.jsonl"))
+	f, err := os.Open(filepath.Join(testdeps.Cache(t), "chat", "ids.jsonl"))
 	if err != nil {
 		t.Fatalf("no references, run make deps: %v", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvasir-router/kvasir/conformance/harness"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // at is the time that the references were rendered for.
@@ -42,7 +42,7 @@ func renderConversation(t *Template, s source, conversation []byte) (string, err
 // TestRender_python compares renders of real templates with those of Python
 // Jinja2 3.1.6, byte for byte, and that the same conversations are refused.
 func TestRender_python(t *testing.T) {
-	dir := filepath.Join(harness.Cache(t), "chat")
+	dir := filepath.Join(testdeps.Cache(t), "chat")
 	raw, err := os.ReadFile(filepath.Join(dir, "templates.json"))
 	if err != nil {
 		t.Fatalf("no references, run make deps: %v", err)
