@@ -59,6 +59,7 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64, change
 		return nil, err
 	}
 	sc := scheduler.Config{State: h.state, Region: cfg.Region, Capacity: h.scaling.Capacity, Policy: engine, Revision: number}
+	engineTLS := map[string]fleet.TLS{}
 	for i := range cfg.Pools {
 		p, err := poolRules(&cfg.Pools[i], cfg.Identity.Only())
 		if err != nil {
@@ -66,6 +67,11 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64, change
 		}
 		sc.Pools = append(sc.Pools, p)
 		g.auth[p.Name] = p.Authorization
+		engineTLS[p.Name], err = fleet.EngineTLS(&cfg.Pools[i])
+		if err != nil {
+			return nil, err
+		}
+		sc.Pools[i].TLS = engineTLS[p.Name].Config
 	}
 	for i := range cfg.Models {
 		m, err := h.modelRules(&cfg.Models[i], g, prev)
@@ -92,7 +98,7 @@ func (h *Host) build(cfg *config.Config, prev *generation, number uint64, change
 	if g.tokens, err = tokenVerifier(cfg, prev); err != nil {
 		return nil, err
 	}
-	if g.endpoints, err = fleet.NewPlan(cfg, fleet.Secrets{Authorization: g.auth, CacheIdentity: g.cacheIdentities()}); err != nil {
+	if g.endpoints, err = fleet.NewPlan(cfg, fleet.Secrets{Authorization: g.auth, CacheIdentity: g.cacheIdentities(), TLS: engineTLS}); err != nil {
 		return nil, err
 	}
 	if g.scaling, err = scaling.NewPlan(cfg); err != nil {
@@ -166,7 +172,7 @@ func poolRules(p *config.Pool, oneTenant bool) (scheduler.Pool, error) {
 		return scheduler.Pool{}, fmt.Errorf("pool %s: %w", p.Name, err)
 	}
 	return scheduler.Pool{
-		Name: p.Name, Authorization: auth, MaxInflight: p.Capacity.MaxInflight,
+		Name: p.Name, Authorization: auth, UnknownFields: p.Fields.Unknown, InternalFields: p.Fields.Internal, MaxInflight: p.Capacity.MaxInflight,
 		Timeouts: p.Timeouts,
 		Priority: p.Priority == "on", NoSalt: dialect.Of(p.Dialect).Salt.Field == "", Tenant: p.Tenant, Dedicated: oneTenant || p.Tenant != "",
 	}, nil

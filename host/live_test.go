@@ -56,7 +56,14 @@ func newLive(t *testing.T) *liveRouter {
 
 // engine starts an engine and returns its base URL.
 func (x *liveRouter) engine() string {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewServer(x.engineHandler())
+	x.t.Cleanup(s.Close)
+	return s.URL
+}
+
+// engineHandler is the engine of x.
+func (x *liveRouter) engineHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/health":
 			return
@@ -76,9 +83,7 @@ func (x *liveRouter) engine() string {
 		x.seen, x.body = r.Header.Clone(), string(b)
 		x.mu.Unlock()
 		io.WriteString(w, `{"id": "c", "object": "chat.completion", "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}]}`)
-	}))
-	x.t.Cleanup(s.Close)
-	return s.URL
+	})
 }
 
 func (x *liveRouter) path(name string) string { return filepath.Join(x.dir, name) }

@@ -12,6 +12,7 @@
 package backend
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -143,7 +144,7 @@ type Config struct {
 	// Default 1 MiB, some 200k tokens.
 	ParkBytes int
 
-	Client *http.Client // default: NewClient()
+	Client *http.Client // default: NewClient(nil)
 	Log    *slog.Logger // default: discards
 }
 
@@ -175,7 +176,7 @@ func (c Config) withDefaults() Config {
 	num(&c.Events.Port, c.Dialect.EventPort)
 	num(&c.Events.ReplayPort, c.Events.Port+1)
 	if c.Client == nil {
-		c.Client = NewClient()
+		c.Client = NewClient(nil)
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -202,13 +203,14 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// NewClient returns an HTTP client for watchers to share: no proxy, no
-// redirects, no compression (metrics are read once and small beside the cost of
+// NewClient returns an HTTP client for watchers to share. t is for https engines,
+// nil trusts the authorities of the system. It uses no proxy, no redirects, no
+// compression (metrics are read once and small beside the cost of
 // unpacking them), few idle connections per engine.
-func NewClient() *http.Client {
+func NewClient(t *tls.Config) *http.Client {
 	d := net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Client{
-		Transport: &http.Transport{DialContext: d.DialContext, MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second, DisableCompression: true},
+		Transport: &http.Transport{DialContext: d.DialContext, TLSClientConfig: t, MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second, DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},

@@ -81,6 +81,8 @@ type Pool struct {
 	BlockTokens AutoInt           `yaml:"block_tokens" doc:"tokens per KV block; default auto: as the engine tells"`
 	Events      Events            `yaml:"events" doc:"the engine's cache events"`
 	Credentials Credentials       `yaml:"credentials" doc:"what the engine gets; a client's credentials never leave the router"`
+	TLS         EngineTLS         `yaml:"tls" reload:"live" doc:"for endpoints whose URL begins with https://; cache events are not encrypted"`
+	Fields      Fields            `yaml:"fields" reload:"live" doc:"how request fields outside the allow-list are treated"`
 	Capacity    Capacity          `yaml:"capacity" doc:"bounds of one endpoint"`
 	Timeouts    exchange.Timeouts `yaml:"timeouts" doc:"bounds of one request"`
 	Tenant      string            `yaml:"tenant" doc:"the one tenant whose requests may come here, whatever policy says; its caches then need no salts; default any"`
@@ -136,6 +138,20 @@ type Source struct {
 // Credentials is what an engine is shown.
 type Credentials struct {
 	BearerFile string `yaml:"bearer_file" doc:"file with the token"`
+}
+
+// EngineTLS names the files of the TLS that is used with engines.
+type EngineTLS struct {
+	CAFile     string `yaml:"ca_file" reload:"live" doc:"PEM; authorities of the engines' certificates; default: those of the system"`
+	CertFile   string `yaml:"cert_file" reload:"live" doc:"PEM; the router's certificate, for engines that require one"`
+	KeyFile    string `yaml:"key_file" reload:"live" doc:"PEM; of cert_file"`
+	ServerName string `yaml:"server_name" reload:"live" doc:"name in the engines' certificates; default: the host of the URL"`
+}
+
+// Fields is how request fields outside the allow-list are treated.
+type Fields struct {
+	Unknown  string `yaml:"unknown" reload:"live" doc:"pass, drop or refuse fields that the router does not know; default pass: engines ignore or refuse them"`
+	Internal string `yaml:"internal" reload:"live" doc:"drop or refuse fields that control the engine's cache, routing or code, such as cache_salt and priority; default drop"`
 }
 
 // Capacity bounds one endpoint.

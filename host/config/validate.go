@@ -85,6 +85,8 @@ func (p *Pool) defaults() {
 	or(&p.Isolation.Mode, "auto")
 	or(&p.Isolation.Unexplained, "revoke")
 	or(&p.Isolation.Every, Duration(time.Hour))
+	or(&p.Fields.Unknown, "pass")
+	or(&p.Fields.Internal, "drop")
 	or(&p.Events.Mode, "auto")
 	or(&p.Events.Port, 5557)
 	or(&p.Capacity.MaxInflight, 256)
@@ -244,6 +246,15 @@ func (k *checker) tls(t TLS) {
 	k.file("listen.tls.client_ca_file", t.ClientCAFile)
 }
 
+func (k *checker) engineTLS(path string, t *EngineTLS) {
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		k.add(path, "cert_file and key_file go together")
+	}
+	k.file(path+".ca_file", t.CAFile)
+	k.file(path+".cert_file", t.CertFile)
+	k.file(path+".key_file", t.KeyFile)
+}
+
 // pools checks the pools and returns how often each name stands.
 func (k *checker) pools(pools []Pool) map[string]bool {
 	if len(pools) == 0 {
@@ -291,6 +302,9 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 				k.add(fmt.Sprintf("%s.events.sources[%d].endpoint", path, j), "%q is not among the pool's endpoints", s.Endpoint)
 			}
 		}
+		k.oneOf(path+".fields.unknown", p.Fields.Unknown, "pass", "drop", "refuse")
+		k.oneOf(path+".fields.internal", p.Fields.Internal, "drop", "refuse")
+		k.engineTLS(path+".tls", &p.TLS)
 		k.oneOf(path+".isolation_probe.mode", p.Isolation.Mode, "auto", "on", "off")
 		k.oneOf(path+".isolation_probe.unexplained", p.Isolation.Unexplained, "revoke", "log")
 		if every := time.Duration(p.Isolation.Every); every < time.Second {

@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for s, want := range map[string]string{
-		`{`: "want a list", `["https://h:1"]`: "want http", `["h"]`: "want a port", `["h:99999"]`: "want",
+		`{`: "want a list", `["ftp://h:1"]`: "want http", `["h"]`: "want a port", `["h:99999"]`: "want",
 		`["http://u@h:1"]`: "only scheme", `["h:1/v1"]`: "only scheme", `[""]`: "want a URL", `[]`: "no endpoint",
 	} {
 		if _, err := Parse([]byte(s)); err == nil || !strings.Contains(err.Error(), want) {
@@ -108,7 +108,7 @@ func TestLines(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	for s, want := range map[string]string{"": "no endpoint", "\n \n": "no endpoint", "h": "want a port",
-		"h:1\nhttps://h:2": "want http://", "h:1 h:2": "want"} {
+		"h:1\nftp://h:2": "want http://", "h:1 h:2": "want"} {
 		if got, err := Lines(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %q, %v, want %q", s, got, err, want)
 		}

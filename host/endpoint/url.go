@@ -11,8 +11,8 @@ import (
 // ErrURL is wrapped by the errors of ParseURL.
 var ErrURL = errors.New("invalid endpoint URL")
 
-// ParseURL reads the base URL of an endpoint, http://host:port. The result has
-// only a scheme, a host and a port from 1 to 65535; a slash at the end of s is
+// ParseURL reads the base URL of an endpoint, http://host:port or https://host:port.
+// The result has only a scheme, a host and a port from 1 to 65535; a slash at the end of s is
 // left out. The text of its error says what is wrong and names s.
 func ParseURL(s string) (*url.URL, error) {
 	fault := func(want string) error { return fmt.Errorf("%w %.100q: want %s", ErrURL, s, want) }
@@ -20,12 +20,12 @@ func ParseURL(s string) (*url.URL, error) {
 	switch {
 	case err != nil || u.Hostname() == "" || u.Opaque != "":
 		return nil, fault("a URL such as http://10.0.0.1:8000")
-	case u.Scheme != "http":
-		return nil, fault("http://")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fault("http:// or https://")
 	case u.Path != "" || u.RawQuery != "" || u.ForceQuery || u.User != nil || u.Fragment != "":
 		return nil, fault("only scheme, host and port")
 	case u.Port() == "":
-		return nil, fault("a port such as http://" + u.Host + ":8000")
+		return nil, fault("a port such as " + u.Scheme + "://" + u.Host + ":8000")
 	}
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
 		return nil, fault("a port from 1 to 65535")

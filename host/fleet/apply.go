@@ -160,8 +160,9 @@ func (f *Fleet) changeLocked(m *member, t target) {
 // info returns what the store is to know of t.
 func (f *Fleet) info(t target) endpoint.Info {
 	i := &t.attrs.info
+	_, addr, _ := strings.Cut(t.key.url, "://")
 	return endpoint.Info{
-		URL: t.key.url, Addr: strings.TrimPrefix(t.key.url, "http://"), Pool: t.key.pool,
+		URL: t.key.url, Addr: addr, Pool: t.key.pool,
 		Dialect: i.dialect, Labels: f.plan.pools[t.key.pool].labels, Price: i.price, Spot: i.spot,
 	}
 }
@@ -179,7 +180,7 @@ func (f *Fleet) watcherConfig(id endpoint.ID, t target) backend.Config {
 			Health: w.parser.HealthPath}
 	}
 	return backend.Config{
-		ID: id, URL: t.key.url, Dialect: d, Scrape: scrape, Bearer: w.bearer, CacheIdentity: w.cacheIdentity,
+		ID: id, URL: t.key.url, Client: f.plan.pools[t.key.pool].client, Dialect: d, Scrape: scrape, Bearer: w.bearer, CacheIdentity: w.cacheIdentity,
 		BlockTokens: w.blockTokens, AssumedBlocks: w.assumedBlocks, Events: w.events,
 		Probe:   backend.Probe{Every: w.probe, Idle: func() bool { return f.idle(id) }, LogOnly: w.unexplainedLogOnly},
 		History: f.cfg.History,

@@ -35,6 +35,7 @@ type watch struct {
 	events                         backend.Events
 	probe                          time.Duration // between isolation probes, 0 = none
 	unexplainedLogOnly             bool          // answers do not revoke isolation
+	tls                            string        // digest of what is spoken with an https engine
 }
 
 // assumedTokens is the cache of an endpoint that does not report its size: 1 Mi
@@ -52,7 +53,7 @@ func poolAttributes(p *config.Pool, s Secrets, tenants bool) attributes {
 		info: info{dialect: p.Dialect, labels: fmt.Sprintf("%q", p.Labels), price: float32(p.Price), spot: p.Spot},
 		watch: watch{
 			dialect: p.Dialect, parser: p.Parser, bearer: strings.TrimPrefix(s.Authorization[p.Name], "Bearer "),
-			cacheIdentity: s.CacheIdentity[p.Name], blockTokens: int(p.BlockTokens),
+			cacheIdentity: s.CacheIdentity[p.Name], tls: s.TLS[p.Name].digest, blockTokens: int(p.BlockTokens),
 			events: backend.Events{Mode: p.Events.Mode, Port: p.Events.Port, ReplayPort: int(p.Events.ReplayPort),
 				Topic: p.Events.Topic},
 		},

@@ -71,10 +71,10 @@ func TestNewPlan_refuses(t *testing.T) {
 		many = append(many, fmt.Sprintf("http://10.0.0.1:%d", 1000+i))
 	}
 	for want, pools := range map[string][]config.Pool{
-		"want http://":                  {mainPool("https://10.0.0.1:1")},
+		"want http://":                  {mainPool("ftp://10.0.0.1:1")},
 		"want a port":                   {mainPool("http://10.0.0.1")},
 		`duplicate endpoint http://a:1`: {mainPool("http://a:1", "http://a:1/")},
-		`unknown dialect "esperanto"`:   {mainPool("https://10.0.0.1:1"), {Name: "p", Dialect: "esperanto"}},
+		`unknown dialect "esperanto"`:   {mainPool("http://10.0.0.1:1"), {Name: "p", Dialect: "esperanto"}},
 		"513 endpoints, at most 512":    {mainPool(many...)},
 	} {
 		p, err := NewPlan(&config.Config{Pools: pools}, Secrets{})

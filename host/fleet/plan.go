@@ -3,9 +3,11 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 
+	"github.com/kvasir-router/kvasir/host/backend"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/endpoint"
@@ -19,6 +21,9 @@ type Secrets struct {
 	// CacheIdentity is the digest of the tokenizer that seeds the block hashes of
 	// a pool, by pool; "" = the pool has no index.
 	CacheIdentity map[string]string
+	// TLS is what is spoken with https engines, by pool: of EngineTLS. A pool
+	// without an entry trusts the system's authorities.
+	TLS map[string]TLS
 }
 
 // Plan is a checked set of pools with the endpoints that the configuration lists.
@@ -33,6 +38,7 @@ type poolPlan struct {
 	cfg    *config.Pool
 	attrs  attributes
 	labels map[string]string
+	client *http.Client // of the watchers
 }
 
 // target is an endpoint as it is to be.
@@ -50,7 +56,7 @@ func NewPlan(cfg *config.Config, s Secrets) (*Plan, error) {
 	var faults []error
 	for i := range cfg.Pools {
 		c := &cfg.Pools[i]
-		pool := &poolPlan{cfg: c, labels: c.Labels, attrs: poolAttributes(c, s, tenants)}
+		pool := &poolPlan{cfg: c, labels: c.Labels, attrs: poolAttributes(c, s, tenants), client: backend.NewClient(s.TLS[c.Name].Config)}
 		p.pools[c.Name] = pool
 		if _, ok := dialect.ByName(c.Dialect); !ok {
 			faults = append(faults, fmt.Errorf("fleet: pool %q: unknown dialect %q", c.Name, c.Dialect))

@@ -73,7 +73,11 @@ func (l *Log) record(pol decisions.Policy, r *scheduler.Request, p *scheduler.Pl
 	}
 	if err == nil {
 		t := p.Target()
-		e.Endpoint, e.Pool, e.Kind = "http://"+t.Addr, t.Pool, p.Kind().String()
+		scheme := "http://"
+		if t.TLS != nil {
+			scheme = "https://"
+		}
+		e.Endpoint, e.Pool, e.Kind = scheme+t.Addr, t.Pool, p.Kind().String()
 	} else if d, ok := errors.AsType[*scheduler.DeniedError](err); ok {
 		e.Status, e.Code = d.Status, d.Code.String()
 	} else {

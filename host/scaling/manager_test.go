@@ -253,7 +253,7 @@ func TestNodes_check(t *testing.T) {
 		"metadata":                     {URL: "http://169.254.169.254:80/latest/metadata"},
 		"gpu.example is not":           {URL: "http://gpu.example:80"},
 		"evil":                         {URL: "http://10.1.2.3.evil.example:80"},
-		"want http://":                 {URL: "https://10.1.2.3:8000"},
+		"want http://":                 {URL: "ftp://10.1.2.3:8000"},
 		"only scheme":                  {URL: "http://user@10.1.2.3:8000"},
 		"want events at":               {URL: "http://10.1.2.3:8000", Events: "tcp://10.1.2.4:5557"},
 		"want events at tcp":           {URL: "http://10.1.2.3:8000", Replay: "ipc:///tmp/x"},

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -25,8 +26,7 @@ type Config struct {
 	Region   string
 	Capacity func(model string) string
 
-	Revision      uint64 // number of the revision, for explain
-	UnknownFields string // llmapi.Rewrite.UnknownFields: pass ("" too), drop, refuse
+	Revision uint64 // number of the revision, for explain
 }
 
 // Prompter computes a prompt's tokens and block hashes (tokenizer/chat). It is
@@ -59,14 +59,17 @@ type PoolRef struct {
 
 // Pool is what the endpoints of one pool have in common.
 type Pool struct {
-	Name          string
-	Authorization string            // value of the Authorization header towards the engines, "" = none; never logged
-	MaxInflight   int               // most requests in flight on one endpoint, 0 = no cap
-	Timeouts      exchange.Timeouts // 0 = the proxy's default
-	Priority      bool              // the engines order waiting requests by priority
-	NoSalt        bool              // the engines ignore cache salts: only public requests are sent there, unless Dedicated
-	Tenant        string            // the only tenant whose requests are sent here, "" = any
-	Dedicated     bool              // all requests that are sent here are of one tenant: its cache needs no salt
+	Name           string
+	Authorization  string            // value of the Authorization header towards the engines, "" = none; never logged
+	MaxInflight    int               // most requests in flight on one endpoint, 0 = no cap
+	Timeouts       exchange.Timeouts // 0 = the proxy's default
+	TLS            *tls.Config       // spoken with https endpoints; required if there are any
+	UnknownFields  string            // llmapi.Rewrite.UnknownFields
+	InternalFields string            // llmapi.Rewrite.InternalFields
+	Priority       bool              // the engines order waiting requests by priority
+	NoSalt         bool              // the engines ignore cache salts: only public requests are sent there, unless Dedicated
+	Tenant         string            // the only tenant whose requests are sent here, "" = any
+	Dedicated      bool              // all requests that are sent here are of one tenant: its cache needs no salt
 }
 
 // Profile is everything about placement that policy may choose by name.

@@ -106,7 +106,7 @@ func (st *State) getPlacement() *Placement {
 
 // rewrite sets what is the same for every target of the placement.
 func (p *Placement) rewrite(d *decision) {
-	p.target.Rewrite = llmapi.Rewrite{Salt: d.salt, MaxTokens: d.dec.MaxOutputTokens, UnknownFields: d.s.cfg.UnknownFields}
+	p.target.Rewrite = llmapi.Rewrite{Salt: d.salt, MaxTokens: d.dec.MaxOutputTokens}
 	p.demands = d.dec.Constraints
 	p.streamed, p.priority, p.public = d.r.API.Stream, d.dec.Priority, d.dec.Scope == policy.ScopePublic
 	p.alone, p.several = d.private(), d.r.API.N > 1
@@ -119,12 +119,17 @@ func (p *Placement) aim(i int, charge endpoint.Charge, now time.Time) {
 	p.charge, p.charged = charge, now
 	t := &p.target
 	t.Endpoint, t.Epoch, t.Addr, t.Host, t.Pool = c.id, c.epoch, c.info.Addr, c.info.Addr, c.pool.Name
-	if _, rest, ok := strings.Cut(c.info.URL, "://"); ok {
+	t.TLS = nil
+	if scheme, rest, ok := strings.Cut(c.info.URL, "://"); ok {
 		t.Host, _, _ = strings.Cut(rest, "/")
+		if scheme == "https" {
+			t.TLS = c.pool.TLS
+		}
 	}
 	t.Authorization, t.Timeouts = c.pool.Authorization, c.pool.Timeouts
 	rw := &t.Rewrite
 	rw.Model, rw.Dialect = "", c.info.Dialect
+	rw.UnknownFields, rw.InternalFields = c.pool.UnknownFields, c.pool.InternalFields
 	if c.pool.served != p.asked {
 		rw.Model = c.pool.served
 	}
