@@ -23,7 +23,8 @@ type router struct{ url, token string }
 // KVASIR_TOKEN.
 func routerFlags(c *cobra.Command) *router {
 	a := new(router)
-	c.Flags().StringVar(&a.url, "admin", envOr("KVASIR_ADMIN", "http://127.0.0.1:9090"), "admin address of the router (KVASIR_ADMIN)")
+	c.Flags().StringVar(&a.url, "admin", envOr("KVASIR_ADMIN", "http://127.0.0.1:9090"),
+		"admin address of the router (KVASIR_ADMIN)")
 	c.Flags().StringVar(&a.token, "token", "", "admin token, or an API key with the scope that is needed (KVASIR_TOKEN)")
 	return a
 }
@@ -57,7 +58,8 @@ func ask[Q, R any](a *router, o admin.Operation[Q, R], q *Q) (R, error) {
 }
 
 // show has a router do an operation and prints the response: as JSON, or by text.
-func show[Q, R any](cmd *cobra.Command, a *router, output string, o admin.Operation[Q, R], q *Q, text func(w io.Writer, v R) error) error {
+func show[Q, R any](cmd *cobra.Command, a *router, output string, o admin.Operation[Q, R], q *Q,
+	text func(w io.Writer, v R) error) error {
 	if err := checkOutput(output); err != nil {
 		return err
 	}
@@ -77,8 +79,8 @@ func show[Q, R any](cmd *cobra.Command, a *router, output string, o admin.Operat
 	return text(cmd.OutOrStdout(), v)
 }
 
-// routerError gives an error of the client its exit code, and says how to mend it
-// where the command line can.
+// routerError gives an error of the client its exit code, and adds the fix if the
+// command line has one.
 func routerError(err error) error {
 	if err == nil {
 		return nil
@@ -91,7 +93,8 @@ func routerError(err error) error {
 	case !ok:
 		return exit(exitUsage, "%v", err)
 	case e.Status == http.StatusUnauthorized:
-		return exit(exitNo, "the router does not accept the token: set --token or KVASIR_TOKEN to the admin token or to an API key")
+		return exit(exitNo, "the router does not accept the token: set --token or KVASIR_TOKEN to the admin token or to an "+
+			"API key")
 	}
 	return exit(exitNo, "%s", e.Message)
 }

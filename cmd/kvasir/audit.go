@@ -23,12 +23,12 @@ func auditVerify() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify FILE...",
 		Short: "check the hash chain and report the first broken line",
-		Long: "kvasir audit verify STATE_DIR/audit.log checks that no line of the audit log was changed, removed, added or moved since\n" +
-			"its first line. Rotated files beside it (audit.log.NUMBER) are checked first. If several FILEs are given, exactly\n" +
-			"these are checked, in that order.\n\n" +
-			"Whoever can write the file can cut off its end or compute a new chain, which the chain alone does not show. Keep a head\n" +
-			"elsewhere (this command prints it; the router shows it in /v1/status and as the metrics kvasir_audit_lines and\n" +
-			"kvasir_audit_head) and pass it as --anchor: the chain must contain it.",
+		Long: "kvasir audit verify STATE_DIR/audit.log checks that no line of the audit log was changed, removed, added\n" +
+			"or moved since its first line. Rotated files beside it (audit.log.NUMBER) are checked first. If several\n" +
+			"FILEs are given, exactly these are checked, in that order.\n\n" +
+			"Whoever can write the file can cut off its end or compute a new chain, which the chain alone does not show.\n" +
+			"Keep a head elsewhere (this command prints it; the router shows it in /v1/status and as the metrics\n" +
+			"kvasir_audit_lines and kvasir_audit_head) and pass it as --anchor: the chain must contain it.",
 		Args: cobra.MinimumNArgs(1),
 	}
 	anchor := c.Flags().String("anchor", "", "NUMBER:HASH of a line, kept elsewhere, that the log must contain")
@@ -53,11 +53,12 @@ func auditVerify() *cobra.Command {
 		}
 		if *output == "json" {
 			return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{
-				"files": files, "lines": v.Lines, "first": v.First.Seq + 1, "last": v.Head.Seq, "hash": hex.EncodeToString(v.Head.Hash[:]),
-				"number": v.Head.Number(), "anchored": *anchor != "",
+				"files": files, "lines": v.Lines, "first": v.First.Seq + 1, "last": v.Head.Seq,
+				"hash": hex.EncodeToString(v.Head.Hash[:]), "number": v.Head.Number(), "anchored": *anchor != "",
 			})
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d lines in %d files are intact, %d to %d\nhead %s (kvasir_audit_head %d)\n", v.Lines, len(files), v.First.Seq+1, v.Head.Seq, v.Head, v.Head.Number())
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d lines in %d files are intact, %d to %d\nhead %s (kvasir_audit_head %d)\n",
+			v.Lines, len(files), v.First.Seq+1, v.Head.Seq, v.Head, v.Head.Number())
 		return err
 	}
 	return c

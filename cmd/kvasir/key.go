@@ -23,9 +23,10 @@ import (
 func keyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "key", Short: "issue, list, show, rotate and revoke API keys",
-		Long: "With --admin (or KVASIR_ADMIN) a running router does it, and it is in force when the command returns. Otherwise the\n" +
-			"key file is changed, which a running router reads within a second: name the router's configuration with -c, or\n" +
-			"the file with --file and the state_dir with --state-dir. Both ways are recorded in the audit log.\n\n" +
+		Long: "With --admin (or KVASIR_ADMIN) a running router does it, and it is in force when the command returns.\n" +
+			"Otherwise the key file is changed, which a running router reads within a second: name the router's\n" +
+			"configuration with -c, or the file with --file and the state_dir with --state-dir. Both ways are recorded\n" +
+			"in the audit log.\n\n" +
 			"KEY is the id of a key, a whole key, its note, or NAME=VALUE of one of its labels.",
 	}
 	c.AddCommand(keyIssue(), keyList(), keyShow(), keyRotate(), keyRevoke())
@@ -60,7 +61,8 @@ type keyFlags struct {
 
 func (k *keyFlags) add(c *cobra.Command) {
 	k.admin = routerFlags(c)
-	c.Flags().StringVarP(&k.config, "config", "c", "", "the router's configuration file, which names what the next three flags name")
+	c.Flags().StringVarP(&k.config, "config", "c", "", "the router's configuration file, which names what the next "+
+		"three flags name")
 	c.Flags().StringVar(&k.file, "file", "", "API key file (identity.api_keys_file); default STATE_DIR/keys.json")
 	c.Flags().StringVar(&k.stateDir, "state-dir", "/var/lib/kvasir", "the router's state_dir, which holds the key pepper")
 	c.Flags().StringVar(&k.auditLog, "audit-log", "", "audit log (telemetry.audit_log.file); default STATE_DIR/audit.log")
@@ -73,7 +75,8 @@ func (k *keyFlags) open(c *cobra.Command) (keyStore, error) {
 	onFile := changed("file") || changed("state-dir") || changed("config")
 	switch {
 	case changed("admin") && onFile:
-		return nil, exit(exitUsage, "--admin changes keys on a running router, -c, --file and --state-dir in a file: give one or the other")
+		return nil, exit(exitUsage, "--admin changes keys on a running router, -c, --file and --state-dir in a file: give "+
+			"one or the other")
 	case changed("admin"), os.Getenv("KVASIR_ADMIN") != "" && !onFile:
 		return routerKeys{k.admin}, nil
 	}
@@ -82,7 +85,8 @@ func (k *keyFlags) open(c *cobra.Command) (keyStore, error) {
 
 // openFile returns the key file that the flags and the configuration name.
 func (k *keyFlags) openFile(namedState bool) (*fileKeys, error) {
-	f := &fileKeys{path: k.file, stateDir: k.stateDir, auditLog: k.auditLog, actor: "cli:" + whoami(), issuer: k.issuer, namedState: namedState}
+	f := &fileKeys{path: k.file, stateDir: k.stateDir, auditLog: k.auditLog, actor: "cli:" + whoami(), issuer: k.issuer,
+		namedState: namedState}
 	if os.Getenv("KVASIR_ADMIN") != "" {
 		f.confirm = k.admin
 	}
@@ -198,11 +202,13 @@ func keyIssue() *cobra.Command {
 	c.Flags().StringVar(&q.Tenant, "tenant", "", "tenant of the key")
 	c.Flags().StringVar(&q.User, "user", "", "user within the tenant")
 	c.Flags().StringSliceVar(&q.Groups, "group", nil, "group of the user, for policy; may be repeated")
-	c.Flags().StringSliceVar(&q.Scopes, "scope", nil, "what the key may do beside calling models, such as plugin:push, key:issue@acme or key:*; may be repeated")
+	c.Flags().StringSliceVar(&q.Scopes, "scope", nil, "what the key may do beside calling models, such as plugin:push, "+
+		"key:issue@acme or key:*; may be repeated")
 	c.Flags().StringToStringVar(&q.Labels, "label", nil, "NAME=VALUE, for policy; may be repeated")
 	c.Flags().StringVar(&q.Note, "note", "", "free text in the record")
 	c.Flags().StringVar(&q.TTL, "ttl", "", "how long the key is valid, such as 720h; default until it is revoked")
-	c.Flags().StringVar(&k.issuer, "issuer", "", "who issues it, for the record; default the user (with --admin always the holder of the token)")
+	c.Flags().StringVar(&k.issuer, "issuer", "", "who issues it, for the record; default the user (with --admin always "+
+		"the holder of the token)")
 	output := outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
@@ -265,7 +271,8 @@ func keyList() *cobra.Command {
 			if !r.LastUse.IsZero() {
 				used = r.LastUse.Format(time.RFC3339)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Tenant, r.User, r.Created.Format(time.RFC3339), r.Issuer, used, keyState(r), strings.Join(r.Scopes, ","), labelList(r.Labels))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Tenant, r.User, r.Created.Format(time.RFC3339),
+				r.Issuer, used, keyState(r), strings.Join(r.Scopes, ","), labelList(r.Labels))
 		}
 		return t.Flush()
 	}
@@ -316,9 +323,10 @@ func keyShow() *cobra.Command {
 
 func keyRotate() *cobra.Command {
 	c := &cobra.Command{
-		Use: "rotate KEY", Short: "issue the successor of a key; the old key ends after a grace period", Args: cobra.ExactArgs(1),
-		Long: "kvasir key rotate KEY issues a key with the tenant, user, groups, scopes and labels of KEY, prints it once, and lets\n" +
-			"KEY end after --grace, so that clients can change over. A key that has ended has no successor.",
+		Use: "rotate KEY", Args: cobra.ExactArgs(1),
+		Short: "issue the successor of a key; the old key ends after a grace period",
+		Long: "kvasir key rotate KEY issues a key with the tenant, user, groups, scopes and labels of KEY, prints it\n" +
+			"once, and lets KEY end after --grace, so that clients can change over. A key that has ended has no successor.",
 	}
 	var k keyFlags
 	k.add(c)
@@ -345,12 +353,15 @@ func keyRotate() *cobra.Command {
 }
 
 func keyRevoke() *cobra.Command {
-	c := &cobra.Command{Use: "revoke KEY", Short: "revoke a key and say whether a running router refuses it", Args: cobra.ExactArgs(1),
-		Long: "With --admin the router refuses the key from the moment the command returns. On the file a running router refuses it\n" +
-			"within a second; with -c, or with KVASIR_ADMIN set, the command waits until the router of that configuration or\n" +
-			"address does, and says so.\n\n" +
-			"Exit code 0: the key is revoked, and no router was found that still accepts it. 1: it was not revoked, or a running\n" +
-			"router still accepts it."}
+	c := &cobra.Command{
+		Use: "revoke KEY", Args: cobra.ExactArgs(1),
+		Short: "revoke a key and say whether a running router refuses it",
+		Long: "With --admin the router refuses the key from the moment the command returns. On the file a running router\n" +
+			"refuses it within a second; with -c, or with KVASIR_ADMIN set, the command waits until the router of that\n" +
+			"configuration or address does, and says so.\n\n" +
+			"Exit code 0: the key is revoked, and no router was found that still accepts it. 1: it was not revoked, or a\n" +
+			"running router still accepts it.",
+	}
 	var k keyFlags
 	k.add(c)
 	output := outputFlag(c)
@@ -381,7 +392,8 @@ func printRevocation(cmd *cobra.Command, output string, r *revocation) error {
 	} else if cmd.Println("revoked", r.ID); r.Confirmed {
 		cmd.PrintErrf("confirmed: the router at %s refuses it\n", r.Router)
 	} else {
-		cmd.PrintErrf("not confirmed by a running router: %s.\nA router that uses %s refuses the key within a second. To be sure, run\n"+
+		cmd.PrintErrf("not confirmed by a running router: %s.\nA router that uses %s refuses the key within a second. To "+
+			"be sure, run\n"+
 			"  kvasir key revoke %s --admin URL --token TOKEN\n", r.Why, r.File, r.ID)
 	}
 	if r.Accepted {

@@ -40,7 +40,8 @@ func whoami() string {
 func (f *fileKeys) change(e audit.Event, edit func(*identity.KeyFile, map[string]string) error) error {
 	log, err := audit.Open(f.auditLog)
 	if err != nil {
-		return exit(exitNo, "%v (name the router's configuration with -c, its state_dir with --state-dir, or --audit-log)", err)
+		return exit(exitNo, "%v (name the router's configuration with -c, its state_dir with --state-dir, or --audit-log)",
+			err)
 	}
 	defer log.Close()
 	e.Actor, e.Result = f.actor, audit.Begun
@@ -83,7 +84,8 @@ func (f *fileKeys) pepper() ([]byte, error) {
 		return nil, err
 	}
 	if len(k.Keys) > 0 {
-		return nil, exit(exitNo, "%s has keys, but there is no pepper in %s, so it is not the state_dir of the router that uses them: %s",
+		return nil, exit(exitNo, "%s has keys, but there is no pepper in %s, so it is not the state_dir of the router that "+
+			"uses them: %s",
 			f.path, f.stateDir, how)
 	}
 	p, err = host.KeyPepper(f.stateDir)
@@ -150,7 +152,8 @@ func (f *fileKeys) rotate(ref string, grace time.Duration) (out admin.IssuedKey,
 	if err != nil {
 		return out, err
 	}
-	e := audit.Event{Verb: string(admin.ActionKeyRotate), Object: "key/" + old.ID, Detail: map[string]string{"grace": grace.String(), "tenant": old.Tenant}}
+	e := audit.Event{Verb: string(admin.ActionKeyRotate), Object: "key/" + old.ID,
+		Detail: map[string]string{"grace": grace.String(), "tenant": old.Tenant}}
 	err = f.change(e, func(k *identity.KeyFile, detail map[string]string) error {
 		key, r, err := k.Rotate(pepper, old.ID, grace, f.issuer, time.Now())
 		if err != nil {
@@ -168,7 +171,8 @@ func (f *fileKeys) revoke(ref string) (revocation, error) {
 	if err != nil {
 		return revocation{}, err
 	}
-	e := audit.Event{Verb: string(admin.ActionKeyRevoke), Object: "key/" + r.ID, Detail: map[string]string{"tenant": r.Tenant}}
+	e := audit.Event{Verb: string(admin.ActionKeyRevoke), Object: "key/" + r.ID,
+		Detail: map[string]string{"tenant": r.Tenant}}
 	err = f.change(e, func(k *identity.KeyFile, _ map[string]string) error { return k.Revoke(r.ID, time.Now()) })
 	if err != nil {
 		return revocation{}, err

@@ -28,7 +28,8 @@ func newKeySite(t *testing.T, adminAddr string) keySite {
 	if err := os.Mkdir(s.state, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("listen: 127.0.0.1:1\nstate_dir: %s\nidentity: {api_keys_file: %s}\nadmin: {http: %q}\npools: [{name: main, endpoints: [\"http://127.0.0.1:1\"]}]\n"+
+	text := fmt.Sprintf("listen: 127.0.0.1:1\nstate_dir: %s\nidentity: {api_keys_file: %s}\nadmin: {http: %q}\npools: "+
+		"[{name: main, endpoints: [\"http://127.0.0.1:1\"]}]\n"+
 		"models: [{name: m, pools: [main]}]\n", s.state, s.keys, adminAddr)
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -79,11 +80,12 @@ func TestKeyIssue_pepper(t *testing.T) {
 		before, _ := os.ReadFile(s.keys)
 		out, code, err := run(t, append([]string{"key", "issue", "--tenant", "acme", "--file", s.keys}, args...)...)
 		after, _ := os.ReadFile(s.keys)
-		if code != exitNo || !strings.Contains(err.Error(), want) || !bytes.Equal(before, after) || strings.Contains(out, "kv_") {
+		if code != exitNo || !strings.Contains(err.Error(), want) || !bytes.Equal(before, after) ||
+			strings.Contains(out, "kv_") {
 			t.Errorf("%q: code %d, %v: %s", args, code, err, out)
 		}
 	}
-	f("-c kvasir.yaml") // which router's pepper it is, nobody said
+	f("-c kvasir.yaml") // it is not known which router's pepper to use
 	k := s.issue(t)
 	if !s.accepts(t, k.Key) {
 		t.Error("the router does not accept the key")
@@ -98,7 +100,8 @@ func TestKeyIssue_pepper(t *testing.T) {
 		t.Fatal(err)
 	}
 	f("have another pepper", "--state-dir", other)
-	if out := mustRun(t, "key", "issue", "--tenant", "acme", "--file", s.keys, "--state-dir", s.state); !s.accepts(t, lastLine(out)) {
+	if out := mustRun(t, "key", "issue", "--tenant", "acme", "--file", s.keys, "--state-dir", s.state); !s.accepts(t,
+		lastLine(out)) {
 		t.Errorf("the router does not accept the key: %s", out)
 	}
 }
@@ -115,7 +118,8 @@ func TestKeyRevoke_file(t *testing.T) {
 	for _, how := range []string{"id", "key", "note", "label"} {
 		k := s.issue(t, "--note", "note of "+how, "--label", "app="+how)
 		ref := map[string]string{"id": k.ID, "key": k.Key, "note": "note of " + how, "label": "app=" + how}[how]
-		if out := mustRun(t, "key", "show", ref, "-c", s.config); !strings.Contains(out, `"id": "`+k.ID+`"`) || strings.Contains(out, k.Key) {
+		if out := mustRun(t, "key", "show", ref, "-c", s.config); !strings.Contains(out, `"id": "`+k.ID+`"`) ||
+			strings.Contains(out, k.Key) {
 			t.Errorf("show by %s: %s", how, out)
 		}
 		next := mustRun(t, "key", "rotate", ref, "-c", s.config, "--grace", "1h")
@@ -129,17 +133,20 @@ func TestKeyRevoke_file(t *testing.T) {
 			t.Errorf("by %s: the key is still accepted", how)
 		}
 		log, err := os.ReadFile(filepath.Join(s.state, "audit.log"))
-		if err != nil || bytes.Contains(log, []byte(k.Key)) || bytes.Contains(log, []byte(lastLine(next))) || !bytes.Contains(log, []byte(`"key/`+k.ID+`"`)) {
+		if err != nil || bytes.Contains(log, []byte(k.Key)) || bytes.Contains(log, []byte(lastLine(next))) ||
+			!bytes.Contains(log, []byte(`"key/`+k.ID+`"`)) {
 			t.Errorf("by %s: %v, audit log\n%s", how, err, log)
 		}
 	}
-	_, code, err := run(t, "key", "revoke", "kv_aaaaaaaa_abcdefghijklmnopqrstuvwxyz234567abcdefghijklmnopqrst", "-c", s.config)
+	_, code, err := run(t, "key", "revoke", "kv_aaaaaaaa_abcdefghijklmnopqrstuvwxyz234567abcdefghijklmnopqrst", "-c",
+		s.config)
 	if code != exitNo || strings.Contains(err.Error(), "abcdefghij") {
 		t.Errorf("code %d, %v", code, err)
 	}
 	s.issue(t, "--note", "twins")
 	s.issue(t, "--note", "twins")
-	if _, code, err := run(t, "key", "revoke", "twins", "-c", s.config); code != exitNo || !strings.Contains(err.Error(), "names 2 keys") {
+	if _, code, err := run(t, "key", "revoke", "twins", "-c", s.config); code != exitNo ||
+		!strings.Contains(err.Error(), "names 2 keys") {
 		t.Errorf("code %d, %v", code, err)
 	}
 }
@@ -169,12 +176,14 @@ func TestKeyRevoke_confirmed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(s.state, "admin.token"), []byte("the-token\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := mustRun(t, "key", "revoke", s.issue(t).ID, "-c", s.config); !strings.Contains(out, "confirmed: the router at "+router.URL+" refuses it") {
+	if out := mustRun(t, "key", "revoke", s.issue(t).ID, "-c", s.config); !strings.Contains(out,
+		"confirmed: the router at "+router.URL+" refuses it") {
 		t.Errorf("got %s", out)
 	}
 	behind = 1000
 	id := s.issue(t).ID
-	if out, code, err := run(t, "key", "revoke", id, "-c", s.config); code != exitNo || !strings.Contains(err.Error(), "may still accept it") || !strings.Contains(out, "not confirmed") {
+	if out, code, err := run(t, "key", "revoke", id, "-c", s.config); code != exitNo ||
+		!strings.Contains(err.Error(), "may still accept it") || !strings.Contains(out, "not confirmed") {
 		t.Errorf("code %d, %v: %s", code, err, out)
 	}
 	router.Close()
@@ -194,11 +203,13 @@ func TestReport_secrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(s.config, append(text, key+": 1\nlisten: {http: "+key+"}\nregion: ["+key+"\n"...), 0o600); err != nil {
+	if err := os.WriteFile(s.config, append(text, key+": 1\nlisten: {http: "+key+"}\nregion: ["+key+"\n"...),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"config", "check", s.config}, {key}, {"key", "issue", "--" + key}, {"key", "show", key, "-c", s.config}, {"key", "revoke", key, "--admin", "http://127.0.0.1:1"},
+		{"config", "check", s.config}, {key}, {"key", "issue", "--" + key}, {"key", "show", key, "-c", s.config}, {"key",
+			"revoke", key, "--admin", "http://127.0.0.1:1"},
 		{"explain", "--request", key, "--admin", "http://127.0.0.1:1"}, {"tokenize", "--dir", key, "--text", key},
 	} {
 		out, _, err := run(t, args...)

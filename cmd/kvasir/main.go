@@ -70,7 +70,9 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		Version:       version,
 	}
-	c.AddCommand(serveCommand(), devCommand(), engineCommand(), explainCommand(), endpointCommand(), autoscaleCommand(), devDriverCommand(), tokenizeCommand(), keyCommand(), configCommand(), reloadCommand(), pluginCommand(), policyCommand(), auditCommand(), versionCommand())
+	c.AddCommand(serveCommand(), devCommand(), engineCommand(), explainCommand(), endpointCommand(),
+		autoscaleCommand(), devDriverCommand(), tokenizeCommand(), keyCommand(), configCommand(), reloadCommand(),
+		pluginCommand(), policyCommand(), auditCommand(), versionCommand())
 	return c
 }
 

@@ -17,9 +17,11 @@ func policyCommand() *cobra.Command {
 		Use:   "policy",
 		Short: "check and test a policy, explain its decisions, compare it with a new one",
 		Long: "A policy is a directory with *.rego, schemas, capabilities.json, and the tenants' data in data.\n" +
-			"kvasir policy init DIR writes the policy that ships with the router; policy: {dir: DIR} in the configuration uses it.",
+			"kvasir policy init DIR writes the policy that ships with the router; policy: {dir: DIR} in the configuration " +
+			"uses it.",
 	}
-	c.AddCommand(policyInit(), policyCheck(), policyTest(), policyExplain(), policyDiff(), policyStatus(), policyReload(), policyPush())
+	c.AddCommand(policyInit(), policyCheck(), policyTest(), policyExplain(), policyDiff(), policyStatus(), policyReload(),
+		policyPush())
 	return c
 }
 
@@ -39,7 +41,8 @@ func (f *policyFlags) add(c *cobra.Command) {
 // load loads the policy in dir. Its namespaces differ from a router's, since it has
 // another key.
 func (f *policyFlags) load(dir string, noTests bool) (*policy.Snapshot, error) {
-	s, err := policy.Open(dir, f.dataDir, policy.Config{Key: make([]byte, policy.KeyBytes), RequiredLabels: f.required, AllowPublicScope: f.public, NoTests: noTests})
+	s, err := policy.Open(dir, f.dataDir, policy.Config{Key: make([]byte, policy.KeyBytes), RequiredLabels: f.required,
+		AllowPublicScope: f.public, NoTests: noTests})
 	if err != nil {
 		return nil, &exitError{exitNo, err}
 	}
@@ -77,7 +80,8 @@ func policyCheck() *cobra.Command {
 		}
 		if report.OK && report.Coverage < *least {
 			report.OK = false
-			report.Faults = policy.Faults{{What: fmt.Sprintf("the tests cover %.1f %% of the lines", report.Coverage), Mend: fmt.Sprintf("add tests, up to %.1f %%", *least)}}
+			report.Faults = policy.Faults{{What: fmt.Sprintf("the tests cover %.1f %% of the lines", report.Coverage),
+				Mend: fmt.Sprintf("add tests, up to %.1f %%", *least)}}
 		}
 		if *output == "json" {
 			err = printValue(cmd.OutOrStdout(), report)
@@ -115,7 +119,8 @@ func (r *policyReport) print(w io.Writer, dir string) error {
 		_, err := fmt.Fprintln(w, r.Faults.Error())
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s: ok, revision %s, %d tests passed and cover %.1f %% of the rules' lines\ndecisions depend on:\n", dir, r.Revision, r.Tests, r.Coverage)
+	_, err := fmt.Fprintf(w, "%s: ok, revision %s, %d tests passed and cover %.1f %% of the rules' lines\ndecisions "+
+		"depend on:\n", dir, r.Revision, r.Tests, r.Coverage)
 	for _, in := range r.Inputs {
 		fmt.Fprintln(w, "  "+in)
 	}
@@ -186,7 +191,8 @@ func printTests(w io.Writer, results []policy.TestResult, verbose bool, coverage
 }
 
 func policyStatus() *cobra.Command {
-	c := &cobra.Command{Use: "status", Short: "show which policy is in force in a running router, and why a newer one was refused", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "status", Short: "show which policy is in force in a running router, and why a newer one " +
+		"was refused", Args: cobra.NoArgs}
 	a := routerFlags(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		return show(cmd, a, "json", admin.GetPolicy, &admin.None{}, nil)
@@ -195,7 +201,8 @@ func policyStatus() *cobra.Command {
 }
 
 func policyReload() *cobra.Command {
-	c := &cobra.Command{Use: "reload", Short: "have a running router put its policy's directory in force at once", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "reload", Short: "have a running router put its policy's directory in force at once",
+		Args: cobra.NoArgs}
 	a := routerFlags(c)
 	force := forceFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -213,8 +220,8 @@ func policyPush() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "push DIR",
 		Short: "put the policy in DIR in force in a running router, until its own directory changes or is reloaded",
-		Long: "The router loads, tests and compares DIR as it does its own directory. If it refuses DIR, the previous policy stays in\n" +
-			"force. A pushed policy survives a restart.",
+		Long: "The router loads, tests and compares DIR as it does its own directory. If it refuses DIR, the previous\n" +
+			"policy stays in force. A pushed policy survives a restart.",
 		Args: cobra.ExactArgs(1),
 	}
 	a := routerFlags(c)

@@ -21,8 +21,9 @@ func policyDiff() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff NEWDIR",
 		Short: "show which decisions a new policy would change",
-		Long: "kvasir policy diff NEWDIR has a running router evaluate NEWDIR for the recent requests of its clients. It changes nothing.\n" +
-			"kvasir policy diff NEWDIR --old DIR --inputs FILE compares two directories over a file of input documents, one per line.\n" +
+		Long: "kvasir policy diff NEWDIR has a running router evaluate NEWDIR for recent requests. It changes nothing.\n" +
+			"kvasir policy diff NEWDIR --old DIR --inputs FILE compares two directories over a file of input documents,\n" +
+			"one per line.\n" +
 			"Exit code 1: NEWDIR would be refused, or, with --exit-code, a decision would change.",
 		Args: cobra.ExactArgs(1),
 	}
@@ -116,15 +117,21 @@ func printDiff(w io.Writer, d *policy.Diff) error {
 		n    int
 		text string
 	}{
-		{d.AllowToDeny, "allowed before, denied now"}, {d.DenyToAllow, "denied before, allowed now"}, {d.Widened, "cache shared more widely"},
-		{d.Namespace, "another cache namespace"}, {d.Constraints, "other endpoints"}, {d.Other, "other limits, priority, profile or reason"}, {d.Errors, "no decision now"},
+		{d.AllowToDeny, "allowed before, denied now"},
+		{d.DenyToAllow, "denied before, allowed now"},
+		{d.Widened, "cache shared more widely"},
+		{d.Namespace, "another cache namespace"},
+		{d.Constraints, "other endpoints"},
+		{d.Other, "other limits, priority, profile or reason"},
+		{d.Errors, "no decision now"},
 	} {
 		if k.n > 0 {
 			fmt.Fprintf(w, "%6d %s\n", k.n, k.text)
 		}
 	}
 	for _, c := range d.Changes {
-		if _, err := fmt.Fprintf(w, "\n%s\n  input  %s\n  before %s\n  after  %s\n", c.Kind, c.Input, c.Before, c.After); err != nil {
+		if _, err := fmt.Fprintf(w, "\n%s\n  input  %s\n  before %s\n  after  %s\n", c.Kind, c.Input, c.Before,
+			c.After); err != nil {
 			return err
 		}
 	}

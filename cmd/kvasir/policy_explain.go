@@ -28,7 +28,8 @@ type inputFlags struct {
 func (f *inputFlags) add(c *cobra.Command) {
 	s := c.Flags()
 	s.StringVar(&f.file, "input", "", "JSON file with the input document, - = standard input; instead of the flags below")
-	s.StringVar(&f.tenant, "tenant", "", "tenant.id; with --request: whose request it is, where several tenants used the id")
+	s.StringVar(&f.tenant, "tenant", "", "tenant.id; with --request: whose request it is, where several tenants used "+
+		"the id")
 	s.StringVar(&f.user, "user", "", "tenant.user")
 	s.StringSliceVar(&f.groups, "group", nil, "tenant.groups")
 	s.StringSliceVar(&f.scopes, "scope", nil, "tenant.scopes")
@@ -74,7 +75,8 @@ func policyExplain() *cobra.Command {
 		Short: "show what a policy decides about an input, and which rules applied",
 		Long: "kvasir policy explain DIR --tenant NAME --model NAME evaluates the policy in DIR.\n" +
 			"Without DIR it evaluates the policy of a running router.\n" +
-			"kvasir policy explain --request ID shows which rules decided about a served request (ID is the response's x-request-id).",
+			"kvasir policy explain --request ID shows which rules decided about a served request (ID is the response's " +
+			"x-request-id).",
 		Args: cobra.MaximumNArgs(1),
 	}
 	a, output := routerFlags(c), outputFlag(c)
@@ -144,7 +146,8 @@ func explainServed(a *router, id, tenant, output string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	d := servedDecision{x.RequestID, x.Tenant, x.Allow, x.Reason, x.Status, x.Model, x.NamespaceHash, x.Rules, x.PolicyRevision}
+	d := servedDecision{x.RequestID, x.Tenant, x.Allow, x.Reason, x.Status, x.Model, x.NamespaceHash, x.Rules,
+		x.PolicyRevision}
 	if output == "json" {
 		return printValue(w, d)
 	}
@@ -152,7 +155,8 @@ func explainServed(a *router, id, tenant, output string, w io.Writer) error {
 	if !d.Allow {
 		word = fmt.Sprintf("refused with %d: %s", d.Status, d.Reason)
 	}
-	_, err = fmt.Fprintf(w, "request    %s\ntenant     %s (namespace %s)\nmodel      %s\ndecision   %s\nrules      %s\nrevision   %s\n",
+	_, err = fmt.Fprintf(w, "request    %s\ntenant     %s (namespace %s)\nmodel      %s\ndecision   %s\nrules      "+
+		"%s\nrevision   %s\n",
 		d.RequestID, d.Tenant, d.Namespace, d.Model, word, strings.Join(d.Rules, ", "), d.Revision)
 	return err
 }

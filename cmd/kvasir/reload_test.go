@@ -21,11 +21,13 @@ func TestReload(t *testing.T) {
 	}))
 	defer s.Close()
 	args := []string{"reload", "--admin", s.URL, "--token", "secret"}
-	if out := mustRun(t, args...); out != "profiles[d].holdout: 0.005 → 0\nplugin mine: aaaa → bbbb\nin force: revision 7\n" {
+	if out := mustRun(t, args...); out != "profiles[d].holdout: 0.005 → 0\nplugin mine: aaaa → bbbb\nin force: revision "+
+		"7\n" {
 		t.Errorf("got %q", out)
 	}
 	var m map[string]any
-	if out := mustRun(t, append(args, "--output", "json")...); json.Unmarshal([]byte(out), &m) != nil || m["revision"] != 7. {
+	if out := mustRun(t, append(args, "--output", "json")...); json.Unmarshal([]byte(out), &m) != nil ||
+		m["revision"] != 7. {
 		t.Errorf("got %q", out)
 	}
 	answer = `{"revision":8,"changed":[]}`
@@ -33,7 +35,8 @@ func TestReload(t *testing.T) {
 		t.Errorf("got %q", out)
 	}
 	status, answer = 422, `{"error":{"message":"kvasir.yaml:3: pools: unknown key"}}`
-	if _, code, err := run(t, args...); code != exitNo || !strings.Contains(err.Error(), "kvasir.yaml:3: pools: unknown key") {
+	if _, code, err := run(t, args...); code != exitNo || !strings.Contains(err.Error(), "kvasir.yaml:3: pools: unknown "+
+		"key") {
 		t.Errorf("code %d, %v", code, err)
 	}
 	s.Close()

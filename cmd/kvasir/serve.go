@@ -18,9 +18,9 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "run the router",
-		Long: "kvasir serve -c kvasir.yaml routes requests to the engines of the configuration file. It watches the file, the keys,\n" +
-			"the policy and the plugins, and puts changes in force within a second; SIGHUP does so at once. SIGTERM and SIGINT let\n" +
-			"requests in flight finish.",
+		Long: "kvasir serve -c kvasir.yaml routes requests to the engines of the configuration file. It watches the file,\n" +
+			"the keys, the policy and the plugins, and puts changes in force within a second; SIGHUP does so at once.\n" +
+			"SIGTERM and SIGINT let requests in flight finish.",
 		Args: cobra.NoArgs,
 	}
 	file := c.Flags().StringP("config", "c", "kvasir.yaml", "configuration file")

@@ -17,7 +17,8 @@ func versionCommand() *cobra.Command {
 		if err := checkOutput(*output); err != nil {
 			return err
 		}
-		v := map[string]any{"version": version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "hf": hf.Available()}
+		v := map[string]any{"version": version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+			"hf": hf.Available()}
 		if *output == "json" {
 			return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
 		}
@@ -25,7 +26,8 @@ func versionCommand() *cobra.Command {
 		if hf.Available() {
 			in = "included"
 		}
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "kvasir %s %s %s/%s, Hugging Face tokenizers %s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, in)
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "kvasir %s %s %s/%s, Hugging Face tokenizers %s\n", version,
+			runtime.Version(), runtime.GOOS, runtime.GOARCH, in)
 		return err
 	}
 	return c

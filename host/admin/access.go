@@ -79,15 +79,18 @@ func (s *Server) authorised(api *http.ServeMux, next http.Handler) http.Handler 
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), principalKey{}, p)))
 		case errors.Is(err, identity.ErrTooManyFailures):
 			w.Header().Set("Retry-After", "60")
-			writeError(w, http.StatusTooManyRequests, "too_many_failures", "Too many unknown credentials from this address; wait a minute.")
+			writeError(w, http.StatusTooManyRequests, "too_many_failures",
+				"Too many unknown credentials from this address; wait a minute.")
 		default:
 			_, pattern := api.Handler(r)
 			if pattern == "/" {
 				pattern = r.Method + " unknown path"
 			}
-			s.record(r, &s.strangers, audit.Event{Actor: "unknown", Verb: pattern, Result: audit.Refused, Detail: map[string]string{"why": "unknown credentials"}})
+			s.record(r, &s.strangers, audit.Event{Actor: "unknown", Verb: pattern, Result: audit.Refused,
+				Detail: map[string]string{"why": "unknown credentials"}})
 			w.Header().Set("WWW-Authenticate", `Bearer realm="kvasir admin"`)
-			writeError(w, http.StatusUnauthorized, "invalid_token", "The admin token, API key or JWT is missing or wrong (Authorization: Bearer …).")
+			writeError(w, http.StatusUnauthorized, "invalid_token", "The admin token, API key or JWT is missing or wrong "+
+				"(Authorization: Bearer …).")
 		}
 	})
 }
@@ -128,6 +131,7 @@ func (c *call) refuse(action Action, object, why string) error {
 }
 
 func (c *call) recordRefusal(action Action, object, why string) {
-	c.record(c.r, &c.known, audit.Event{Actor: c.principal.Name(), Verb: string(action), Object: object, Result: audit.Refused,
+	c.record(c.r, &c.known, audit.Event{Actor: c.principal.Name(), Verb: string(action), Object: object,
+		Result: audit.Refused,
 		Detail: map[string]string{"why": why}})
 }

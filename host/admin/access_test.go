@@ -113,7 +113,8 @@ func (rules) ReloadPolicy(context.Context, bool) (*PolicyStatus, error) {
 	return &PolicyStatus{Source: "directory", Revision: "r1", RulesRevision: 3}, nil
 }
 func (rules) PushPolicy(_ context.Context, files map[string][]byte, force bool) (*PolicyStatus, error) {
-	return &PolicyStatus{Source: fmt.Sprint("pushed ", strings.Join(slices.Collect(maps.Keys(files)), " "), " ", force)}, nil
+	return &PolicyStatus{Source: fmt.Sprint("pushed ", strings.Join(slices.Collect(maps.Keys(files)), " "), " ",
+		force)}, nil
 }
 func (rules) PolicyDiff(context.Context, map[string][]byte) (*policy.Diff, error) {
 	return &policy.Diff{Compared: 7}, nil
@@ -151,7 +152,9 @@ func newSite(t *testing.T, a Authorizer) *site {
 	h := &fake{}
 	s := &site{who: people{}, tape: &tape{}, keys: &keyring{}}
 	var err error
-	s.Server, err = New(Config{Token: token, Explainer: h, Status: h, Reloader: h, Plugins: h, Keys: s.keys, Policies: rules{}, Scaler: machines{}, Holder: machines{}, Metrics: metrics, Identity: s.who, Audit: s.tape, Authorizer: a})
+	s.Server, err = New(Config{Token: token, Explainer: h, Status: h, Reloader: h, Plugins: h, Keys: s.keys,
+		Policies: rules{}, Scaler: machines{}, Holder: machines{}, Metrics: metrics, Identity: s.who, Audit: s.tape,
+		Authorizer: a})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,16 +203,23 @@ func requests() map[string][2]string {
 func TestScopes(t *testing.T) {
 	s := newSite(t, nil)
 	want := map[string]string{
-		"GET /v1/explain/{id...}": ScopeExplainOwn, "POST /v1/explain": ScopeExplainOwn, "GET /v1/status": ScopeStatus, "GET /v1/openapi.json": ScopeStatus,
-		"POST /v1/endpoints/cordon": ScopeEndpointWrite, "POST /v1/endpoints/drain": ScopeEndpointWrite, "POST /v1/endpoints/uncordon": ScopeEndpointWrite,
-		"GET /v1/autoscale": ScopeAutoscaleRead, "POST /v1/autoscale/notice": ScopeAutoscaleWrite, "GET /v1/endpoints": ScopeEndpointRead,
-		"POST /v1/reload": ScopeConfigReload, "GET /v1/plugins": ScopePluginRead, "POST /v1/plugins": ScopePluginPush,
+		"GET /v1/explain/{id...}": ScopeExplainOwn, "POST /v1/explain": ScopeExplainOwn,
+		"GET /v1/status": ScopeStatus, "GET /v1/openapi.json": ScopeStatus,
+		"POST /v1/endpoints/cordon": ScopeEndpointWrite, "POST /v1/endpoints/drain": ScopeEndpointWrite,
+		"POST /v1/endpoints/uncordon": ScopeEndpointWrite,
+		"GET /v1/autoscale":           ScopeAutoscaleRead, "POST /v1/autoscale/notice": ScopeAutoscaleWrite,
+		"GET /v1/endpoints": ScopeEndpointRead,
+		"POST /v1/reload":   ScopeConfigReload, "GET /v1/plugins": ScopePluginRead, "POST /v1/plugins": ScopePluginPush,
 		"POST /v1/plugins/{name}/activate": ScopePluginActivate, "POST /v1/plugins/{name}/rollback": ScopePluginActivate,
 		"DELETE /v1/plugins/{name}/shadow": ScopePluginPush, "DELETE /v1/plugins/{name}": ScopePluginActivate,
-		"GET /v1/keys": ScopeKeyRead, "POST /v1/keys": ScopeKeyIssue, "POST /v1/keys/{id}/rotate": ScopeKeyIssue, "POST /v1/keys/{id}/revoke": ScopeKeyRevoke,
-		"GET /v1/policy": ScopePolicyRead, "POST /v1/policy": "policy:activate", "POST /v1/policy/reload": ScopePolicyActivate, "POST /v1/policy/diff": ScopePolicyRead, "POST /v1/policy/explain": ScopePolicyRead,
-		"GET /metrics": ScopeMetrics, "GET /debug/pprof/": ScopeDebug, "GET /debug/pprof/cmdline": ScopeDebug, "GET /debug/pprof/profile": ScopeDebug,
-		"GET /debug/pprof/symbol": ScopeDebug, "GET /debug/pprof/trace": ScopeDebug,
+		"GET /v1/keys": ScopeKeyRead, "POST /v1/keys": ScopeKeyIssue, "POST /v1/keys/{id}/rotate": ScopeKeyIssue,
+		"POST /v1/keys/{id}/revoke": ScopeKeyRevoke,
+		"GET /v1/policy":            ScopePolicyRead, "POST /v1/policy": "policy:activate",
+		"POST /v1/policy/reload": ScopePolicyActivate, "POST /v1/policy/diff": ScopePolicyRead,
+		"POST /v1/policy/explain": ScopePolicyRead,
+		"GET /metrics":            ScopeMetrics, "GET /debug/pprof/": ScopeDebug, "GET /debug/pprof/cmdline": ScopeDebug,
+		"GET /debug/pprof/profile": ScopeDebug,
+		"GET /debug/pprof/symbol":  ScopeDebug, "GET /debug/pprof/trace": ScopeDebug,
 	}
 	for _, rt := range scopedRoutes() {
 		if want[rt.pattern()] != rt.Scope {
@@ -219,7 +229,8 @@ func TestScopes(t *testing.T) {
 		without := slices.DeleteFunc(slices.Clone(Scopes), func(sc string) bool {
 			return sc == rt.Scope || rt.Scope == ScopeExplainOwn && sc == ScopeExplainAny
 		})
-		s.who["without"], s.who["with"], s.who["noun"] = key("w", "acme", without...), key("v", "acme", rt.Scope), key("n", "acme", strings.Split(rt.Scope, ":")[0]+":*")
+		s.who["without"], s.who["with"], s.who["noun"] = key("w", "acme", without...), key("v", "acme", rt.Scope), key("n",
+			"acme", strings.Split(rt.Scope, ":")[0]+":*")
 		rq := requests()[rt.pattern()]
 		body := map[string]string{
 			"POST /v1/keys": `{"tenant":"acme"}`, "POST /v1/autoscale/notice": `{"pool":"p","endpoint":"e"}`,
@@ -229,7 +240,8 @@ func TestScopes(t *testing.T) {
 		if status, text := s.call(t, "without", rq[0], rq[1], body); status != 403 || !strings.Contains(text, rt.Scope) {
 			t.Errorf("%s without %s: got %d %s", rt.pattern(), rt.Scope, status, text)
 		}
-		if list, _ := s.tape.take(); len(list) != 1 || !strings.HasPrefix(list[0], "key:w "+rt.Scope+" ") || !strings.HasSuffix(list[0], " refused") {
+		if list, _ := s.tape.take(); len(list) != 1 || !strings.HasPrefix(list[0], "key:w "+rt.Scope+" ") ||
+			!strings.HasSuffix(list[0], " refused") {
 			t.Errorf("%s: recorded %q", rt.pattern(), list)
 		}
 		holders := []string{"with", "noun", token}
@@ -267,17 +279,22 @@ func TestChanges(t *testing.T) {
 		t.Errorf("got %v", d)
 	}
 	d = f("POST", "/v1/plugins?name=x", "code", "key:op plugin:push plugin/x begun", "key:op plugin:push plugin/x ok")
-	if d[0]["digest"] != "5694d08a2e53ffcae0c3103e5ad6f6076abd960eb1f8a56577040bc1028f702b" || !strings.HasPrefix(d[0]["remote"], "127.0.0.1:") {
+	if d[0]["digest"] != "5694d08a2e53ffcae0c3103e5ad6f6076abd960eb1f8a56577040bc1028f702b" ||
+		!strings.HasPrefix(d[0]["remote"], "127.0.0.1:") {
 		t.Errorf("got %v", d[0]) // sha256sum of "code"
 	}
-	d = f("POST", "/v1/plugins/x/rollback", "", "key:op plugin:rollback plugin/x begun", "key:op plugin:rollback plugin/x failed")
+	d = f("POST", "/v1/plugins/x/rollback", "", "key:op plugin:rollback plugin/x begun",
+		"key:op plugin:rollback plugin/x failed")
 	if !strings.Contains(d[1]["why"], "plugin x") {
 		t.Errorf("got %v", d[1])
 	}
-	f("POST", "/v1/plugins/x/activate?digest=d", "", "key:op plugin:activate plugin/x begun", "key:op plugin:activate plugin/x ok")
+	f("POST", "/v1/plugins/x/activate?digest=d", "", "key:op plugin:activate plugin/x begun",
+		"key:op plugin:activate plugin/x ok")
 	f("DELETE", "/v1/plugins/x", "", "key:op plugin:deactivate plugin/x begun", "key:op plugin:deactivate plugin/x ok")
-	f("DELETE", "/v1/plugins/x/shadow", "", "key:op plugin:unshadow plugin/x begun", "key:op plugin:unshadow plugin/x failed")
-	d = f("POST", "/v1/keys", `{"tenant":"acme","scopes":["plugin:push"]}`, "key:op key:issue tenant/acme begun", "key:op key:issue tenant/acme ok")
+	f("DELETE", "/v1/plugins/x/shadow", "", "key:op plugin:unshadow plugin/x begun",
+		"key:op plugin:unshadow plugin/x failed")
+	d = f("POST", "/v1/keys", `{"tenant":"acme","scopes":["plugin:push"]}`, "key:op key:issue tenant/acme begun",
+		"key:op key:issue tenant/acme ok")
 	if d[1]["key"] != "new" || d[1]["scopes"] != "[plugin:push]" || strings.Contains(fmt.Sprint(d), secretPart) {
 		t.Errorf("got %v", d)
 	}
@@ -288,7 +305,8 @@ func TestChanges(t *testing.T) {
 	f("POST", "/v1/keys/k1/revoke", "", "key:op key:revoke key/k1 begun", "key:op key:revoke key/k1 ok")
 	f("POST", "/v1/keys/none/revoke", "", "key:op key:revoke key/none failed")
 	s.who["op"].Scopes = append(s.who["op"].Scopes, "policy:activate")
-	if d = f("POST", "/v1/policy/reload?force=true", "", "key:op policy:activate policy begun", "key:op policy:activate policy ok"); d[0]["force"] != "true" {
+	if d = f("POST", "/v1/policy/reload?force=true", "", "key:op policy:activate policy begun",
+		"key:op policy:activate policy ok"); d[0]["force"] != "true" {
 		t.Errorf("got %v", d)
 	}
 	f("GET", "/debug/pprof/cmdline", "", "key:op debug:profile /debug/pprof/cmdline ok")
@@ -298,7 +316,8 @@ func TestChanges(t *testing.T) {
 
 	s.tape.err = errors.New("disk full")
 	n := len(s.keys.asked)
-	if status, text := s.call(t, "op", "POST", "/v1/keys", `{"tenant":"acme"}`); status != 503 || !strings.Contains(text, "Nothing was done") || len(s.keys.asked) != n {
+	if status, text := s.call(t, "op", "POST", "/v1/keys", `{"tenant":"acme"}`); status != 503 ||
+		!strings.Contains(text, "Nothing was done") || len(s.keys.asked) != n {
 		t.Errorf("got %d %s", status, text)
 	}
 	if status, _ := s.call(t, token, "GET", "/debug/pprof/cmdline", ""); status != 503 {
@@ -345,7 +364,8 @@ func TestKeys_escalation(t *testing.T) {
 // recorded; without it there is no such request.
 func TestExplain_tenants(t *testing.T) {
 	s := newSite(t, nil)
-	s.who["own"], s.who["other"], s.who["any"] = key("o", "acme", "explain:own"), key("p", "globex", "explain:own"), key("q", "globex", "explain:any")
+	s.who["own"], s.who["other"], s.who["any"] = key("o", "acme", "explain:own"), key("p", "globex",
+		"explain:own"), key("q", "globex", "explain:any")
 	f := func(who, method, path string, want int, events ...string) string {
 		t.Helper()
 		s.tape.take()
@@ -361,10 +381,13 @@ func TestExplain_tenants(t *testing.T) {
 	if strings.Contains(there, "acme") || strings.ReplaceAll(there, "known", "absent") != absent {
 		t.Errorf("the answers tell that there is such a request: %s and %s", there, absent)
 	}
-	f("any", "GET", "/v1/explain/known", 200, "key:q explain:any request/known begun", "key:q explain:any request/known ok")
-	f(token, "GET", "/v1/explain/known", 200, "admin_token explain:any request/known begun", "admin_token explain:any request/known ok")
+	f("any", "GET", "/v1/explain/known", 200, "key:q explain:any request/known begun",
+		"key:q explain:any request/known ok")
+	f(token, "GET", "/v1/explain/known", 200, "admin_token explain:any request/known begun",
+		"admin_token explain:any request/known ok")
 
-	f("any", "GET", "/v1/explain/known?tenant=acme", 200, "key:q explain:any request/known begun", "key:q explain:any request/known ok")
+	f("any", "GET", "/v1/explain/known?tenant=acme", 200, "key:q explain:any request/known begun",
+		"key:q explain:any request/known ok")
 	f("own", "GET", "/v1/explain/known?tenant=acme", 200)
 	f("own", "GET", "/v1/explain/known?tenant=globex", 403, "key:o explain:any tenant/globex refused")
 
@@ -374,16 +397,19 @@ func TestExplain_tenants(t *testing.T) {
 			t.Errorf("%s: got %s, want the request of %s", who, text, want)
 		}
 	}
-	text := f(token, "GET", "/v1/explain/shared", 409, "admin_token explain:any request/shared begun", "admin_token explain:any request/shared failed")
+	text := f(token, "GET", "/v1/explain/shared", 409, "admin_token explain:any request/shared begun",
+		"admin_token explain:any request/shared failed")
 	if !strings.Contains(text, "acme, globex") {
 		t.Errorf("the answer does not name the tenants: %s", text)
 	}
-	f(token, "GET", "/v1/explain/shared?tenant=globex", 200, "admin_token explain:any request/shared begun", "admin_token explain:any request/shared ok")
+	f(token, "GET", "/v1/explain/shared?tenant=globex", 200, "admin_token explain:any request/shared begun",
+		"admin_token explain:any request/shared ok")
 
 	f("own", "POST", "/v1/explain", 200)
 	f("own", "POST", "/v1/explain?tenant=acme", 200)
 	f("own", "POST", "/v1/explain?tenant=globex", 403, "key:o explain:any tenant/globex refused")
-	f("any", "POST", "/v1/explain?tenant=acme", 200, "key:q explain:any tenant/acme begun", "key:q explain:any tenant/acme ok")
+	f("any", "POST", "/v1/explain?tenant=acme", 200, "key:q explain:any tenant/acme begun",
+		"key:q explain:any tenant/acme ok")
 	f(token, "POST", "/v1/explain", 200)
 }
 
@@ -400,8 +426,10 @@ func TestAuthorizer(t *testing.T) {
 		return verb == ScopePluginPush && object == "plugin/mine" || verb == ScopeStatus, "not yours"
 	}))
 	s.who["dev"], s.who["none"] = key("d", "acme", "plugin:*", "status:read"), key("n", "acme")
-	for path, want := range map[string]int{"/v1/plugins?name=mine": 200, "/v1/plugins?name=theirs": 403, "/v1/plugins?name=mine&activate=true": 403, "/v1/plugins/mine/activate": 403} {
-		if got, text := s.call(t, "dev", "POST", path, "code"); got != want || want == 403 && !strings.Contains(text, "Denied by policy: not yours") {
+	for path, want := range map[string]int{"/v1/plugins?name=mine": 200, "/v1/plugins?name=theirs": 403,
+		"/v1/plugins?name=mine&activate=true": 403, "/v1/plugins/mine/activate": 403} {
+		if got, text := s.call(t, "dev", "POST", path, "code"); got != want || want == 403 && !strings.Contains(text,
+			"Denied by policy: not yours") {
 			t.Errorf("%s: got %d %s, want %d", path, got, text, want)
 		}
 		if got, text := s.call(t, token, "POST", path, "code"); got != 200 {
@@ -423,7 +451,8 @@ func TestAuthorizer_keys(t *testing.T) {
 	s.who["clerk"] = key("c", "ops", "key:issue@*")
 	for tenant, want := range map[string]int{"acme": 200, "globex": 403} {
 		asked = nil
-		if got, text := s.call(t, "clerk", "POST", "/v1/keys", `{"tenant":"`+tenant+`"}`); got != want || !slices.Equal(asked, []string{"key:issue tenant/" + tenant}) {
+		if got, text := s.call(t, "clerk", "POST", "/v1/keys", `{"tenant":"`+tenant+`"}`); got != want ||
+			!slices.Equal(asked, []string{"key:issue tenant/" + tenant}) {
 			t.Errorf("%s: got %d %s, asked %q", tenant, got, text, asked)
 		}
 	}
@@ -442,7 +471,8 @@ func TestAuthorizer_keysOfOthers(t *testing.T) {
 		t.Helper()
 		asked = nil
 		got, text := s.call(t, "clerk", "POST", path, "")
-		if got != want || want == 403 && (strings.Contains(text, "kv_k2345672_") || !slices.Contains(asked, verb+" tenant/acme")) {
+		if got != want || want == 403 && (strings.Contains(text, "kv_k2345672_") ||
+			!slices.Contains(asked, verb+" tenant/acme")) {
 			t.Errorf("%s: got %d %s, asked %q", path, got, text, asked)
 		}
 	}
@@ -517,7 +547,8 @@ func TestBudget_stress(t *testing.T) {
 
 // FuzzKeyRequest: a request that passes the check has a grant that a key file accepts.
 func FuzzKeyRequest(f *testing.F) {
-	f.Add([]byte(`{"tenant":"acme","user":"u","groups":["g"],"scopes":["plugin:*"],"labels":{"a":"b"},"note":"n","ttl":"1h"}`))
+	f.Add([]byte(`{"tenant":"acme","user":"u","groups":["g"],"scopes":["plugin:*"],"labels":{"a":"b"},` +
+		`"note":"n","ttl":"1h"}`))
 	pepper := []byte("0123456789abcdef0123456789abcdef")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q := new(KeyRequest)
@@ -531,7 +562,8 @@ func FuzzKeyRequest(f *testing.F) {
 			return
 		}
 		var k identity.KeyFile
-		if _, r, err := k.IssueOn(pepper, q.Grant, q.Terms, time.Unix(0, 0)); err == nil && (r.Tenant != q.Tenant || q.Terms.TTL < 0) {
+		if _, r, err := k.IssueOn(pepper, q.Grant, q.Terms, time.Unix(0, 0)); err == nil &&
+			(r.Tenant != q.Tenant || q.Terms.TTL < 0) {
 			t.Fatalf("got %+v", r)
 		}
 	})

@@ -94,7 +94,8 @@ func audited[R any](c *call, a auditedAction, do func(context.Context) (R, error
 	a.detail["remote"] = c.r.RemoteAddr
 	if err := c.append(&a, audit.Begun); err != nil {
 		c.cfg.Log.Error("audit log", "err", err)
-		return out, &apiError{http.StatusServiceUnavailable, "audit_unavailable", "Nothing was done, since the audit log cannot be written: " + err.Error()}
+		return out, &apiError{http.StatusServiceUnavailable, "audit_unavailable",
+			"Nothing was done, since the audit log cannot be written: " + err.Error()}
 	}
 	out, err = do(c.context())
 	result := audit.OK
@@ -104,7 +105,8 @@ func audited[R any](c *call, a auditedAction, do func(context.Context) (R, error
 		a.add(out)
 	}
 	if e := c.append(&a, result); e != nil {
-		c.cfg.Log.Error("audit log: the end of an action is missing", "verb", a.action, "object", a.object, "result", result, "err", e)
+		c.cfg.Log.Error("audit log: the end of an action is missing", "verb", a.action, "object", a.object, "result", result,
+			"err", e)
 		if err == nil {
 			err = fmt.Errorf("it was done, but its end is not in the audit log: %w", e)
 		}
@@ -118,15 +120,18 @@ func (c *call) recordPage(action Action) error {
 	a := auditedAction{action, c.r.URL.Path, map[string]string{"remote": c.r.RemoteAddr}}
 	if err := c.append(&a, audit.OK); err != nil {
 		c.cfg.Log.Error("audit log", "err", err)
-		return &apiError{http.StatusServiceUnavailable, "audit_unavailable", "The audit log cannot be written: " + err.Error()}
+		return &apiError{http.StatusServiceUnavailable, "audit_unavailable", "The audit log cannot be written: " +
+			err.Error()}
 	}
 	return nil
 }
 
 // append writes one line of an action to the audit log and to the log.
 func (c *call) append(a *auditedAction, result string) error {
-	e := c.clean(audit.Event{Actor: c.principal.Name(), Verb: string(a.action), Object: a.object, Result: result, Detail: a.detail})
-	c.cfg.Log.Info("admin", "actor", e.Actor, "verb", e.Verb, "object", e.Object, "result", result, "remote", c.r.RemoteAddr)
+	e := c.clean(audit.Event{Actor: c.principal.Name(), Verb: string(a.action), Object: a.object, Result: result,
+		Detail: a.detail})
+	c.cfg.Log.Info("admin", "actor", e.Actor, "verb", e.Verb, "object", e.Object, "result", result, "remote",
+		c.r.RemoteAddr)
 	if c.cfg.Audit == nil {
 		return nil
 	}

@@ -173,7 +173,8 @@ func TestServer_answers(t *testing.T) {
 	f("GET", "/v1/status", "", 500, `index: broken`)
 	f("POST", "/v1/reload", "", 200, `{"revision":2,`)
 	f("POST", "/v1/explain?tenant=acme&path=/v1/completions&user=u", `{"prompt":"x"}`, 200, `"tokens":14,`)
-	if d := h.lastDry; d.Tenant != "acme" || d.User != "u" || d.Path != "/v1/completions" || string(d.Body) != `{"prompt":"x"}` {
+	if d := h.lastDry; d.Tenant != "acme" || d.User != "u" || d.Path != "/v1/completions" ||
+		string(d.Body) != `{"prompt":"x"}` {
 		t.Errorf("got %+v", d)
 	}
 	f("POST", "/v1/explain", `{}`, 200, `"tokens":2,`)
@@ -215,9 +216,12 @@ func TestServer_guard(t *testing.T) {
 	h := &fake{}
 	url := start(t, Config{Explainer: h, Status: h, Reloader: h, Metrics: metrics, Hosts: []string{"Kvasir.Example"}})
 	port := url[strings.LastIndex(url, ":"):]
-	for _, path := range []string{"/v1/explain/known", "/v1/endpoints", "/v1/status", "/metrics", "/debug/pprof/", "/debug/pprof/heap", "/nothing", "/"} {
-		for _, auth := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Basic " + token, token, "Bearer " + token + "x", "Bearer " + token[1:]} {
-			if got, head, text := request(t, "GET", url+path, auth, "", ""); got != 401 || head.Get("WWW-Authenticate") == "" || strings.Contains(text, token) {
+	for _, path := range []string{"/v1/explain/known", "/v1/endpoints", "/v1/status", "/metrics", "/debug/pprof/",
+		"/debug/pprof/heap", "/nothing", "/"} {
+		for _, auth := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Basic " + token, token,
+			"Bearer " + token + "x", "Bearer " + token[1:]} {
+			if got, head, text := request(t, "GET", url+path, auth, "", ""); got != 401 || head.Get("WWW-Authenticate") == "" ||
+				strings.Contains(text, token) {
 				t.Errorf("%s with %q: got %d %s", path, auth, got, text)
 			}
 		}
@@ -226,10 +230,12 @@ func TestServer_guard(t *testing.T) {
 		t.Errorf("reload without a token: got %d", got)
 	}
 	for host, want := range map[string]int{
-		"": 200, "localhost": 200, "LOCALHOST" + port: 200, "localhost.": 200, "a.localhost" + port: 200, "127.0.0.1" + port: 200, "127.9.9.9": 200, "[::1]" + port: 200,
+		"": 200, "localhost": 200, "LOCALHOST" + port: 200, "localhost.": 200, "a.localhost" + port: 200,
+		"127.0.0.1" + port: 200, "127.9.9.9": 200, "[::1]" + port: 200,
 		"kvasir.example": 200, "KVASIR.example:443": 200,
-		"evil.example": 421, "evil.example" + port: 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421, "kvasir.example.evil": 421,
-		"192.0.2.1": 421, "10.0.0.1" + port: 421, "notlocalhost": 421,
+		"evil.example": 421, "evil.example" + port: 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421,
+		"kvasir.example.evil": 421,
+		"192.0.2.1":           421, "10.0.0.1" + port: 421, "notlocalhost": 421,
 	} {
 		if got, _, text := request(t, "GET", url+"/v1/endpoints", "bearer "+token, host, ""); got != want {
 			t.Errorf("host %q: got %d %s, want %d", host, got, text, want)
@@ -261,7 +267,8 @@ func TestServer_loopbackMetrics(t *testing.T) {
 func TestServeMetrics(t *testing.T) {
 	h := &fake{}
 	url := run(t, func(ctx context.Context, l net.Listener) error { return ServeMetrics(ctx, l, metrics, h, nil) })
-	for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/v1/status": 404, "/v1/reload": 404, "/debug/pprof/": 404} {
+	for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/v1/status": 404,
+		"/v1/reload": 404, "/debug/pprof/": 404} {
 		if got, _, text := request(t, "GET", url+path, "", "prometheus.example", ""); got != want {
 			t.Errorf("%s: got %d %s, want %d", path, got, text, want)
 		}
@@ -297,7 +304,8 @@ func TestServe_listenerFails(t *testing.T) {
 // FuzzHostAllowed: a Host header passes only if it is a name or an address of this
 // machine.
 func FuzzHostAllowed(f *testing.F) {
-	for _, s := range []string{"localhost:1", "[::1]", "evil.example", "127.0.0.1.", "::ffff:127.0.0.1", "localhost.evil", "[localhost]", "a:b:c", "::1%00000"} {
+	for _, s := range []string{"localhost:1", "[::1]", "evil.example", "127.0.0.1.", "::ffff:127.0.0.1", "localhost.evil",
+		"[localhost]", "a:b:c", "::1%00000"} {
 		f.Add(s)
 	}
 	g := newGuard(&Config{Token: token})

@@ -189,7 +189,8 @@ func decodeObject(b []byte, q any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(q); err != nil {
-		return fmt.Errorf("%w: want a JSON object with %s: %v", ErrRefused, strings.Join(memberNames(reflect.TypeOf(q).Elem()), ", "), err)
+		return fmt.Errorf("%w: want a JSON object with %s: %v", ErrRefused,
+			strings.Join(memberNames(reflect.TypeOf(q).Elem()), ", "), err)
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return fmt.Errorf("%w: data after the object", ErrRefused)
@@ -215,7 +216,8 @@ const maxObject = 256 << 10
 func (c *call) body(limit int64) ([]byte, error) {
 	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, min(limit, c.cfg.MaxBody)))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return nil, &apiError{http.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this listener takes."}
+		return nil, &apiError{http.StatusRequestEntityTooLarge, "body_too_large",
+			"The body is larger than this listener takes."}
 	}
 	if err != nil {
 		return nil, &apiError{http.StatusBadRequest, "bad_body", "The body could not be read."}

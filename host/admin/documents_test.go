@@ -27,7 +27,8 @@ func fresh(t *testing.T, file, want string) {
 		}
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != want {
-		t.Errorf("%s is not what the routes are (%v): go test ./host/admin -run 'TestScopes_page|TestOpenAPI' -update", file, err)
+		t.Errorf("%s is not what the routes are (%v): go test ./host/admin -run 'TestScopes_page|TestOpenAPI' -update", file,
+			err)
 	}
 }
 
@@ -35,8 +36,10 @@ func fresh(t *testing.T, file, want string) {
 // configured with.
 func TestScopes_page(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("# Paths and scopes of the admin API\n\nGenerated from the table of routes (`routes.go`); `openapi.json` has the requests and responses.\n" +
-		"`noun:*` is all scopes of a noun. Scopes of keys reach the holder's own tenant; `key:issue@acme` reaches one tenant, `key:issue@*` all.\n" +
+	b.WriteString("# Paths and scopes of the admin API\n\nGenerated from the table of routes (`routes.go`); " +
+		"`openapi.json` has the requests and responses.\n" +
+		"`noun:*` is all scopes of a noun. Scopes of keys reach the holder's own tenant; `key:issue@acme` reaches one " +
+		"tenant, `key:issue@*` all.\n" +
 		"What needs no scope needs no credential. Where a policy is loaded it must allow the request too.\n\n" +
 		"| path | scope | audit log | what it does |\n|---|---|---|---|\n")
 	code := func(s string) string {
@@ -51,11 +54,12 @@ func TestScopes_page(t *testing.T) {
 	fresh(t, "SCOPES.md", b.String())
 }
 
-// TestTable: each route says what there is to say, and no two are the same.
+// TestTable: each route is complete, and no two are the same.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, rt := range Routes() {
-		if rt.Doc == "" || !strings.HasSuffix(rt.Doc, ".") || seen[rt.pattern()] || (rt.Scope != "" && !slices.Contains(Scopes, rt.Scope)) {
+		if rt.Doc == "" || !strings.HasSuffix(rt.Doc, ".") || seen[rt.pattern()] ||
+			(rt.Scope != "" && !slices.Contains(Scopes, rt.Scope)) {
 			t.Errorf("%s: doc %q, scope %q, twice %v", rt, rt.Doc, rt.Scope, seen[rt.pattern()])
 		}
 		seen[rt.pattern()] = true
@@ -68,9 +72,9 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestTable_whole: no path gets a handler but by the table.
+// TestTable_whole: no path gets a handler outside of the table.
 func TestTable_whole(t *testing.T) {
-	allowed := map[string]int{"register": 1, "Handler": 2, "ServeMetrics": 1} // the latter are for unknown paths, and the guards
+	allowed := map[string]int{"register": 1, "Handler": 2, "ServeMetrics": 1} // the last two: for unknown paths
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -144,11 +148,13 @@ func document() map[string]any {
 	s.of(reflect.TypeFor[ErrorBody]())
 	return map[string]any{
 		"openapi": "3.1.0",
-		"info":    map[string]any{"title": "Kvasir admin API", "version": "1", "description": "Generated from the table of routes; see SCOPES.md."},
-		"paths":   paths,
+		"info": map[string]any{"title": "Kvasir admin API", "version": "1",
+			"description": "Generated from the table of routes; see SCOPES.md."},
+		"paths": paths,
 		"components": map[string]any{
-			"schemas":         s,
-			"securitySchemes": map[string]any{"bearer": map[string]any{"type": "http", "scheme": "bearer", "description": "The admin token, an API key or a JWT with the scope of the path."}},
+			"schemas": s,
+			"securitySchemes": map[string]any{"bearer": map[string]any{"type": "http", "scheme": "bearer",
+				"description": "The admin token, an API key or a JWT with the scope of the path."}},
 		},
 	}
 }
@@ -176,7 +182,8 @@ func (s schemas) operation(rt *Route) map[string]any {
 		switch p.place {
 		case inPath, inQuery:
 			in := map[place]string{inPath: "path", inQuery: "query"}[p.place]
-			list = append(list, map[string]any{"name": p.name, "in": in, "required": p.required, "description": p.doc, "schema": paramSchema(p.typ)})
+			list = append(list, map[string]any{"name": p.name, "in": in, "required": p.required, "description": p.doc,
+				"schema": paramSchema(p.typ)})
 		case inRawBody:
 			op["requestBody"] = body("application/octet-stream", map[string]any{}, p.doc)
 		case inJSONBody:
@@ -207,7 +214,8 @@ func (s schemas) response(rt *Route) map[string]any {
 	if rt.Response == nil {
 		return map[string]any{"description": "OK", "content": map[string]any{rt.ContentType: map[string]any{}}}
 	}
-	return map[string]any{"description": "OK", "content": map[string]any{"application/json": map[string]any{"schema": s.of(rt.Response)}}}
+	return map[string]any{"description": "OK",
+		"content": map[string]any{"application/json": map[string]any{"schema": s.of(rt.Response)}}}
 }
 
 func paramSchema(t reflect.Type) map[string]any {
@@ -310,9 +318,11 @@ func TestOperations_roundTrip(t *testing.T) {
 	check(Reload.Route, err, err == nil && r.Revision == 2)
 	x, err := Explain.Call(ctx, c, &ExplainRequest{ID: "known", Tenant: "acme"})
 	check(Explain.Route, err, err == nil && x.RequestID == "known")
-	_, err = ExplainDryRun.Call(ctx, c, &DryRun{Tenant: "acme", User: "u v&w", Path: "/v1/completions", Body: []byte("abc")})
+	_, err = ExplainDryRun.Call(ctx, c, &DryRun{Tenant: "acme", User: "u v&w", Path: "/v1/completions",
+		Body: []byte("abc")})
 	d := s.cfg.Explainer.(*fake).lastDry
-	check(ExplainDryRun.Route, err, d.Tenant == "acme" && d.User == "u v&w" && d.Path == "/v1/completions" && string(d.Body) == "abc")
+	check(ExplainDryRun.Route, err, d.Tenant == "acme" && d.User == "u v&w" && d.Path == "/v1/completions" &&
+		string(d.Body) == "abc")
 	es, err := ListEndpoints.Call(ctx, c, &None{})
 	check(ListEndpoints.Route, err, len(es) == 1)
 	for _, o := range []Operation[HoldRequest, *HoldResult]{Cordon, Drain, Uncordon} {
@@ -342,7 +352,8 @@ func TestOperations_roundTrip(t *testing.T) {
 	q.Tenant, q.Labels = "acme", map[string]string{"a": "b"}
 	k, err := IssueKey.Call(ctx, c, q)
 	asked := s.keys.asked[0]
-	check(IssueKey.Route, err, k.Key == pasted && asked.Tenant == "acme" && asked.Labels["a"] == "b" && asked.Terms.TTL == time.Hour)
+	check(IssueKey.Route, err, k.Key == pasted && asked.Tenant == "acme" && asked.Labels["a"] == "b" &&
+		asked.Terms.TTL == time.Hour)
 	k, err = RotateKey.Call(ctx, c, &RotateRequest{Key: "k1", Grace: 90 * time.Minute})
 	check(RotateKey.Route, err, k.Old == "k1")
 	_, err = RotateKey.Call(ctx, c, &RotateRequest{Key: "k1"})
@@ -371,7 +382,8 @@ func TestOperations_roundTrip(t *testing.T) {
 	if _, err := ListKeys.Call(ctx, c, &None{}); !isStatus(err, 401, "invalid_token") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := ListKeys.Call(ctx, &Client{URL: "http://127.0.0.1:1"}, &None{}); err == nil || strings.Contains(err.Error(), "/v1/") || !strings.Contains(err.Error(), "no router at") {
+	if _, err := ListKeys.Call(ctx, &Client{URL: "http://127.0.0.1:1"}, &None{}); err == nil ||
+		strings.Contains(err.Error(), "/v1/") || !strings.Contains(err.Error(), "no router at") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -29,7 +29,8 @@ type AmbiguousError struct {
 
 // Error implements error.
 func (e *AmbiguousError) Error() string {
-	return fmt.Sprintf("request id %q was used by the tenants %s: name one with tenant=", e.RequestID, strings.Join(e.Tenants, ", "))
+	return fmt.Sprintf("request id %q was used by the tenants %s: name one with tenant=", e.RequestID,
+		strings.Join(e.Tenants, ", "))
 }
 
 // ErrorBody is the body of every answer with a status of 400 and above.
@@ -77,12 +78,15 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, v any, err erro
 	}
 }
 
+// unrenderable is the body of an error that encoding/json cannot cause.
+const unrenderable = `{"error":{"message":"The response cannot be rendered.","code":"internal_error"}}`
+
 // writeJSON writes v as JSON. Credentials are removed from every response except
 // the one that issues a key.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		status, b = http.StatusInternalServerError, []byte(`{"error":{"message":"The response cannot be rendered.","code":"internal_error"}}`)
+		status, b = http.StatusInternalServerError, []byte(unrenderable)
 	}
 	if _, issued := v.(IssuedKey); !issued {
 		b = []byte(secret.Redact(string(b)))

@@ -17,7 +17,8 @@ type guard struct {
 }
 
 func newGuard(cfg *Config) guard {
-	g := guard{token: sha256.Sum256([]byte(cfg.Token)), hosts: map[string]bool{"localhost": true}, loopbackMetrics: cfg.LoopbackMetrics}
+	g := guard{token: sha256.Sum256([]byte(cfg.Token)), hosts: map[string]bool{"localhost": true},
+		loopbackMetrics: cfg.LoopbackMetrics}
 	for _, h := range cfg.Hosts {
 		g.hosts[canonicalHost(h)] = true
 	}

@@ -61,7 +61,8 @@ func (s *Server) issueKey(c *call, q *KeyRequest) (none IssuedKey, err error) {
 		}
 	}
 	q.Terms.Issuer = c.principal.Name()
-	a := auditedAction{ActionKeyIssue, object, map[string]string{"user": q.User, "scopes": fmt.Sprint(q.Scopes), "groups": fmt.Sprint(q.Groups)}}
+	a := auditedAction{ActionKeyIssue, object, map[string]string{"user": q.User, "scopes": fmt.Sprint(q.Scopes),
+		"groups": fmt.Sprint(q.Groups)}}
 	return audited(c, a, func(ctx context.Context) (IssuedKey, error) { return s.cfg.Keys.Issue(ctx, q) })
 }
 
@@ -100,11 +101,14 @@ func (c *call) find(ref string, action Action, scope string) (*identity.Record, 
 		for i := range found {
 			ids[i] = found[i].ID
 		}
-		return nil, fmt.Errorf("%w: %q names %d keys; give the id of one: %s", ErrRefused, shown, len(found), strings.Join(ids, ", "))
+		return nil, fmt.Errorf("%w: %q names %d keys; give the id of one: %s", ErrRefused, shown, len(found),
+			strings.Join(ids, ", "))
 	case len(all) > 0:
-		c.recordRefusal(action, "key/"+all[0].ID, "a key of tenant "+all[0].Tenant+", which "+scope+" of the sender does not reach")
+		c.recordRefusal(action, "key/"+all[0].ID, "a key of tenant "+all[0].Tenant+", which "+scope+" of the sender does "+
+			"not reach")
 	default:
-		c.record(c.r, &c.known, audit.Event{Actor: c.principal.Name(), Verb: string(action), Object: "key/" + shown, Result: audit.Failed,
+		c.record(c.r, &c.known, audit.Event{Actor: c.principal.Name(), Verb: string(action), Object: "key/" + shown,
+			Result: audit.Failed,
 			Detail: map[string]string{"why": "there is no such key"}})
 	}
 	return nil, fmt.Errorf("%w: there is no key %q in the tenants that you manage", ErrNotFound, shown)
@@ -131,7 +135,8 @@ func (s *Server) rotateKey(c *call, q *RotateRequest) (none IssuedKey, err error
 	if err := c.mayGrant("key/"+rec.ID, rec.Tenant, rec.Scopes); err != nil {
 		return none, err
 	}
-	a := auditedAction{ActionKeyRotate, "key/" + rec.ID, map[string]string{"tenant": rec.Tenant, "grace": q.Grace.String()}}
+	a := auditedAction{ActionKeyRotate, "key/" + rec.ID, map[string]string{"tenant": rec.Tenant,
+		"grace": q.Grace.String()}}
 	return audited(c, a, func(ctx context.Context) (IssuedKey, error) {
 		return s.cfg.Keys.Rotate(ctx, rec.ID, q.Grace, c.principal.Name())
 	})
@@ -156,7 +161,8 @@ func (c *call) mayIssueFor(tenant string) error {
 	if holdsFor(c.principal, ScopeKeyIssue, tenant) {
 		return nil
 	}
-	return c.refuse(ActionKeyIssue, "tenant/"+tenant, fmt.Sprintf("A key for tenant %q needs the scope %s@%s or %s@*, which %s does not have.",
+	return c.refuse(ActionKeyIssue, "tenant/"+tenant, fmt.Sprintf("A key for tenant %q needs the scope %s@%s or %s@*, "+
+		"which %s does not have.",
 		tenant, ScopeKeyIssue, tenant, ScopeKeyIssue, c.principal.Name()))
 }
 

@@ -26,7 +26,9 @@ func (s *Server) push(c *call, q *PushRequest) (*PluginChange, error) {
 	}
 	sum := sha256.Sum256(q.Code)
 	a := auditedAction{ActionPluginPush, "plugin/" + q.Name, map[string]string{
-		"digest": hex.EncodeToString(sum[:]), "activate": strconv.FormatBool(q.Activate), "shadow": strconv.FormatBool(q.Shadow),
+		"digest":   hex.EncodeToString(sum[:]),
+		"activate": strconv.FormatBool(q.Activate),
+		"shadow":   strconv.FormatBool(q.Shadow),
 	}}
 	return audited(c, a, func(ctx context.Context) (*PluginChange, error) {
 		who := c.principal.Name()

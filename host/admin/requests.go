@@ -16,12 +16,12 @@ type None struct{}
 // ExplainRequest names a request that was served.
 type ExplainRequest struct {
 	ID     string `path:"id" doc:"x-request-id of the answer"`
-	Tenant string `query:"tenant" doc:"whose request it was; default the sender's tenant, or any for holders of explain:any"`
+	Tenant string `query:"tenant" doc:"of the request; default the sender's, or any for holders of explain:any"`
 }
 
 // DryRun is a request that is only decided about.
 type DryRun struct {
-	Tenant string `query:"tenant" doc:"tenant of the request; default the sender's tenant, of the admin token the anonymous one"`
+	Tenant string `query:"tenant" doc:"of the request; default the sender's, of the admin token the anonymous one"`
 	User   string `query:"user" doc:"user of the request"`
 	Path   string `query:"path" doc:"of the LLM API; default /v1/chat/completions"`
 	Body   []byte `body:"raw" doc:"the body as a client would send it"` // valid during the call
@@ -92,7 +92,8 @@ func (q *KeyRequest) Check() error {
 
 // secretIn returns the name of a field that holds a credential, "" if none does.
 func (q *KeyRequest) secretIn() string {
-	fields := map[string][]string{"tenant": {q.Tenant}, "user": {q.User}, "note": {q.Note}, "groups": q.Groups, "scopes": q.Scopes,
+	fields := map[string][]string{"tenant": {q.Tenant}, "user": {q.User}, "note": {q.Note}, "groups": q.Groups,
+		"scopes": q.Scopes,
 		"labels": slices.AppendSeq(slices.Collect(maps.Keys(q.Labels)), maps.Values(q.Labels))}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if slices.ContainsFunc(fields[name], secret.Has) {

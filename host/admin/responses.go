@@ -82,17 +82,19 @@ type PluginList struct {
 // Plugin is one plugin as operators see it. Of one that is loaded with several
 // configs there are several.
 type Plugin struct {
-	Name    string       `json:"name"`
-	Digest  string       `json:"digest,omitempty"`
-	Version string       `json:"version,omitempty"` // of the manifest
-	Signer  string       `json:"signer,omitempty"`  // trusted keys that signed it
-	Source  string       `json:"source"`            // stored, file or shipped
-	Roles   []string     `json:"roles"`
-	State   string       `json:"state"` // active; quarantined; stored: no profile uses it; aside: it does not load and another stands in; refused
-	Reason  string       `json:"reason,omitempty"`
-	Config  string       `json:"config,omitempty"`
-	Since   time.Time    `json:"since,omitzero"`
-	Stats   *PluginStats `json:"stats,omitempty"`
+	Name    string   `json:"name"`
+	Digest  string   `json:"digest,omitempty"`
+	Version string   `json:"version,omitempty"` // of the manifest
+	Signer  string   `json:"signer,omitempty"`  // trusted keys that signed it
+	Source  string   `json:"source"`            // stored, file or shipped
+	Roles   []string `json:"roles"`
+	// State is active, quarantined, stored (no profile uses it), aside (it does not
+	// load, and another version is used) or refused.
+	State  string       `json:"state"`
+	Reason string       `json:"reason,omitempty"`
+	Config string       `json:"config,omitempty"`
+	Since  time.Time    `json:"since,omitzero"`
+	Stats  *PluginStats `json:"stats,omitempty"`
 
 	Active   string              `json:"active,omitempty"`   // digest
 	Previous string              `json:"previous,omitempty"` // digest that a rollback activates
@@ -108,10 +110,10 @@ type PluginStats struct {
 	Faults            map[string]uint64 `json:"faults"`    // by reason
 	Instances         int               `json:"instances"` // free at this moment
 	Recycled          uint64            `json:"recycled"`  // replaced because their memory grew
-	Sliced            bool              `json:"sliced"`    // called in slices of time, because it brings a runtime or is slow
+	Sliced            bool              `json:"sliced"`    // called in slices of time: it has a runtime or is slow
 	UnitsPerCandidate float64           `json:"units_per_candidate"`
 	LastUnits         int64             `json:"last_units"`   // fuel of the last timed call
-	LoadMicros        float64           `json:"load_call_us"` // processor time of a call with 64 candidates when it was loaded
+	LoadMicros        float64           `json:"load_call_us"` // of a call with 64 candidates when it was loaded
 	CallMicros        float64           `json:"call_us"`      // moving mean
 	CallMicrosMax     float64           `json:"call_max_us"`  // longest timed
 	Observed          uint64            `json:"observed"`     // outcomes that it received
@@ -128,7 +130,7 @@ type Shadow struct {
 	Elsewhere     float64   `json:"placed_elsewhere"` // share of decisions in which its best is another endpoint
 	Abstained     uint64    `json:"abstained"`
 	Faults        uint64    `json:"faults"`  // calls that gave no answer
-	Skipped       uint64    `json:"skipped"` // decisions left out: they came too fast, or by a config newer than the shadow
+	Skipped       uint64    `json:"skipped"` // decisions left out: too fast, or with a config newer than the shadow
 	Quarantine    string    `json:"quarantine,omitempty"`
 }
 
@@ -168,5 +170,5 @@ type PolicyStatus struct {
 	LastError     string        `json:"last_error,omitempty"`  // of that
 	Faults        policy.Faults `json:"faults,omitempty"`
 	DecisionError string        `json:"decision_error,omitempty"` // the last one
-	Diff          *policy.Diff  `json:"diff,omitempty"`           // of the last policy that was compared with live decisions
+	Diff          *policy.Diff  `json:"diff,omitempty"`           // of the last policy that was compared
 }

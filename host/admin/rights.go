@@ -41,7 +41,8 @@ const (
 var Scopes = []string{
 	ScopeStatus, ScopeMetrics, ScopeDebug, ScopeEndpointRead, ScopeConfigReload, ScopeExplainOwn, ScopeExplainAny,
 	ScopePluginRead, ScopePluginPush, ScopePluginActivate, ScopeKeyRead, ScopeKeyIssue, ScopeKeyRevoke, ScopeAuditRead,
-	ScopePolicyRead, ScopePolicyPropose, ScopePolicyActivate, ScopeProfileWrite, ScopeAutoscaleRead, ScopeAutoscaleWrite, ScopeEndpointWrite,
+	ScopePolicyRead, ScopePolicyPropose, ScopePolicyActivate, ScopeProfileWrite, ScopeAutoscaleRead, ScopeAutoscaleWrite,
+	ScopeEndpointWrite,
 }
 
 // anyTenant is the part of a scope after its @ that stands for every tenant.

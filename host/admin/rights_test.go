@@ -18,7 +18,8 @@ import (
 func TestKeys_tenants(t *testing.T) {
 	s := newSite(t, nil)
 	const own, acme, all = "own", "acme", "all"
-	s.who[own], s.who[acme], s.who[all] = key("o", "ops", "key:*"), key("a", "ops", "key:*@acme"), key("x", "ops", "key:*@*")
+	s.who[own], s.who[acme], s.who[all] = key("o", "ops", "key:*"), key("a", "ops", "key:*@acme"), key("x", "ops",
+		"key:*@*")
 	s.who["issuer"] = key("i", "acme", "key:issue")
 	f := func(who, method, path, body string, want int, text string) {
 		t.Helper()
@@ -103,9 +104,9 @@ func TestAuthorizer_scopesOfTenants(t *testing.T) {
 	}
 }
 
-// TestSecrets_pasted puts a key, a key of another form, a token and the admin
-// token wherever a request has room for one, and looks for them in the audit log,
-// the log and the answers.
+// TestSecrets_pasted puts a key, a key of another form, a token and the admin token
+// in every part of requests, and looks for them in the audit log, the log and the
+// responses.
 func TestSecrets_pasted(t *testing.T) {
 	const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJlLXBhcnQ"
 	var log bytes.Buffer
@@ -135,8 +136,10 @@ func TestSecrets_pasted(t *testing.T) {
 	for _, sec := range []string{pasted, secretPart, foreign, jwt, token, strings.ReplaceAll(pasted, "_", "%5F")} {
 		for _, who := range []string{"op", "nothing", "stranger"} {
 			for _, path := range []string{
-				"/v1/keys/" + sec + "/revoke", "/v1/keys/" + sec + "/rotate?grace=1h", "/v1/keys/k1/rotate?grace=" + sec, "/v1/keys/x" + sec + "/revoke",
-				"/v1/plugins?name=" + sec, "/v1/plugins/" + sec + "/activate?digest=" + sec, "/v1/plugins/" + sec + "/rollback", "/v1/explain?tenant=" + sec,
+				"/v1/keys/" + sec + "/revoke", "/v1/keys/" + sec + "/rotate?grace=1h", "/v1/keys/k1/rotate?grace=" + sec,
+				"/v1/keys/x" + sec + "/revoke",
+				"/v1/plugins?name=" + sec, "/v1/plugins/" + sec + "/activate?digest=" + sec, "/v1/plugins/" + sec + "/rollback",
+				"/v1/explain?tenant=" + sec,
 				"/v1/explain?path=" + sec, "/v1/" + sec, "/v1/policy/reload?force=" + sec, "/v1/reload?" + sec,
 			} {
 				if sec == foreign && !strings.Contains(path, "/keys/"+sec) && !strings.Contains(path, "grace="+sec) {
@@ -152,8 +155,10 @@ func TestSecrets_pasted(t *testing.T) {
 			send(who, "GET", "/v1/status", "", "X-Request-Id", sec)
 			send(who, "GET", "/v1/status", "", "X-Kvasir-Session", sec)
 			for _, body := range []string{
-				`{"tenant":"SEC"}`, `{"tenant":"acme","user":"SEC"}`, `{"tenant":"acme","note":"my SEC"}`, `{"tenant":"acme","groups":["SEC"]}`,
-				`{"tenant":"acme","labels":{"SEC":"x"}}`, `{"tenant":"acme","labels":{"x":"SEC"}}`, `{"tenant":"acme","scopes":["key:SEC"]}`, `{"tenant":"acme","ttl":"SEC"}`, `{"SEC":1}`, `SEC`,
+				`{"tenant":"SEC"}`, `{"tenant":"acme","user":"SEC"}`, `{"tenant":"acme","note":"my SEC"}`,
+				`{"tenant":"acme","groups":["SEC"]}`,
+				`{"tenant":"acme","labels":{"SEC":"x"}}`, `{"tenant":"acme","labels":{"x":"SEC"}}`,
+				`{"tenant":"acme","scopes":["key:SEC"]}`, `{"tenant":"acme","ttl":"SEC"}`, `{"SEC":1}`, `SEC`,
 			} {
 				if sec != token { // the admin token's holder may name a tenant so
 					send(who, "POST", "/v1/keys", strings.ReplaceAll(body, "SEC", sec))

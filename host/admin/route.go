@@ -138,7 +138,8 @@ type page struct {
 func addPage(p page) *Route {
 	method, path, _ := strings.Cut(p.at, " ")
 	rt := &Route{
-		Method: method, Path: path, Scope: p.scope, Action: p.action, Doc: p.doc, ContentType: p.contentType, served: p.served,
+		Method: method, Path: path, Scope: p.scope, Action: p.action, Doc: p.doc,
+		ContentType: p.contentType, served: p.served,
 		serve: func(s *Server, w http.ResponseWriter, r *http.Request) {
 			c := &call{Server: s, w: w, r: r, principal: principal(r)}
 			if p.scope != "" && !s.open {

@@ -69,7 +69,8 @@ type KeyFile struct {
 // pepper they were hashed with. The error wraps ErrPepper.
 func (k *KeyFile) CheckPepper(pepper []byte) error {
 	if id := pepperID(pepper); k.PepperID != "" && k.PepperID != id {
-		return fmt.Errorf("%w (id %s, this one has id %s): use the state directory of the router that reads the file", ErrPepper, k.PepperID, id)
+		return fmt.Errorf("%w (id %s, this one has id %s): use the state directory of the router that reads the file",
+			ErrPepper, k.PepperID, id)
 	}
 	return nil
 }
@@ -398,7 +399,8 @@ func (r *Record) Ended(now time.Time) bool {
 
 // Rotate issues a key with the grant, note and lifetime of key id, which ends after
 // grace. The error is ErrNoKey or ErrEnded.
-func (k *KeyFile) Rotate(pepper []byte, id string, grace time.Duration, issuer string, now time.Time) (key string, r Record, err error) {
+func (k *KeyFile) Rotate(pepper []byte, id string, grace time.Duration, issuer string, now time.Time) (key string,
+	r Record, err error) {
 	old := k.find(id)
 	switch {
 	case old == nil:

@@ -39,9 +39,15 @@ type Config struct {
 	// admin that they name.
 	Admin bool
 
-	Leeway   time.Duration // for clock skew; 0 = 30s, which exceeds the skew of hosts with NTP; at most 5m
-	Refresh  time.Duration // between fetches of keys; 0 = 5m: a withdrawn key is accepted for that much longer
-	MaxStale time.Duration // how long keys are used after the last successful fetch; 0 = 24h: an issuer's outage of a night
+	// Leeway allows for clock skew; 0 = 30s, which exceeds the skew of hosts with
+	// NTP; at most 5m.
+	Leeway time.Duration
+	// Refresh is the time between fetches of keys; 0 = 5m: a withdrawn key is
+	// accepted for that much longer.
+	Refresh time.Duration
+	// MaxStale is how long keys are used after the last successful fetch; 0 = 24h:
+	// longer than an outage of a night.
+	MaxStale time.Duration
 }
 
 func (c *Config) withDefaults() {
@@ -118,7 +124,7 @@ func (c *Config) Validate() error {
 	return errors.Join(all...)
 }
 
-// goodURL accepts URLs whose response nobody can change in transit.
+// goodURL accepts URLs whose response cannot be changed in transit.
 func goodURL(s string) bool {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.User != nil {
@@ -137,8 +143,12 @@ func (c *Config) algorithms() (out []jose.SignatureAlgorithm) {
 
 func (c *Config) equal(o *Config) bool {
 	a, b := *c, *o
-	same := slices.Equal(a.Algorithms, b.Algorithms) && slices.Equal(a.Tenants, b.Tenants) && maps.Equal(a.LabelClaims, b.LabelClaims)
-	return same && a.Issuer == b.Issuer && a.Audience == b.Audience && a.JWKSURL == b.JWKSURL && a.JWKSFile == b.JWKSFile &&
-		a.Tenant == b.Tenant && a.TenantClaim == b.TenantClaim && a.UserClaim == b.UserClaim && a.GroupsClaim == b.GroupsClaim &&
-		a.ScopesClaim == b.ScopesClaim && a.Admin == b.Admin && a.Leeway == b.Leeway && a.Refresh == b.Refresh && a.MaxStale == b.MaxStale
+	same := slices.Equal(a.Algorithms, b.Algorithms) && slices.Equal(a.Tenants, b.Tenants) &&
+		maps.Equal(a.LabelClaims, b.LabelClaims)
+	return same && a.Issuer == b.Issuer && a.Audience == b.Audience && a.JWKSURL == b.JWKSURL &&
+		a.JWKSFile == b.JWKSFile &&
+		a.Tenant == b.Tenant && a.TenantClaim == b.TenantClaim && a.UserClaim == b.UserClaim &&
+		a.GroupsClaim == b.GroupsClaim &&
+		a.ScopesClaim == b.ScopesClaim && a.Admin == b.Admin && a.Leeway == b.Leeway && a.Refresh == b.Refresh &&
+		a.MaxStale == b.MaxStale
 }

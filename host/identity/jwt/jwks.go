@@ -150,8 +150,9 @@ func newIssuer(c Config, now func() time.Time) (*issuer, error) {
 		return i, nil
 	}
 	i.client = &http.Client{
-		Timeout:       fetchTime,
-		Transport:     &http.Transport{TLSHandshakeTimeout: fetchTime, MaxIdleConns: 1, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10},
+		Timeout: fetchTime,
+		Transport: &http.Transport{TLSHandshakeTimeout: fetchTime, MaxIdleConns: 1, IdleConnTimeout: time.Minute,
+			MaxResponseHeaderBytes: 64 << 10},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return i, nil

@@ -44,7 +44,8 @@ const (
 	ReasonTenant    = "tenant"        // one that the issuer may not name
 )
 
-var reasons = []string{ReasonMalformed, ReasonTooLarge, ReasonAlgorithm, ReasonHeader, ReasonIssuer, ReasonKey, ReasonNoKeys, ReasonSignature,
+var reasons = []string{ReasonMalformed, ReasonTooLarge, ReasonAlgorithm, ReasonHeader, ReasonIssuer, ReasonKey,
+	ReasonNoKeys, ReasonSignature,
 	ReasonClaims, ReasonAudience, ReasonExpired, ReasonNotYet, ReasonTenant}
 
 // Error says why a token was refused. It wraps identity.ErrUnknownKey.
@@ -129,7 +130,8 @@ func (v *Verifier) same(i *issuer) *issuer {
 		return nil
 	}
 	old := v.issuers[i.cfg.Issuer]
-	if old == nil || old.ended.Load() || !old.cfg.equal(&i.cfg) || i.client == nil && old.keys.Load().sum != i.keys.Load().sum {
+	if old == nil || old.ended.Load() || !old.cfg.equal(&i.cfg) ||
+		i.client == nil && old.keys.Load().sum != i.keys.Load().sum {
 		return nil
 	}
 	return old

@@ -44,7 +44,8 @@ func (x *tokens) now() time.Time { return time.Unix(x.Now, 0) }
 
 func config(file string) Config {
 	return Config{
-		Issuer: "https://idp.example", Audience: "kvasir", JWKSFile: file, TenantClaim: "tenant", Tenants: []string{"acme", "globex"},
+		Issuer: "https://idp.example", Audience: "kvasir", JWKSFile: file, TenantClaim: "tenant", Tenants: []string{"acme",
+			"globex"},
 		Algorithms:  []string{"RS256", "RS512", "PS256", "PS384", "ES256", "ES384", "ES512", "EdDSA"},
 		LabelClaims: map[string]string{"data_class": "class"},
 	}
@@ -80,7 +81,8 @@ func TestVerify_foreign(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 				break
 			}
-			if p.Tenant != "acme" || p.User != "u1" || fmt.Sprint(p.Groups, p.Scopes, p.Labels) != "[eng ml] [infer plugin:push] [{data_class phi}]" ||
+			if p.Tenant != "acme" || p.User != "u1" || fmt.Sprint(p.Groups, p.Scopes, p.Labels) != "[eng ml] [infer "+
+				"plugin:push] [{data_class phi}]" ||
 				p.Method != identity.MethodJWT || p.Issuer != "https://idp.example" || p.KeyID != "" {
 				t.Errorf("%s: got %+v", name, p)
 			}
@@ -243,7 +245,8 @@ func TestFetch_bounds(t *testing.T) {
 	c.JWKSURL = s.URL + "/keys"
 	many := `{"keys":[` + strings.Repeat(`{"kty":"x"},`, maxKeys) + `{"kty":"x"}]}`
 	for what, b := range map[string]string{
-		"not a JSON": "<html>", "key set is empty": `{"keys":[]}`, "larger than": `{"keys":[],"x":"` + strings.Repeat("x", maxJWKS) + `"}`, "101 keys": many,
+		"not a JSON": "<html>", "key set is empty": `{"keys":[]}`, "larger than": `{"keys":[],"x":"` + strings.Repeat("x",
+			maxJWKS) + `"}`, "101 keys": many,
 		"none of 1": `{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`,
 	} {
 		body := []byte(b)
@@ -255,7 +258,8 @@ func TestFetch_bounds(t *testing.T) {
 	}
 	s.body.Store((*[]byte)(&x.JWKS))
 	c.JWKSURL = s.URL + "/hop"
-	if err := verifier(t, c).Refresh(context.Background())["https://idp.example"]; err == nil || !strings.Contains(err.Error(), "302") {
+	if err := verifier(t, c).Refresh(context.Background())["https://idp.example"]; err == nil ||
+		!strings.Contains(err.Error(), "302") {
 		t.Errorf("redirect: got %v", err)
 	}
 	hang := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
@@ -267,7 +271,8 @@ func TestFetch_bounds(t *testing.T) {
 		t.Errorf("ended: got %v", failed)
 	}
 	begin := time.Now()
-	if _, _, err := verifier(t, c).Verify([]byte(x.Good["pyjwt rs256"]), x.now()); err == nil || time.Since(begin) > 2*fetchWait {
+	if _, _, err := verifier(t, c).Verify([]byte(x.Good["pyjwt rs256"]), x.now()); err == nil ||
+		time.Since(begin) > 2*fetchWait {
 		t.Errorf("hanging issuer: %v after %v", err, time.Since(begin))
 	}
 }
@@ -313,26 +318,39 @@ func TestNew_errors(t *testing.T) {
 	good := config(keyFile(t, x.JWKS))
 	for want, edit := range map[string]func(*Config){
 		"missing issuer": func(c *Config) { c.Issuer = "" }, "missing audience": func(c *Config) { c.Audience = "" },
-		"either jwks_url or jwks_file": func(c *Config) { c.JWKSURL = "https://x" }, "https://…": func(c *Config) { c.JWKSFile, c.JWKSURL = "", "http://idp.example/keys" },
-		"missing algorithms": func(c *Config) { c.Algorithms = nil }, `algorithm "HS256"`: func(c *Config) { c.Algorithms = []string{"HS256"} },
-		`algorithm "none"`: func(c *Config) { c.Algorithms = []string{"none"} }, "either tenant or tenant_claim": func(c *Config) { c.TenantClaim = "" },
-		"bad tenant": func(c *Config) { c.Tenants = []string{"a b"} }, "goes with tenant_claim": func(c *Config) { c.Tenant, c.TenantClaim = "t", "" },
-		"bad label": func(c *Config) { c.LabelClaims = map[string]string{"a": ""} }, "leeway 1h": func(c *Config) { c.Leeway = time.Hour },
-		"refresh 1s": func(c *Config) { c.Refresh = time.Second }, "max_stale 1s": func(c *Config) { c.MaxStale = time.Second },
-		"no such file": func(c *Config) { c.JWKSFile += "x" }, "not a JSON Web Key Set": func(c *Config) { c.JWKSFile = keyFile(t, []byte("x")) },
+		"either jwks_url or jwks_file":  func(c *Config) { c.JWKSURL = "https://x" },
+		"https://…":                     func(c *Config) { c.JWKSFile, c.JWKSURL = "", "http://idp.example/keys" },
+		"missing algorithms":            func(c *Config) { c.Algorithms = nil },
+		`algorithm "HS256"`:             func(c *Config) { c.Algorithms = []string{"HS256"} },
+		`algorithm "none"`:              func(c *Config) { c.Algorithms = []string{"none"} },
+		"either tenant or tenant_claim": func(c *Config) { c.TenantClaim = "" },
+		"bad tenant":                    func(c *Config) { c.Tenants = []string{"a b"} },
+		"goes with tenant_claim": func(c *Config) {
+			c.Tenant,
+				c.TenantClaim = "t", ""
+		},
+		"bad label":                func(c *Config) { c.LabelClaims = map[string]string{"a": ""} },
+		"leeway 1h":                func(c *Config) { c.Leeway = time.Hour },
+		"refresh 1s":               func(c *Config) { c.Refresh = time.Second },
+		"max_stale 1s":             func(c *Config) { c.MaxStale = time.Second },
+		"no such file":             func(c *Config) { c.JWKSFile += "x" },
+		"not a JSON Web Key Set":   func(c *Config) { c.JWKSFile = keyFile(t, []byte("x")) },
 		"none of 1 keys can check": func(c *Config) { c.JWKSFile, c.Algorithms = keyFile(t, x.One_key), []string{"ES256"} },
 	} {
 		c := good
 		edit(&c)
-		if _, err := New([]Config{c}, nil); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "jwt[0]: ") {
+		if _, err := New([]Config{c}, nil); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.HasPrefix(err.Error(), "jwt[0]: ") {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 	if _, err := New([]Config{good, good}, nil); err == nil || !strings.Contains(err.Error(), "duplicate issuer") {
 		t.Errorf("got %v", err)
 	}
-	for u, want := range map[string]bool{"https://a/b": true, "http://127.0.0.1:1/b": true, "http://localhost/": true, "http://[::1]/": true, "http://a": false,
-		"ftp://a": false, "https://u:p@a": false, "": false, "https://": false, "http://127.0.0.1.evil": false, "http://localhost.evil": false} {
+	for u, want := range map[string]bool{"https://a/b": true, "http://127.0.0.1:1/b": true, "http://localhost/": true,
+		"http://[::1]/": true, "http://a": false,
+		"ftp://a": false, "https://u:p@a": false, "": false, "https://": false, "http://127.0.0.1.evil": false,
+		"http://localhost.evil": false} {
 		if goodURL(u) != want {
 			t.Errorf("%q: got %t", u, !want)
 		}
@@ -489,7 +507,8 @@ func TestStore(t *testing.T) {
 	}
 	for n := range 4 { // one failure came before
 		_, err := ask(s.Authenticate, bad)
-		if e, ok := errors.AsType[*Error](err); n < 2 && (!ok || e.Reason != ReasonSignature) || n >= 2 && !errors.Is(err, identity.ErrTooManyFailures) {
+		if e, ok := errors.AsType[*Error](err); n < 2 && (!ok || e.Reason != ReasonSignature) ||
+			n >= 2 && !errors.Is(err, identity.ErrTooManyFailures) {
 			t.Errorf("%d: got %v", n, err)
 		}
 	}

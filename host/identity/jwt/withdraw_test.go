@@ -99,7 +99,7 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// TestFetch_emptied: an issuer that publishes no key any more has withdrawn all.
+// TestFetch_emptied: an issuer that publishes an empty set has withdrawn its keys.
 func TestFetch_emptied(t *testing.T) {
 	x := load(t)
 	var text atomic.Pointer[[]byte]

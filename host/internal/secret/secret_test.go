@@ -74,9 +74,12 @@ func TestHas_allocates(t *testing.T) {
 func TestLogger(t *testing.T) {
 	var b bytes.Buffer
 	l := Logger(slog.New(slog.NewJSONHandler(&b, nil)))
-	l.With("with", key).WithGroup("g").Info("message "+key, "string", key, "err", fmt.Errorf("x: %w", errors.New(key)), "list", []string{key}, "n", 7,
-		"url", &url.URL{Path: "/" + key}, slog.Group("inner", "deep", key), "struct", struct{ A string }{key}, "bytes", []byte("plain"))
-	if text := b.String(); strings.Contains(text, sec) || strings.Count(text, Mark) != 8 || !strings.Contains(text, `"n":7`) {
+	l.With("with", key).WithGroup("g").Info("message "+key, "string", key, "err", fmt.Errorf("x: %w", errors.New(key)),
+		"list", []string{key}, "n", 7,
+		"url", &url.URL{Path: "/" + key}, slog.Group("inner", "deep",
+			key), "struct", struct{ A string }{key}, "bytes", []byte("plain"))
+	if text := b.String(); strings.Contains(text, sec) || strings.Count(text, Mark) != 8 ||
+		!strings.Contains(text, `"n":7`) {
 		t.Errorf("got %s", text)
 	}
 }

@@ -65,15 +65,18 @@ func TestFormat(t *testing.T) {
 	l := open(t, path)
 	add(t, l,
 		Event{at("2026-01-02T03:04:05.000000006Z"), "admin_token", "config:reload", "config", OK, nil},
-		Event{at("2026-01-02T05:04:06.12+02:00"), "key:abc", "key:issue", "tenant/acme", Begun, map[string]string{"id": "x", "a": "1"}},
-		Event{at("2026-01-02T03:04:07Z"), "jwt:acme/Zoë", "plugin:push", `plugin/<b>&"q"`, Refused, map[string]string{"why": "团队\n"}})
+		Event{at("2026-01-02T05:04:06.12+02:00"), "key:abc", "key:issue", "tenant/acme", Begun,
+			map[string]string{"id": "x", "a": "1"}},
+		Event{at("2026-01-02T03:04:07Z"), "jwt:acme/Zoë", "plugin:push", `plugin/<b>&"q"`, Refused,
+			map[string]string{"why": "团队\n"}})
 	if got := read(t, path); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if l.Head() != head || !strings.HasSuffix(strings.TrimSpace(want), l.Head().String()[2:]+`"}`) {
 		t.Errorf("head %s, want %s", l.Head(), head)
 	}
-	if again, err := ParseHead(head.String()); err != nil || again != head || fmt.Sprintf("%x", head.Number()) != head.String()[2:14] {
+	if again, err := ParseHead(head.String()); err != nil || again != head ||
+		fmt.Sprintf("%x", head.Number()) != head.String()[2:14] {
 		t.Errorf("got %v %v %x", again, err, head.Number())
 	}
 	if st, _ := os.Stat(path); st.Mode().Perm() != 0o600 {
@@ -183,7 +186,8 @@ func TestOpen_incomplete(t *testing.T) {
 		add(t, l, Event{Verb: "next"})
 		l.Close()
 		got := read(t, path)
-		if !strings.HasPrefix(got, whole) || !strings.Contains(got, `"verb":"audit:repair"`) || !strings.Contains(got, fmt.Sprintf(`"bytes":"%d"`, cut)) {
+		if !strings.HasPrefix(got, whole) || !strings.Contains(got, `"verb":"audit:repair"`) ||
+			!strings.Contains(got, fmt.Sprintf(`"bytes":"%d"`, cut)) {
 			t.Fatalf("cut at %d: got\n%s", cut, got)
 		}
 		if head, err := Verify(path); err != nil || head.Seq != 4 {
@@ -313,7 +317,8 @@ func TestAppend_disk(t *testing.T) {
 func TestCopy(t *testing.T) {
 	path, lines, _ := chain(t, 4)
 	l := open(t, path)
-	for n, want := range map[int64]string{1 << 20: strings.Join(lines, "") + "\n", int64(len(lines[3]) + 5): lines[3] + "\n", 10: ""} {
+	for n, want := range map[int64]string{1 << 20: strings.Join(lines, "") + "\n", int64(len(lines[3]) + 5): lines[3] +
+		"\n", 10: ""} {
 		var b bytes.Buffer
 		if err := l.Copy(&b, n); err != nil || b.String() != want {
 			t.Errorf("%d: got %q %v, want %q", n, b.String(), err, want)

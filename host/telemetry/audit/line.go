@@ -49,7 +49,8 @@ func text(s string) string {
 // after it.
 func encode(e Event, head Head) ([]byte, Head, error) {
 	r := record{
-		Seq: head.Seq + 1, Time: e.Time.UTC().Format(timeForm), Actor: text(e.Actor), Verb: text(e.Verb), Object: text(e.Object),
+		Seq: head.Seq + 1, Time: e.Time.UTC().Format(timeForm),
+		Actor: text(e.Actor), Verb: text(e.Verb), Object: text(e.Object),
 		Result: text(e.Result), Prev: hex.EncodeToString(head.Hash[:]),
 	}
 	if len(e.Detail) > 0 {
