@@ -12,7 +12,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// DefaultBlockTokens is vLLM's default block size, used until the engine tells
+// DefaultBlockTokens is vLLM's default block size, used until the engine reports
 // its own.
 const DefaultBlockTokens = 16
 

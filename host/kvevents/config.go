@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Config says where a publisher is and how patient to be with it. The zero value
-// of every field but the addresses means its default.
+// Config is where a publisher is, with the timeouts and limits for it. The zero
+// value of every field but the addresses means its default.
 type Config struct {
 	// Endpoint is the publisher's address, "tcp://host:port" or "ipc://path".
 	// Exactly one of Endpoint and Listen is set.
@@ -21,13 +21,13 @@ type Config struct {
 	// then nothing published before the subscription is known, and no gap can be
 	// repaired.
 	Replay string
-	// Topic is the prefix of the topics subscribed to; "" means all, which is what
-	// is wanted: a publisher is told by its address, not by its topic.
+	// Topic is the prefix of the topics subscribed to; "" means all, which is usual:
+	// a publisher is identified by its address, not by its topic.
 	Topic string
 
 	// MaxMessageBytes bounds one message. Default 16 MiB: a batch that stores
-	// three million tokens. Smaller loses the batch of a burst of long prompts;
-	// larger lets a broken peer take more memory.
+	// three million tokens. With less, the batch of a burst of long prompts is lost;
+	// with more, a broken peer can take more memory.
 	MaxMessageBytes int
 	// DialTimeout bounds connecting and the handshake, and how long a message that
 	// has begun may take. Default 5 s.
@@ -39,15 +39,16 @@ type Config struct {
 	// it doubles from one to the other and is jittered by half. Default 100 ms and
 	// 5 s: an engine takes tens of seconds to start, and one dial in 5 s is cheap.
 	BackoffMin, BackoffMax time.Duration
-	// ProbeAfter is how long after its last message an idle publisher is asked, by
-	// a replay from the last message on, whether that was its last; and ProbeEvery
-	// how often it is asked again. It finds messages lost at the end of a burst,
-	// which no gap shows. Default 2 s and 30 s; negative: never.
+	// ProbeAfter is how long after its last message an idle publisher is probed: a
+	// replay from that message on shows whether it was the last. ProbeEvery is the
+	// time between further probes. They find messages lost at the end of a burst,
+	// which leave no gap. Default 2 s and 30 s; negative: never.
 	ProbeAfter, ProbeEvery time.Duration
 
 	// Dial replaces net.Dialer (with TCP keep-alive of 30 s in all).
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Log gets Info on loss and restart, Debug on connections. nil: nothing.
+	// Log receives losses and restarts at Info, connections at Debug. nil: nothing is
+	// logged.
 	Log *slog.Logger
 }
 
@@ -80,7 +81,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports all faults of the configuration together.
+// Validate returns all errors of the configuration, joined.
 func (c Config) Validate() error {
 	var faults []error
 	if (c.Endpoint == "") == (c.Listen == "") {

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// maxBlockTokens bounds the block size an event may claim. Engines use 1 to 512;
-// anything above is a fault of the sender.
+// maxBlockTokens bounds the block size of an event. Engines use 1 to 512; a larger
+// one than this is an error of the sender.
 const maxBlockTokens = 1 << 16
 
 // maxKeptTokens bounds the scratch that a Decoder keeps between batches, in
@@ -14,22 +14,22 @@ const maxBlockTokens = 1 << 16
 // tokens fits; a rare larger one allocates.
 const maxKeptTokens = 1 << 20
 
-// ErrEnvelope is returned by [Decoder.Decode] for a payload that is no batch at
-// all: nothing of it was decoded.
+// ErrEnvelope is returned by [Decoder.Decode] for a payload that is not a batch:
+// nothing of it was decoded.
 var ErrEnvelope = errors.New("kvevents: payload is not an event batch")
 
-// Faults of a single event, beside those of msgpack.
+// Errors of a single event, besides those of msgpack.
 var (
 	errNoType   = errors.New("kvevents: event without a type")
 	errNoHashes = errors.New("kvevents: event without block hashes")
-	errShape    = errors.New("kvevents: extra keys or copy counts do not fit the blocks")
+	errShape    = errors.New("kvevents: not as many extra keys or copy counts as blocks")
 )
 
-// DecodeStats counts what a Decoder has seen since it was made.
+// DecodeStats counts what a Decoder has decoded since it was made.
 type DecodeStats struct {
 	Batches, Stored, Removed, Cleared uint64
 
-	Unknown    uint64 // events of a type not known here
+	Unknown    uint64 // events of an unknown type
 	OtherGroup uint64 // events of cache groups that are not indexed
 	Sparse     uint64 // stored events whose tokens do not cover their blocks
 
@@ -42,9 +42,9 @@ func (s *DecodeStats) Failed() uint64 {
 	return s.FailedEnvelope + s.FailedTruncated + s.FailedType + s.FailedDepth + s.FailedRange + s.FailedMissing
 }
 
-// Decoder decodes payloads of one publisher. It keeps the scratch that batches
-// point into and remembers which cache groups are indexed. Not safe for
-// concurrent use. The zero Decoder is ready.
+// Decoder decodes payloads of one publisher. It owns the memory that batches point
+// into and knows which cache groups are indexed. Not safe for concurrent use. The
+// zero Decoder is ready for use.
 type Decoder struct {
 	Stats DecodeStats
 
@@ -53,16 +53,16 @@ type Decoder struct {
 	hashes  []uint64
 	copies  []uint32
 	ids     []byte // decimal adapter numbers
-	primary int    // 1 + the indexed group; 0: none told yet
+	primary int    // 1 + the indexed group; 0: none yet
 	foreign [4]uint64
 }
 
-// Reset forgets which groups are indexed, for a publisher that has restarted.
+// Reset clears which groups are indexed, for a publisher that has restarted.
 func (d *Decoder) Reset() { d.primary, d.foreign = 0, [4]uint64{} }
 
 // Decode decodes one payload. The batch and all it points to are valid until the
-// next call, and only as long as payload is left alone. The error is nil or
-// ErrEnvelope; faulty events are left out, counted in Stats and in Batch.Failed.
+// next call, and only while payload does not change. The error is nil or
+// ErrEnvelope; invalid events are left out, and counted in Stats and Batch.Failed.
 func (d *Decoder) Decode(payload []byte) (*Batch, error) {
 	d.trim()
 	b := &d.batch
@@ -79,7 +79,7 @@ func (d *Decoder) Decode(payload []byte) (*Batch, error) {
 	return b, nil
 }
 
-// trim empties the scratch and gives up what one huge batch has made of it.
+// trim empties the scratch memory, and frees it after a huge batch.
 func (d *Decoder) trim() {
 	if cap(d.tokens) > maxKeptTokens || cap(d.hashes) > maxKeptTokens {
 		d.tokens, d.hashes, d.batch.Events = nil, nil, nil

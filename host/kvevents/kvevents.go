@@ -6,19 +6,19 @@
 //   - [Decoder] turns one msgpack payload into a [Batch] of typed events, without
 //     allocating. Every form that vLLM (arrays until 0.23, maps since), SGLang
 //     (arrays of six, seven or eight, maps since) and TensorRT-LLM (maps) have put
-//     on the wire is read by the same code, chosen per event by what the bytes
-//     are. A fault costs the event that has it, never the batch.
+//     on the wire is read by the same code, which looks at the bytes of each event.
+//     An invalid event is left out; the rest of its batch is decoded.
 //   - A ZMTP 3.0 connection (SUB and DEALER roles, NULL mechanism) with bounded
 //     frames and deadlines.
 //   - [Subscriber] follows one publisher: subscribes, replays what was published
-//     before, joins both without gap or double, repairs gaps by replay, and tells
-//     a restarted engine from a dropped connection.
+//     before, joins both without gaps or duplicates, repairs gaps by replay, and
+//     distinguishes a restarted engine from a dropped connection.
 //
 // An engine's block hashes are opaque keys here: nothing is recomputed and none
 // is compared between engines.
 package kvevents
 
-// Kind says what an event tells about blocks.
+// Kind is what happened to the blocks of an event.
 type Kind uint8
 
 const (
@@ -40,7 +40,7 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Medium is where the blocks of an event lie.
+// Medium is where the blocks of an event are stored.
 type Medium uint8
 
 const (
@@ -86,7 +86,8 @@ func fold(s []byte, want string) bool {
 }
 
 // Event is one change of an engine's cache. Its slices are views into the
-// decoder's scratch and the payload; they die with the next Decode or Batch call.
+// decoder's scratch memory and the payload, valid until the next Decode call or
+// until Sink.Batch returns.
 type Event struct {
 	Kind   Kind
 	Medium Medium
@@ -99,7 +100,7 @@ type Event struct {
 	HasParent   bool     // false: Hashes[0] starts at the prompt's first token
 	Tokens      []uint32 // [blocks × BlockTokens]
 	BlockTokens int      // tokens in one block, ≥ 1
-	Extra       []uint64 // [blocks] or empty: digest of what besides tokens, adapter and salt a block's content depends on (images, embeddings); 0 = nothing
+	Extra       []uint64 // [blocks] or empty: digest of what a block depends on besides tokens, adapter and salt (images, embeddings); 0 = nothing
 
 	Adapter     []byte // LoRA adapter: its name, or its number in decimal if the engine sent only that
 	AdapterIsID bool   // Adapter is a number or opaque id, not the name that clients use
@@ -108,14 +109,14 @@ type Event struct {
 	// blocks of several salts at a time.
 	SaltUnhashed bool
 
-	Group int // KV cache group of a hybrid model; -1 if not told
+	Group int // KV cache group of a hybrid model; -1 if not reported
 }
 
 // Batch is what one message of the publisher carried.
 type Batch struct {
 	Seq      uint64  // the publisher's number of the message, from 0, without holes
-	TS       float64 // seconds since 1970 by the engine's clock; 0 if not told
-	Rank     int     // data parallel rank; -1 if not told
+	TS       float64 // seconds since 1970 by the engine's clock; 0 if not reported
+	Rank     int     // data parallel rank; -1 if not reported
 	Events   []Event // in order
 	Failed   int     // events of the message that could not be decoded
 	Replayed bool    // came from the replay socket

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// runListen waits for the engine to dial us and follows its newest connection.
+// runListen waits for the engine to connect and follows its newest connection.
 func (s *Subscriber) runListen(ctx context.Context, sink Sink) error {
 	network, addr, err := parseAddr(s.cfg.Listen)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Subscriber) runListen(ctx context.Context, sink Sink) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.wake:
-			s.obey(sink)
+			s.handleCommand(sink)
 		case k := <-conns:
 			err := s.session(ctx, k, sink)
 			s.cfg.Log.Debug("cache events disconnected", "endpoint", addr, "err", err)
@@ -50,9 +50,8 @@ func (s *Subscriber) Addr() net.Addr {
 	return s.bound
 }
 
-// accept shakes hands with whoever dials, one at a time, and puts a publisher in
-// the place of the one before. A peer that does not complete its handshake
-// disturbs nothing.
+// accept completes the handshake of one peer at a time. A publisher replaces the
+// previous one. A peer that does not complete its handshake changes nothing.
 func (s *Subscriber) accept(ctx context.Context, ln net.Listener, out chan<- *conn) {
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
 	defer stop()

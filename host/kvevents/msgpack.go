@@ -6,11 +6,11 @@ import (
 	"math"
 )
 
-// Faults of msgpack input. They are values, so that counting and comparing them
-// costs nothing; the position is not kept because payloads are not kept either.
+// Errors of msgpack input. They are values without a position, so that counting and
+// comparing them costs nothing; payloads are not kept either.
 var (
-	errTruncated = errors.New("kvevents: msgpack ends inside a value")
-	errType      = errors.New("kvevents: msgpack value has another type than the field")
+	errTruncated = errors.New("kvevents: msgpack value is truncated")
+	errType      = errors.New("kvevents: msgpack value of the wrong type")
 	errDepth     = errors.New("kvevents: msgpack nested too deeply")
 	errRange     = errors.New("kvevents: msgpack number out of range")
 )

@@ -15,18 +15,18 @@ const maxReplay = 5 * time.Minute
 
 var (
 	errReplay      = errors.New("kvevents: replay reply is malformed")
-	errReplayOrder = errors.New("kvevents: replay goes backwards")
+	errReplayOrder = errors.New("kvevents: replayed sequence numbers decrease")
 )
 
-// probes reports whether an idle publisher can be asked what it last said.
-func (s *Subscriber) probes() bool {
+// canProbe reports whether an idle publisher can be probed for its last message.
+func (s *Subscriber) canProbe() bool {
 	return s.cfg.Replay != "" && s.cfg.ProbeAfter > 0 && !s.noReplay && (s.have || s.retry)
 }
 
-// probe asks an idle publisher for its last message again. Nothing after it: all
-// is well. More: messages at the end of a burst were lost on the way, and are
-// taken here. Another message under that number, or none: it has restarted. If
-// history is missing because replay failed before, all of it is asked for.
+// probe requests the last message of an idle publisher again. If messages follow
+// it, they were lost at the end of a burst and are delivered now. If there is
+// another message under that number, or none, the publisher has restarted. If
+// history is missing because a replay failed, all of it is requested.
 func (s *Subscriber) probe(ctx context.Context, sink Sink) error {
 	s.note(func(st *Stats) { st.Probes++ })
 	s.probing = !s.retry
@@ -39,13 +39,14 @@ func (s *Subscriber) probe(ctx context.Context, sink Sink) error {
 	return nil
 }
 
-// replay asks the replay socket for all messages from the last one on, or for all
-// it has if there is none yet or whole is set, and takes them. The last one is
-// asked for again to see that it is the same: a publisher that has restarted and
-// already counts higher than before is found by that and by nothing else.
+// replay requests all messages from the last one on, or all that the replay socket
+// has if there is none yet or whole is set, and delivers them. The last one is
+// requested again to check that it is the same: nothing else shows a publisher that
+// has restarted and already counts higher than before.
 //
-// nil: history is as complete as the publisher can make it, or it has no replay
-// socket. Otherwise the replay failed and what was taken of it stays taken.
+// If it returns nil, history is as complete as the publisher can make it, or there
+// is no replay socket. After an error, the messages delivered so far remain
+// delivered.
 func (s *Subscriber) replay(ctx context.Context, sink Sink, whole bool) error {
 	if s.cfg.Replay == "" || s.noReplay {
 		return nil
@@ -108,18 +109,19 @@ func (s *Subscriber) replayOnce(ctx context.Context, sink Sink, whole bool) erro
 		if seq == endSeq {
 			return nil
 		}
-		if err := s.takeReplayed(seq, payload, sink); err != nil {
+		if err := s.deliverReplayed(seq, payload, sink); err != nil {
 			return err
 		}
 	}
 }
 
-// restarted judges the first reply to a request from the last message on.
+// restarted reports whether the first reply to a request from the last message on
+// shows another process.
 func (s *Subscriber) restarted(seq uint64, payload []byte) bool {
 	return seq == endSeq || seq == s.last && batchTime(payload) != s.ts
 }
 
-// drain passes over the rest of an answer that is of no use.
+// drain skips the rest of a reply that is not used.
 func (s *Subscriber) drain(k *conn) error {
 	for {
 		if seq, _, err := s.reply(k); err != nil || seq == endSeq {
@@ -128,26 +130,26 @@ func (s *Subscriber) drain(k *conn) error {
 	}
 }
 
-// takeReplayed takes one replayed message, which may be the last one again.
-func (s *Subscriber) takeReplayed(seq uint64, payload []byte, sink Sink) error {
+// deliverReplayed delivers one replayed message, unless it is the last one again.
+func (s *Subscriber) deliverReplayed(seq uint64, payload []byte, sink Sink) error {
 	switch {
 	case !s.have:
-		s.lose(sink, 0, seq)
+		s.reportLost(sink, 0, seq)
 	case seq == s.last:
 		return nil
 	case seq < s.last:
 		return errReplayOrder
-	case seq > s.last+1: // the buffer begins later: what lay between is gone
+	case seq > s.last+1: // the buffer begins later: the messages between are gone
 		from := s.last + 1
 		s.reset(sink, ReasonGap)
-		s.lose(sink, from, seq)
+		s.reportLost(sink, from, seq)
 	}
 	s.deliver(seq, payload, true, sink)
 	return nil
 }
 
 // reply reads one reply: ["", seq, payload] or, since vllm#45177, ["", topic,
-// seq, payload]; REP sockets leave the empty frame away.
+// seq, payload]; REP sockets omit the empty frame.
 func (s *Subscriber) reply(k *conn) (seq uint64, payload []byte, err error) {
 	for {
 		if err := k.c.SetReadDeadline(time.Now().Add(s.cfg.ReplayTimeout)); err != nil {

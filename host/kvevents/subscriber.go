@@ -14,62 +14,62 @@ import (
 // Reasons for a Reset that the subscriber finds itself.
 const (
 	ReasonRestart = "restart" // the publisher is another process than before
-	ReasonGap     = "gap"     // messages are lost for good
-	ReasonResync  = "resync"  // history can be replayed again after it could not
+	ReasonGap     = "gap"     // messages cannot be recovered
+	ReasonResync  = "resync"  // history can be replayed again after a failure
 )
 
-// Sink takes what a publisher tells. All methods are called from the goroutine
-// that is in Run, one at a time, and must not block for long: while they do, the
+// Sink receives the events of a publisher. All methods are called from the
+// goroutine in Run, one at a time, and must not block for long: meanwhile the
 // publisher's queue fills.
 type Sink interface {
-	// Joined tells that the subscriber is connected and has been told all history
-	// that there is: what follows is live. It comes once per connection and after
-	// each Resync.
+	// Joined means that the subscriber is connected and has delivered all history
+	// that there is: what follows is live. It is called once per connection and
+	// after each Resync.
 	Joined()
-	// Batch takes one message. Every sequence number comes once, in order, replayed
-	// or live. b is valid until Batch returns.
+	// Batch is called for every sequence number once, in order, whether the message
+	// was replayed or live. b is valid until Batch returns.
 	Batch(b *Batch)
-	// Reset voids all that was told: blocks held are unknown again, as if the
-	// publisher held nothing. Batches that follow count from there.
+	// Reset invalidates all earlier batches, as if the publisher held nothing.
+	// Batches that follow start from there.
 	Reset(reason string)
-	// Lost tells that the messages from (incl.) to (excl.) will never come. What
-	// is told afterwards may refer to blocks stored in them. After a loss within
-	// the stream it follows a Reset.
+	// Lost means that the messages in [from, to) cannot be recovered. Later events
+	// may refer to blocks stored in them. After a loss within the stream it follows
+	// a Reset.
 	Lost(from, to uint64)
 }
 
 // Subscriber follows one publisher. Make it with New, run it with Run.
 type Subscriber struct {
 	cfg  Config
-	wake chan struct{} // an order was left while no connection was there
+	wake chan struct{} // a command was stored while there was no connection
 
-	mu    sync.Mutex // guards st, cur, order, bound
-	st    Stats
-	bound net.Addr // Listen only
-	cur   net.Conn // the live connection, to wake a blocked read
-	order order
+	mu      sync.Mutex // guards st, cur, command, bound
+	st      Stats
+	bound   net.Addr // Listen only
+	cur     net.Conn // the live connection, to wake a blocked read
+	command command
 
 	// The rest belongs to the goroutine in Run.
 	dec       Decoder
 	have      bool    // last and ts are known
-	last      uint64  // newest message taken
-	ts        float64 // its time stamp, to tell processes apart
-	replayed  uint64  // 1 + newest message that came by replay on this connection
-	emptied   uint64  // 1 + last, when a replay socket had not even the last message
+	last      uint64  // newest message delivered
+	ts        float64 // its time stamp, to distinguish processes
+	replayed  uint64  // 1 + newest message replayed on this connection
+	emptied   uint64  // 1 + last, when the replay socket did not have the last message
 	noReplay  bool    // the replay socket keeps nothing
 	failures  int     // replays that failed in a row
 	retry     bool    // history is missing because replay failed
 	nextProbe time.Time
-	probing   bool // what is replayed comes from a publisher thought idle
+	probing   bool // the publisher of the replay was thought idle
 }
 
-// order is what another goroutine asks of the one in Run.
-type order struct {
+// command is what another goroutine wants the one in Run to do.
+type command struct {
 	reason string
 	replay bool // also start again from the oldest message
 }
 
-// New makes a Subscriber. The error joins all faults of cfg.
+// New makes a Subscriber. Its error is that of Config.Validate.
 func New(cfg Config) (*Subscriber, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -80,16 +80,17 @@ func New(cfg Config) (*Subscriber, error) {
 // Forget makes Run call Reset(reason) soon, and go on from where it is: for an
 // engine that has dropped its cache without an event (sleep). Safe for
 // concurrent use.
-func (s *Subscriber) Forget(reason string) { s.leave(order{reason: reason}) }
+func (s *Subscriber) Forget(reason string) { s.send(command{reason: reason}) }
 
 // Resync makes Run call Reset(reason) soon and replay history from its oldest
 // message: for an engine that is known to have restarted. Safe for concurrent use.
-func (s *Subscriber) Resync(reason string) { s.leave(order{reason: reason, replay: true}) }
+func (s *Subscriber) Resync(reason string) { s.send(command{reason: reason, replay: true}) }
 
-func (s *Subscriber) leave(o order) {
+// send stores a command, which replaces one that waits, and wakes Run.
+func (s *Subscriber) send(c command) {
 	s.mu.Lock()
-	o.replay = o.replay || s.order.replay
-	s.order = o
+	c.replay = c.replay || s.command.replay
+	s.command = c
 	if s.cur != nil {
 		s.cur.SetReadDeadline(time.Unix(1, 0))
 	}
@@ -100,26 +101,27 @@ func (s *Subscriber) leave(o order) {
 	}
 }
 
-// obey carries out a waiting order. It reports whether history is to be replayed.
-func (s *Subscriber) obey(sink Sink) (replay bool) {
+// handleCommand carries out a command that waits. It reports whether history is to
+// be replayed.
+func (s *Subscriber) handleCommand(sink Sink) (replay bool) {
 	s.mu.Lock()
-	o := s.order
-	s.order = order{}
-	if o.reason != "" {
-		s.st.ResetsOrdered++
+	c := s.command
+	s.command = command{}
+	if c.reason != "" {
+		s.st.ResetsRequested++
 		s.st.Partial = false
 	}
 	s.mu.Unlock()
-	if o.reason == "" {
+	if c.reason == "" {
 		return false
 	}
-	s.cfg.Log.Info("cache events reset", "endpoint", s.addr(), "reason", o.reason)
-	sink.Reset(o.reason)
-	if o.replay {
+	s.cfg.Log.Info("cache events reset", "endpoint", s.addr(), "reason", c.reason)
+	sink.Reset(c.reason)
+	if c.replay {
 		s.have, s.replayed, s.emptied = false, 0, 0
 		s.dec.Reset()
 	}
-	return o.replay
+	return c.replay
 }
 
 func (s *Subscriber) addr() string {
@@ -129,9 +131,9 @@ func (s *Subscriber) addr() string {
 	return s.cfg.Endpoint
 }
 
-// Run follows the publisher until ctx ends, whose error it returns. Lost
-// connections are made again for ever; only a Listen address that cannot be
-// listened on ends Run with another error. It must be called once.
+// Run follows the publisher until ctx ends, and returns the error of ctx. It
+// reconnects without limit; only a Listen address that cannot be bound ends Run
+// with another error. It must be called once.
 func (s *Subscriber) Run(ctx context.Context, sink Sink) error {
 	if s.cfg.Listen != "" {
 		return s.runListen(ctx, sink)
@@ -159,11 +161,11 @@ func (s *Subscriber) Run(ctx context.Context, sink Sink) error {
 	return ctx.Err()
 }
 
-// jitter returns a time in [d/2, d], so that routers that lost an engine together
-// do not come back together.
+// jitter returns a time in [d/2, d], so that routers that lost an engine at the
+// same time do not reconnect at the same time.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
-// sleep waits and reports whether ctx is still alive.
+// sleep waits for d and reports true, or false if ctx ends before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -175,7 +177,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// pause waits, and obeys orders while it does.
+// pause waits for d, and handles commands meanwhile.
 func (s *Subscriber) pause(ctx context.Context, d time.Duration, sink Sink) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -186,7 +188,7 @@ func (s *Subscriber) pause(ctx context.Context, d time.Duration, sink Sink) {
 		case <-t.C:
 			return
 		case <-s.wake:
-			s.obey(sink)
+			s.handleCommand(sink)
 		}
 	}
 }
@@ -196,7 +198,7 @@ var (
 	routerTypes = []string{"ROUTER", "REP", "DEALER"}
 )
 
-// dial connects and shakes hands. It ends early with ctx.
+// dial connects and completes the handshake. It ends early if ctx ends.
 func (s *Subscriber) dial(ctx context.Context, network, addr, role string, peers []string) (*conn, error) {
 	dctx, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
 	defer cancel()
@@ -217,8 +219,8 @@ func (s *Subscriber) dial(ctx context.Context, network, addr, role string, peers
 	return k, nil
 }
 
-// closeWith closes c when ctx ends. The returned function undoes that and, if it
-// is too late for that, waits until the closing is done.
+// closeWith closes c when ctx ends. The returned function stops that or, if ctx has
+// ended, waits until c is closed.
 func closeWith(ctx context.Context, c net.Conn) (release func()) {
 	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { c.Close(); close(done) })
@@ -229,13 +231,14 @@ func closeWith(ctx context.Context, c net.Conn) (release func()) {
 	}
 }
 
+// note changes the stats.
 func (s *Subscriber) note(f func(*Stats)) {
 	s.mu.Lock()
 	f(&s.st)
 	s.mu.Unlock()
 }
 
-// session subscribes on a fresh connection, joins history, and follows the live
+// session subscribes on a new connection, replays history, and follows the live
 // stream until the connection or ctx ends. It closes the connection.
 func (s *Subscriber) session(ctx context.Context, k *conn, sink Sink) error {
 	defer k.c.Close()
@@ -254,15 +257,15 @@ func (s *Subscriber) session(ctx context.Context, k *conn, sink Sink) error {
 		return err
 	}
 	s.replayed = 0
-	s.obey(sink)
+	s.handleCommand(sink)
 	if err := s.join(ctx, sink); err != nil {
 		return err
 	}
 	return s.follow(ctx, k, sink)
 }
 
-// joinTries is how often in a row a connection is given up because its replay
-// failed, before the stream is followed without: a publisher that starts opens
+// joinTries is how many connections in a row are closed because their replay
+// failed, before the stream is followed without it: a publisher that starts opens
 // its two sockets one after the other.
 const joinTries = 3
 
@@ -284,24 +287,24 @@ func (s *Subscriber) join(ctx context.Context, sink Sink) error {
 	return nil
 }
 
-// follow reads live messages. Between them it obeys orders and probes an idle
+// follow reads live messages. Between them it handles commands and probes an idle
 // publisher.
 func (s *Subscriber) follow(ctx context.Context, k *conn, sink Sink) error {
 	for {
 		deadline := time.Time{}
-		if s.probes() {
+		if s.canProbe() {
 			deadline = s.nextProbe
 		}
 		if err := k.c.SetReadDeadline(deadline); err != nil {
 			return err
 		}
-		// Looked at after the deadline is set: whoever leaves an order shortens it.
-		if s.obey(sink) {
+		// After the deadline is set, because send shortens it.
+		if s.handleCommand(sink) {
 			if err := s.join(ctx, sink); err != nil {
 				return err
 			}
 		}
-		if s.probes() && !time.Now().Before(s.nextProbe) {
+		if s.canProbe() && !time.Now().Before(s.nextProbe) {
 			if err := s.probe(ctx, sink); err != nil {
 				return err
 			}
@@ -329,7 +332,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// message takes one live message.
+// message handles one live message.
 func (s *Subscriber) message(ctx context.Context, frames [][]byte, sink Sink) error {
 	if len(frames) == 0 {
 		return nil
@@ -338,20 +341,20 @@ func (s *Subscriber) message(ctx context.Context, frames [][]byte, sink Sink) er
 		s.note(func(st *Stats) { st.Malformed++ })
 		return nil
 	}
-	if !s.retry { // a busy publisher must not put off the replay that is owed
+	if !s.retry { // a busy publisher must not delay the missing replay
 		s.nextProbe = time.Now().Add(s.cfg.ProbeAfter)
 	}
 	return s.live(ctx, binary.BigEndian.Uint64(frames[1]), frames[2], sink)
 }
 
-// live puts a live message where it belongs in the sequence.
+// live delivers a live message in its place in the sequence.
 func (s *Subscriber) live(ctx context.Context, seq uint64, payload []byte, sink Sink) error {
 	switch {
 	case !s.have:
 		if s.emptied != 0 && seq == s.emptied {
-			s.noReplay = true // it went on counting, so it never restarted
+			s.noReplay = true // it continued to count, so it did not restart
 		}
-		s.lose(sink, 0, seq)
+		s.reportLost(sink, 0, seq)
 	case seq == s.last+1:
 	case seq > s.last+1:
 		s.note(func(st *Stats) { st.Gaps++ })
@@ -364,7 +367,7 @@ func (s *Subscriber) live(ctx context.Context, seq uint64, payload []byte, sink 
 	case seq < s.replayed && batchTime(payload) <= s.ts:
 		s.note(func(st *Stats) { st.Duplicates++ })
 		return nil
-	default: // counting began again: another process
+	default: // the numbers start again: another process
 		s.reset(sink, ReasonRestart)
 		if err := s.join(ctx, sink); err != nil {
 			return err
@@ -373,14 +376,14 @@ func (s *Subscriber) live(ctx context.Context, seq uint64, payload []byte, sink 
 			return nil
 		}
 		if s.have && seq > s.last+1 {
-			s.lose(sink, s.last+1, seq)
+			s.reportLost(sink, s.last+1, seq)
 		}
 	}
 	s.deliver(seq, payload, false, sink)
 	return nil
 }
 
-// repair fills the hole before seq, or gives up what was known.
+// repair replays the gap before seq, or resets if it cannot.
 func (s *Subscriber) repair(ctx context.Context, sink Sink, seq uint64) error {
 	var err error
 	for range 2 {
@@ -402,11 +405,11 @@ func (s *Subscriber) repair(ctx context.Context, sink Sink, seq uint64) error {
 		from = s.last + 1
 	}
 	s.reset(sink, ReasonGap)
-	s.lose(sink, from, seq)
+	s.reportLost(sink, from, seq)
 	return nil
 }
 
-// reset voids what was told and the position.
+// reset invalidates earlier batches and the position in the sequence.
 func (s *Subscriber) reset(sink Sink, reason string) {
 	s.have, s.replayed = false, 0
 	if reason == ReasonRestart {
@@ -427,8 +430,8 @@ func (s *Subscriber) reset(sink Sink, reason string) {
 	sink.Reset(reason)
 }
 
-// lose tells that messages are lost for good, if there are any.
-func (s *Subscriber) lose(sink Sink, from, to uint64) {
+// reportLost reports messages that cannot be recovered, if there are any.
+func (s *Subscriber) reportLost(sink Sink, from, to uint64) {
 	if from >= to {
 		return
 	}
@@ -436,8 +439,8 @@ func (s *Subscriber) lose(sink Sink, from, to uint64) {
 	sink.Lost(from, to)
 }
 
-// deliver decodes a message and hands it on. An undecodable one is handed on as
-// a batch without events, because its number was used.
+// deliver decodes a message and passes it to sink. One that cannot be decoded is
+// passed as a batch without events, because its number was used.
 func (s *Subscriber) deliver(seq uint64, payload []byte, replayed bool, sink Sink) {
 	b, err := s.dec.Decode(payload)
 	if err != nil {

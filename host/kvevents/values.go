@@ -64,7 +64,7 @@ func (d *Decoder) tokenList(r *reader, f *fields) error {
 	start := len(d.tokens)
 	out, b, i := d.tokens, r.b, r.i
 	for ; n > 0; n-- {
-		if i+5 > len(b) { // near the end: the careful way
+		if i+5 > len(b) { // near the end: with checks, below
 			break
 		}
 		switch c := b[i]; {
@@ -104,8 +104,8 @@ func (d *Decoder) tokenList(r *reader, f *fields) error {
 }
 
 // tokenValue reads one token id, or a pair of them: with EAGLE drafting SGLang
-// sends bigrams, whose two ids are folded into one number. Such blocks match no
-// prompt, which is right, because the prompt's own blocks are another thing.
+// sends bigrams, whose two ids are hashed to one number. Such blocks match no
+// prompt, as intended: they are not the prompt's own blocks.
 func tokenValue(r *reader) (uint32, error) {
 	c, err := r.peek()
 	if err != nil {
@@ -161,8 +161,8 @@ func (d *Decoder) loraID(r *reader, f *fields) error {
 	return err
 }
 
-// mediumValue reads a medium's name. Any other type is taken as one we cannot
-// place, because a block that lies nowhere must not count as held on the GPU.
+// mediumValue reads a medium's name. A value of another type counts as External:
+// a block in an unknown place must not count as held on the GPU.
 func mediumValue(r *reader, f *fields) error {
 	c, err := r.peek()
 	if err != nil {
@@ -181,7 +181,7 @@ func mediumValue(r *reader, f *fields) error {
 // embeddings (vLLM, generate_block_hash_extra_keys). The adapter's name is on
 // every block and is taken off first (llm-d-router#2927: else no request with an
 // adapter ever matches). The salt is the last bare string of the block that
-// starts at token 0. What is left goes into a digest per block.
+// starts at token 0. The remaining keys make up a digest per block.
 func (d *Decoder) extraKeys(f *fields) error {
 	r := f.extra
 	n, err := r.array()

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Faults of the ZMTP peer. All end the connection.
+// Errors of the ZMTP peer. Each ends the connection.
 var (
 	ErrFrameTooLarge = errors.New("kvevents: peer announced a frame above the limit")
-	errGreeting      = errors.New("kvevents: peer does not speak ZMTP 3")
-	errMechanism     = errors.New("kvevents: peer wants another security mechanism than NULL")
+	errGreeting      = errors.New("kvevents: peer does not support ZMTP 3")
+	errMechanism     = errors.New("kvevents: peer requires a security mechanism other than NULL")
 	errHandshake     = errors.New("kvevents: peer's handshake is not READY")
-	errSocketType    = errors.New("kvevents: peer is a socket of another type")
-	errFrames        = errors.New("kvevents: message of too many frames, or broken by a command")
+	errSocketType    = errors.New("kvevents: peer has another socket type")
+	errFrames        = errors.New("kvevents: message has too many frames or contains a command")
 )
 
 // Frame flags (ZMTP 3.0, rfc.zeromq.org/spec/23).
@@ -34,26 +34,26 @@ const maxFrames = 8
 // maxKeptMessage bounds the receive buffer kept between messages.
 const maxKeptMessage = 4 << 20
 
-// conn is one ZMTP connection, past its handshake. One goroutine may use it;
-// only closing c and setting its deadlines may come from others.
+// conn is one ZMTP connection after its handshake. It is for one goroutine; others
+// may close c and set its deadlines.
 type conn struct {
 	c       net.Conn
 	r       *bufio.Reader
 	limit   int           // bytes in one message
-	patient time.Duration // how long a message that has begun may take to end
+	timeout time.Duration // for the rest of a message that has begun
 	buf     []byte        // the message being read
 	ends    [maxFrames]int
 	frames  [maxFrames][]byte
 }
 
-// handshake speaks the ZMTP greeting and READY as a socket of type role
-// ("SUB", "DEALER") with a peer that must be one of peers, all within timeout.
+// handshake exchanges the ZMTP greeting and READY as a socket of type role
+// ("SUB", "DEALER") with a peer of one of the types peers, all within timeout.
 // It does not close c on error.
 func handshake(c net.Conn, role string, peers []string, limit int, timeout time.Duration) (*conn, error) {
 	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, err
 	}
-	k := &conn{c: c, r: bufio.NewReaderSize(c, 64<<10), limit: limit, patient: timeout}
+	k := &conn{c: c, r: bufio.NewReaderSize(c, 64<<10), limit: limit, timeout: timeout}
 	var g [64]byte
 	g[0], g[9], g[10] = 0xff, 0x7f, 3
 	copy(g[12:], "NULL")
@@ -73,8 +73,8 @@ func handshake(c net.Conn, role string, peers []string, limit int, timeout time.
 	return k, c.SetDeadline(time.Time{})
 }
 
-// greeting reads the peer's 64 bytes. A peer that speaks ZMTP 2 or less stops
-// after 12 and is refused by then.
+// greeting reads the peer's 64 bytes. A peer of ZMTP 2 or less sends 12 and is
+// refused after 11.
 func (k *conn) greeting() error {
 	var g [64]byte
 	if _, err := io.ReadFull(k.r, g[:11]); err != nil {
@@ -189,7 +189,7 @@ func (k *conn) subscribe(topic string) error {
 // requestReplay asks a publisher's replay socket for every message from seq on.
 // The empty frame comes first: a ROUTER must see identity, empty, sequence.
 func (k *conn) requestReplay(seq uint64) error {
-	if err := k.c.SetWriteDeadline(time.Now().Add(k.patient)); err != nil {
+	if err := k.c.SetWriteDeadline(time.Now().Add(k.timeout)); err != nil {
 		return err
 	}
 	b := binary.BigEndian.AppendUint64([]byte{flagMore, 0, 0, 8}, seq)
@@ -255,7 +255,7 @@ func (k *conn) wait() error {
 
 // recv reads one message. The frames are views that live until the next recv.
 // A command (PING is answered, others are passed over) comes back as no frames.
-// A message that has begun must end within k.patient.
+// A message that has begun must end within k.timeout.
 func (k *conn) recv() ([][]byte, error) {
 	if cap(k.buf) > maxKeptMessage {
 		k.buf = nil
@@ -264,7 +264,7 @@ func (k *conn) recv() ([][]byte, error) {
 	if err := k.wait(); err != nil {
 		return nil, err
 	}
-	if err := k.c.SetReadDeadline(time.Now().Add(k.patient)); err != nil {
+	if err := k.c.SetReadDeadline(time.Now().Add(k.timeout)); err != nil {
 		return nil, err
 	}
 	n := 0
@@ -299,7 +299,7 @@ func (k *conn) command(body []byte) error {
 	if !ok || name != "PING" || len(data) < 2 || len(data) > 18 {
 		return nil
 	}
-	if err := k.c.SetWriteDeadline(time.Now().Add(k.patient)); err != nil {
+	if err := k.c.SetWriteDeadline(time.Now().Add(k.timeout)); err != nil {
 		return err
 	}
 	return k.send(flagCommand, append([]byte("\x04PONG"), data[2:]...))
