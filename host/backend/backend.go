@@ -1,10 +1,10 @@
-// Package backend watches engines: whether they are healthy, what they can do,
-// how loaded they are, and what they hold in their caches.
+// Package backend watches engines: their health, capabilities, load, and the
+// contents of their caches.
 //
 // A [Watcher] looks after one endpoint. It scrapes the engine's health and
 // metrics, discovers its models, capabilities and event sockets, follows its
 // cache events ([kvevents.Subscriber]), turns them into the router's own block
-// hashes and stores these in the index, and measures how far what the index says
+// hashes and stores these in the index, and measures how far what the index has
 // can be trusted. All of it lands in the endpoint's State. A [Fleet] runs the
 // watchers of all endpoints.
 //
@@ -27,27 +27,27 @@ import (
 	"github.com/kvasir-router/kvasir/host/kvindex"
 )
 
-// Index is what a watcher tells of its engine's cache; [kvindex.Index] is one.
+// Index receives the contents of an engine's cache; [kvindex.Index] is one.
 // Holders are numbered by [kvindex.HolderOf]. Calls for one holder come from one
 // goroutine at a time; calls for different holders may be concurrent.
 type Index interface {
 	// Store adds blocks that follow the one the engine calls parent, or start a
-	// chain. engine and own are [blocks] and not kept.
+	// chain. engine and own are [blocks], and the index does not keep them.
 	Store(holder int, parent uint64, hasParent bool, engine, own []uint64) error
 	Remove(holder int, engine []uint64)
-	// Own returns our name of the block that the engine of holder calls engine, if
-	// any tier of the endpoint holds it.
+	// Own returns the router's name of the block that the engine of holder calls
+	// engine, if any tier of the endpoint holds it.
 	Own(holder int, engine uint64) (own uint64, ok bool)
 	RemoveHolder(holder int)
 }
 
-// Holding is an Index that can also tell whether a holder itself holds a block.
-// With it, copies of a block are counted for engines with several tiers too.
+// Holding is an Index that also knows whether one holder holds a block. With it,
+// copies of a block are counted for engines with several tiers too.
 type Holding interface {
 	Holds(holder int, engine uint64) bool
 }
 
-// Counting is an Index that can also tell how many blocks a holder holds.
+// Counting is an Index that also knows how many blocks a holder holds.
 type Counting interface {
 	Held(holder int) int64
 }
@@ -55,7 +55,7 @@ type Counting interface {
 // Assumed is the model of endpoints whose cache is only predicted. Clear is
 // called when the engine is known to have lost its cache.
 //
-// SetCapacity is called with the blocks of an engine that tells them.
+// SetCapacity is called with the blocks that an engine reports.
 type Assumed interface {
 	Clear(holder int)
 	SetCapacity(holder, blocks int)
@@ -68,7 +68,7 @@ type History interface {
 	Stored(own []uint64)
 }
 
-// Endpoints takes what watchers find; [endpoint.Store] is one.
+// Endpoints receives the state of endpoints; [endpoint.Store] is one.
 type Endpoints interface {
 	Update(id endpoint.ID, f func(*endpoint.State)) bool
 }
@@ -76,15 +76,16 @@ type Endpoints interface {
 // Event modes of a Config.
 const (
 	EventsAuto = "auto" // used if the engine has them
-	EventsOn   = "on"   // the same, and without them the endpoint's reason says so
-	EventsOff  = "off"  // not looked for
+	EventsOn   = "on"   // the same, and if there are none the endpoint has a reason
+	EventsOff  = "off"  // not used
 )
 
-// Events says where an engine's cache events are, as far as that is configured.
+// Events is where an engine's cache events are, as far as that is configured.
 type Events struct {
 	Mode string // EventsAuto, EventsOn, EventsOff; "" = auto
 	// Publisher and Replay are addresses (tcp://host:port) that are used whatever
-	// the engine says. Listen is an address to wait on for an engine that dials us.
+	// the engine reports. Listen is an address for an engine that connects to the
+	// router.
 	Publisher, Replay, Listen string
 	// Port and ReplayPort are the base ports for an engine that does not report its
 	// own; rank r is at port + r. Default the dialect's and Port + 1.
@@ -99,12 +100,13 @@ type Config struct {
 	Dialect *dialect.Dialect
 	Scrape  *Scrape // nil = by the dialect's metrics
 	Bearer  string  // token shown to the engine
-	Rank    int     // data parallel rank this endpoint stands for
+	Rank    int     // data parallel rank of this endpoint
 
 	// CacheIdentity seeds the block hashes: the digest of the tokenizer of the
 	// model the engine serves, the same as on the request side.
 	CacheIdentity string
-	// BlockTokens is the block size that is expected; 0: the engine tells.
+	// BlockTokens is the block size that is expected; 0: the one that the engine
+	// reports.
 	BlockTokens int
 	// AssumedBlocks is the size in blocks of a cache that the engine does not report;
 	// 0 = the Assumed's own default.
@@ -112,17 +114,17 @@ type Config struct {
 	Events        Events
 	Probe         Probe // of its cache's isolation
 	// Revoked is called when a request's answer took the endpoint's isolation away,
-	// once for each life of the engine, on the request's goroutine; nil = nobody is
-	// told. It must return soon.
+	// once for each process of the engine, on the request's goroutine; may be nil. It
+	// must return soon.
 	Revoked func(reason string)
 	History History // nil = none
 
-	// Interval is between two looks at health and metrics, jittered by a tenth.
-	// Default 1 s: the age of the load figures that placement sees. Smaller costs
-	// the engine more than 1 % of a core for rendering its metrics.
+	// Interval is between two checks of health and metrics, jittered by a tenth.
+	// Default 1 s: the age of the load figures that placement uses. A shorter one
+	// costs the engine more than 1 % of a core for rendering its metrics.
 	Interval time.Duration
-	// Rediscover is between two looks at version, models and event sockets.
-	// Default 60 s; a restart that is seen triggers one at once.
+	// Rediscover is between two discoveries of version, models and event sockets.
+	// Default 60 s; a detected restart triggers one at once.
 	Rediscover time.Duration
 	// Timeout bounds one HTTP exchange with the engine. Default 2 s: an engine under
 	// full load answers its health check within some hundred ms.
@@ -137,8 +139,8 @@ type Config struct {
 	// history has been replayed. Default 3 s: requests sent before would be
 	// placed as if its cache were empty.
 	JoinWait time.Duration
-	// DeadAfter is how long an event stream may be down before what it told is
-	// forgotten and the endpoint's cache is predicted. Default 60 s.
+	// DeadAfter is how long an event stream may be down before the blocks it reported
+	// are dropped and the endpoint's cache is predicted. Default 60 s.
 	DeadAfter time.Duration
 	// ParkBytes bounds what is kept of stored blocks whose parent is not known yet.
 	// Default 1 MiB, some 200k tokens.
@@ -184,7 +186,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports all faults of the configuration together.
+// Validate returns all errors of the configuration, joined.
 func (c Config) Validate() error {
 	var faults []error
 	u, err := url.Parse(c.URL)
@@ -217,8 +219,8 @@ func NewClient(t *tls.Config) *http.Client {
 	}
 }
 
-// jitter returns a time within a tenth of d, so that watchers of many replicas
-// do not meet at an engine.
+// jitter returns a time within a tenth of d, so that watchers of many routers do
+// not check an engine at the same time.
 func jitter(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
 
 // holder returns the holder number of a tier of an endpoint.

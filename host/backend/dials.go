@@ -10,8 +10,8 @@ import (
 )
 
 // dialsUs reports whether a publisher that is up connects to address instead of
-// listening on it, and address is ours to listen on: nobody listens there, and it
-// belongs to this machine. The engine has just told the address, so it is up, and
+// listening on it, and the router can listen on address: nothing listens there, and
+// it belongs to this machine. The engine has just reported the address, so it is up, and
 // engines bind their event sockets before they serve.
 func dialsUs(ctx context.Context, address string) bool {
 	hostPort := strings.TrimPrefix(address, "tcp://")

@@ -12,7 +12,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/kvevents"
 )
 
-// tiers is the number of memory tiers events tell of: GPU, host, disk.
+// tiers is the number of memory tiers in events: GPU, host, disk.
 const tiers = 3
 
 // tierOf maps where blocks lie to the index's tiers. Blocks in a store that is
@@ -39,7 +39,7 @@ type FeedStats struct {
 	Clears                 uint64
 	Orphans                uint64 // stored events that came before their parent
 	Adopted                uint64 // of them, stored once it came
-	Dropped                uint64 // of them, given up
+	Dropped                uint64 // of them, dropped
 	Parked, ParkedBytes    int    // of them, waiting
 	OtherSize, OtherMedium uint64 // events left out
 	Resets                 uint64
@@ -57,12 +57,12 @@ type FeedStats struct {
 type Feed struct {
 	id       endpoint.ID
 	index    Index
-	holds    Holding // nil if the index cannot tell
+	holds    Holding // nil if the index is no Holding
 	identity string
 	history  History // may be nil
 	trust    *Trust
-	expect   func() int // block size the engine's configuration tells, 0 unknown
-	joined   func()     // told of the first batch and of Joined
+	expect   func() int // block size that the engine's configuration reports, 0 unknown
+	joined   func()     // called at the first batch and at Joined
 	now      func() time.Time
 
 	mu sync.Mutex // guards st
@@ -129,7 +129,7 @@ func (f *Feed) Lost(from, to uint64) {
 	f.trust.lost(f.now())
 }
 
-// Reset implements kvevents.Sink: nothing is held that is not told again.
+// Reset implements kvevents.Sink: no earlier block is held.
 func (f *Feed) Reset(reason string) {
 	f.clear()
 	f.domains = f.domains[:0]
@@ -138,7 +138,7 @@ func (f *Feed) Reset(reason string) {
 	f.trust.reset(reason, f.now())
 }
 
-// clear forgets all the endpoint holds.
+// clear removes all blocks of the endpoint.
 func (f *Feed) clear() {
 	for t := range tiers {
 		f.index.RemoveHolder(holder(f.id, t))
@@ -148,7 +148,7 @@ func (f *Feed) clear() {
 	f.drop(f.park.clear())
 }
 
-// drop accounts for waiting events that were given up.
+// drop counts n waiting events that were dropped.
 func (f *Feed) drop(n int) {
 	f.note(func(s *FeedStats) {
 		s.Dropped += uint64(n)
@@ -225,8 +225,8 @@ func (f *Feed) stored(e *kvevents.Event) {
 
 // takesSize decides by its block size whether an event is indexed. Blocks of
 // hybrid models can end inside a block (vLLM's partial entries); such events have
-// sizes of their own. The first size stands, until the one that the engine's
-// configuration tells comes.
+// sizes of their own. The first size is used until an event has the one that the
+// engine's configuration reports.
 func (f *Feed) takesSize(n int) bool {
 	if n == f.block {
 		return true
@@ -297,7 +297,7 @@ func mix(a, b uint64) uint64 {
 }
 
 // countCopies counts blocks that are stored while they are held: engines keep
-// several copies of a block that requests side by side have computed, and tell
+// several copies of a block that concurrent requests have computed, and report
 // of each that goes (vllm#55092).
 func (f *Feed) countCopies(h int, r *blockRun) (n int) {
 	f.used |= 1 << r.tier
@@ -315,7 +315,7 @@ func (f *Feed) countCopies(h int, r *blockRun) (n int) {
 }
 
 // held reports whether the tier holds a block. Own answers for all tiers of an
-// endpoint, so that without a Holding it can only be asked while there is one;
+// endpoint, so that without a Holding it can only be used while there is one tier;
 // with more, a block counts as gone with its first copy.
 func (f *Feed) held(h, tier int, engine uint64) bool {
 	if f.holds != nil {
@@ -402,7 +402,7 @@ func (f *Feed) seed(e *kvevents.Event) uint64 {
 	return s
 }
 
-// domain tells blocks of different salts apart for an engine whose hashes do
+// domain distinguishes blocks of different salts for an engine whose hashes do
 // not: a number that is XORed to its hashes; 0 for all others.
 func (f *Feed) domain(e *kvevents.Event) (uint64, bool) {
 	if !e.SaltUnhashed || len(e.Salt) == 0 && len(e.Adapter) == 0 {

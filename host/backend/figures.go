@@ -8,9 +8,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
-// roundTrips keeps how long the last health checks that succeeded took. The
-// shortest of them is the round trip and what the engine's HTTP server takes at
-// its best, a fraction of a millisecond: what placement compares are regions.
+// roundTrips keeps the durations of the last health checks that succeeded. The
+// shortest is the round trip plus the least time of the engine's HTTP server, a
+// fraction of a millisecond: precise enough to compare regions.
 type roundTrips struct {
 	took  [16]time.Duration
 	taken int
@@ -30,8 +30,8 @@ func (r *roundTrips) millis() float32 {
 	return float32(slices.Min(r.took[:n]).Seconds() * 1e3)
 }
 
-// evictWindow is the time over which evictions are averaged: shorter, and a burst
-// of them looks like a state; longer, and a cache under pressure shows it late.
+// evictWindow is the time over which evictions are averaged. With a shorter one a
+// burst looks like a steady rate; with a longer one a full cache is noticed late.
 const evictWindow = 10 * time.Second
 
 // evictions is the moving rate of evicted tokens.
@@ -56,7 +56,7 @@ func (e *evictions) take(blocks uint64, size int, now time.Time) float32 {
 	return float32(e.rate)
 }
 
-// figures is what is known of an endpoint's cache and of the way to it.
+// figures are what is known of an endpoint's cache and of the connection to it.
 type figures struct {
 	cached         uint32
 	evicts, roundT float32
@@ -93,16 +93,16 @@ func (w *Watcher) cached(mode endpoint.EventMode, block int) uint32 {
 	return uint32(min(blocks*int64(block), math.MaxUint32))
 }
 
-// sizeAssumed tells the model of a cache without events what size is assumed, as
-// long as the engine has reported none.
+// sizeAssumed gives the model of a cache without events its assumed size, as long
+// as the engine has reported none.
 func (w *Watcher) sizeAssumed() {
 	if w.assumed != nil && w.sized == 0 && w.cfg.AssumedBlocks > 0 {
 		w.assumed.SetCapacity(holder(w.cfg.ID, 0), w.cfg.AssumedBlocks)
 	}
 }
 
-// size tells the model of a cache without events how large the engine says its own
-// is; an engine that does not tell keeps what was configured.
+// size gives the model of a cache without events the size that the engine reports.
+// Without a report it keeps what was configured.
 func (w *Watcher) size(blocks uint32) {
 	if w.assumed == nil || blocks == 0 || blocks == w.sized {
 		return

@@ -27,7 +27,7 @@ type member struct {
 	done   chan struct{}
 }
 
-// claim says which engine an event address belongs to. Two endpoints may be one
+// claim is which engine an event address belongs to. Two endpoints may be one
 // engine, in two pools.
 type claim struct {
 	url string
@@ -64,7 +64,7 @@ func (f *Fleet) Add(cfg Config) (*Watcher, error) {
 }
 
 // Reconfigure changes the configuration of an endpoint's watcher, as
-// [Watcher.Reconfigure] does. Endpoints that are not watched are passed over.
+// [Watcher.Reconfigure] does. Endpoints that are not watched are ignored.
 func (f *Fleet) Reconfigure(cfg Config) error {
 	if w := f.Watcher(cfg.ID); w != nil {
 		return w.Reconfigure(cfg)
@@ -72,9 +72,9 @@ func (f *Fleet) Reconfigure(cfg Config) error {
 	return nil
 }
 
-// claim gives an event address to an engine. Where engines do not tell their
-// addresses and a port is taken for granted, two of one host would be followed on
-// the same socket, and each be credited with what the other holds.
+// claim reserves an event address for an engine. Where engines do not report their
+// addresses and a default port is used, two of one host would otherwise be followed
+// on the same socket, and each get the blocks of the other.
 func (f *Fleet) claim(address, url string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +121,7 @@ func (f *Fleet) Watcher(id endpoint.ID) *Watcher {
 }
 
 // ObserveCached takes the outcome of a request on an endpoint: tokens predicted
-// and tokens reported as cached. Endpoints that are gone are passed over.
+// and tokens reported as cached. Endpoints that are not watched are ignored.
 func (f *Fleet) ObserveCached(id endpoint.ID, predicted, reported int) {
 	if w := f.Watcher(id); w != nil {
 		w.ObserveCached(predicted, reported)

@@ -105,7 +105,7 @@ var errOthers = errors.New("backend: other requests changed the counters during 
 // if there is none.
 func (p *isolationProbe) run(ctx context.Context, earlier *isolationProbe) (r probeResult) {
 	if earlier != nil {
-		n, err := earlier.ask(ctx, randomSalt())
+		n, err := earlier.send(ctx, randomSalt())
 		if err != nil {
 			return probeResult{err: err}
 		}
@@ -116,7 +116,7 @@ func (p *isolationProbe) run(ctx context.Context, earlier *isolationProbe) (r pr
 	one, other := randomSalt(), randomSalt()
 	var found [3]int
 	for i, salt := range []string{one, one, other} {
-		if found[i], r.err = p.ask(ctx, salt); r.err != nil {
+		if found[i], r.err = p.send(ctx, salt); r.err != nil {
 			return r
 		}
 	}
@@ -138,9 +138,9 @@ func shared(found, prompt int, what string) probeResult {
 	return probeResult{isolation: endpoint.IsolationNone, reason: fmt.Sprintf("%d of %d prompt tokens %s were found under another cache salt", found, prompt, what)}
 }
 
-// ask sends the prompt under a salt and returns the tokens of it that were found
+// send sends the prompt under a salt and returns the tokens of it that were found
 // in the cache: as the answer reports, else as the engine's counters do.
-func (p *isolationProbe) ask(ctx context.Context, salt string) (int, error) {
+func (p *isolationProbe) send(ctx context.Context, salt string) (int, error) {
 	before, err := p.scrape(ctx)
 	if err != nil {
 		return 0, err
@@ -193,10 +193,10 @@ func (p *isolationProbe) counted(ctx context.Context, before *dialect.Metrics) (
 		if err != nil {
 			return 0, err
 		}
-		switch asked := m.CacheQueries - before.CacheQueries; {
-		case math.Abs(asked-float64(len(p.prompt))) < 0.5:
+		switch queried := m.CacheQueries - before.CacheQueries; {
+		case math.Abs(queried-float64(len(p.prompt))) < 0.5:
 			return int(m.CacheHits - before.CacheHits + m.ExternalHits - before.ExternalHits), nil
-		case asked > float64(len(p.prompt)):
+		case queried > float64(len(p.prompt)):
 			return 0, errOthers
 		}
 		select {

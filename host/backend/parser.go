@@ -23,10 +23,10 @@ var ErrNoFigures = errors.New("backend: the parser reports no figures")
 type Scrape struct {
 	Parser  Parser
 	Metrics string // path that is scraped
-	Health  string // path that is asked for health, "" = the dialect's
+	Health  string // path of the health check, "" = the dialect's
 }
 
-// healthPath returns the path that is asked for the engine's health.
+// healthPath returns the path of the engine's health check.
 func (w *Watcher) healthPath() string {
 	if s := w.cfg.Scrape; s != nil && s.Health != "" {
 		return s.Health

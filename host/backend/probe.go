@@ -9,7 +9,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
-// Probe says whether and when an endpoint's isolation is probed.
+// Probe is whether and when an endpoint's isolation is probed.
 type Probe struct {
 	// Every is between two probes with a result, jittered by a tenth. 0 = the
 	// endpoint is never probed.
@@ -124,7 +124,7 @@ func (w *Watcher) startProbe(ctx context.Context, probe *isolationProbe) {
 		r := probe.run(ctx, earlier)
 		r.life, r.probe = life, probe
 		p.running <- r
-		w.poke()
+		w.wakeRun()
 	})
 }
 
@@ -178,7 +178,7 @@ func (w *Watcher) label(r *probeResult, now time.Time) {
 }
 
 // resetIsolation drops what is known of the engine's isolation, because it is
-// another process or an operator says so. A probe is due at once. It belongs to the
+// another process or an operator readmits it. A probe is due at once. It belongs to the
 // goroutine in Run.
 func (w *Watcher) resetIsolation() {
 	w.revoked.Store(false)

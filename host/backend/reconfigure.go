@@ -18,7 +18,7 @@ const reasonConfig = "configuration changed"
 // takes it up between two looks at its engine. ID, URL, Rank and Client of cfg
 // must be those of the watcher.
 //
-// The endpoint stays as ready as it is. What it holds is forgotten, and learned
+// The endpoint stays as ready as it is. Its blocks are dropped, and learned
 // again from the engine, only where the router's names of its blocks depend on
 // what changed: the dialect, the cache identity and the block size. Its error is
 // that of Validate.
@@ -33,7 +33,7 @@ func (w *Watcher) Reconfigure(cfg Config) error {
 		w.renamed.Store(true)
 	}
 	w.mu.Unlock()
-	w.poke()
+	w.wakeRun()
 	return nil
 }
 
@@ -88,7 +88,7 @@ func (w *Watcher) nameBlocks(mode endpoint.EventMode) {
 	}
 }
 
-// renameBlocks forgets what the endpoint holds: its blocks have other names by
+// renameBlocks drops the endpoint's blocks: they have other names by
 // the current configuration. The engine's events name them anew once they are
 // followed again.
 func (w *Watcher) renameBlocks() {
@@ -120,7 +120,7 @@ func (w *Watcher) takeProbe(had *Probe) {
 	}
 }
 
-// rename makes the feed name blocks by another cache identity, and forgets those
+// rename makes the feed name blocks by another cache identity, and drops those
 // it has named. It must not be called while events come.
 func (f *Feed) rename(identity string) {
 	f.identity = identity

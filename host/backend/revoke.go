@@ -45,14 +45,14 @@ func (w *Watcher) Revoke(excess int) {
 	}
 }
 
-// Readmit forgets that isolation was revoked, because an operator says so, and has
+// Readmit ends the revocation of isolation, on behalf of an operator, and has
 // the engine probed again soon.
 func (w *Watcher) Readmit() {
 	if !w.revoked.Load() {
 		return
 	}
 	w.readmit.Store(true)
-	w.poke()
+	w.wakeRun()
 }
 
 // readmitted takes a call of Readmit, in the goroutine of Run.

@@ -13,9 +13,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// source picks the event socket of the watcher's rank: as configured, else as the
-// engine tells, else by the base port if the engine cannot tell. why says why
-// there is none.
+// source returns the event socket of the watcher's rank: as configured, else as the
+// engine reports, else by the base port if the engine cannot report it. why is the
+// reason if there is none.
 func (w *Watcher) source(caps *dialect.Capabilities) (src dialect.EventSource, why string) {
 	e := &w.cfg.Events
 	switch {
@@ -48,7 +48,7 @@ func (w *Watcher) source(caps *dialect.Capabilities) (src dialect.EventSource, w
 	return dialect.EventSource{Rank: w.cfg.Rank, Publisher: at(e.Port), Replay: at(e.ReplayPort), Topic: e.Topic}, ""
 }
 
-// follow makes the event stream be the one that the capabilities call for.
+// follow starts the event stream for the capabilities, in place of another one.
 func (w *Watcher) follow(ctx context.Context, caps *dialect.Capabilities) {
 	src, why := w.source(caps)
 	wanted := src.Publisher != "" || w.cfg.Events.Listen != "" && w.cfg.Events.Mode != EventsOff
@@ -108,7 +108,7 @@ func (w *Watcher) stop() {
 	w.mu.Unlock()
 }
 
-// quiet finds an event stream that is connected but says nothing while the
+// quiet detects an event stream that is connected but sends nothing while the
 // engine computes: wrong address, a publisher that is switched off, a filter.
 type quiet struct {
 	messages uint64
@@ -119,8 +119,8 @@ type quiet struct {
 	silent   bool
 }
 
-// quietTokens and quietTime are how much must be computed, and how long nothing
-// be told, before that is strange; events come within a second of the step.
+// quietTokens and quietTime are how much must be computed, and how long without an
+// event, before a stream counts as silent; events come within a second of the step.
 const (
 	quietTokens = 1024
 	quietTime   = 5 * time.Second
@@ -238,8 +238,8 @@ func (w *Watcher) publish(now time.Time) {
 	})
 }
 
-// blockSize returns the block size to index by: what the events have, else what
-// the engine's configuration tells, else ours; and what does not fit.
+// blockSize returns the block size to index by: that of the events, else of the
+// engine's configuration, else of ours; and why they differ.
 func blockSize(events, engine, ours int) (block int, why string) {
 	expect := engine
 	if expect == 0 {

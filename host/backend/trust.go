@@ -8,26 +8,26 @@ import (
 	"github.com/kvasir-router/kvasir/host/kvevents"
 )
 
-// Trust measures how far the index can be believed about one endpoint:
+// Trust measures how reliable the index is about one endpoint:
 //
 //	trust = ceiling × accuracy × stream × fresh            in [0, 1]
 //
 // ceiling: 1 once the engine's reported cached tokens are compared with the
-// prediction; [ceilLive] while its own events are all there is, [ceilPredicted]
-// while its cache is only modelled. An endpoint that reports nothing is so
-// marked as unverified, not as wrong: absent is not zero.
+// prediction; [ceilLive] with its events alone, [ceilPredicted] while its cache is
+// only modelled. An endpoint that reports nothing is unverified, not wrong: an
+// absent figure is not zero.
 //
 // accuracy: moving average (weight [gain] each) of the agreement of predictions
 // with what the engine reports: 1 within one block, else 1 − |p − r|/max(p, r),
-// of which a prediction that was too low loses only a quarter: blocks that are
-// claimed are then there, and missing ones cost a warm placement, not a wrong one.
-// Requests with nothing predicted and nothing reported say nothing. Where nothing
-// is reported, the engine's counters of prefix cache hits are compared instead,
-// over windows, and only for having promised more than was found.
+// of which a prediction that was too low loses only a quarter: the predicted blocks
+// are then there, and missing ones cost a warm placement, not a wrong one. Requests
+// with nothing predicted and nothing reported do not count. Where nothing is
+// reported, the engine's counters of prefix cache hits are compared instead, over
+// windows, and only for predictions that were too high.
 //
-// stream: falls with what goes wrong on the event stream, by the factors below,
-// and rises again by half of what is missing per [streamHalfLife] of quiet and by
-// a tenth per agreeing request.
+// stream: falls with each error of the event stream, by the factors below, and
+// recovers half of the difference to 1 per [streamHalfLife] without errors and a
+// tenth per agreeing request.
 //
 // fresh: halves every [deadHalfLife] that the event stream has been down, after
 // [deadGrace].
@@ -62,25 +62,25 @@ type window struct {
 }
 
 const (
-	// ceilLive: events are the engine's own word, but loss at a stream's end shows
-	// late; a tenth off lets a verified endpoint win between equals.
+	// ceilLive: events come from the engine itself, but a loss at the end of a stream
+	// is noticed late; with a tenth less a verified endpoint wins between equals.
 	ceilLive = 0.9
-	// ceilPredicted: evictions are not seen at all, only modelled.
+	// ceilPredicted: evictions are not known, only modelled.
 	ceilPredicted = 0.8
 
 	// gain of one outcome. A wrong engine is at half trust after 11 requests and at a
 	// tenth after 36; one outlier in a good run costs 6 %.
 	gain = 1.0 / 16
-	// windowGain of one comparison of counters, which stands for many requests.
+	// windowGain of one comparison of counters, which covers many requests.
 	windowGain = 1.0 / 4
 	// windowTokens and windowTime: a window is compared when both have passed, so
 	// that requests still running at its edges weigh little.
 	windowTokens = 4096
 	windowTime   = 10 * time.Second
 
-	fallRestart = 0.8 // holdings were cleared, so what is claimed is true; but it may go again
-	fallGap     = 0.5 // messages were lost: a stream that loses will lose unseen too
-	fallLost    = 0.9 // history from before us is missing; nothing claimed is wrong
+	fallRestart = 0.8 // the blocks were cleared, so what is indexed is right; but it may restart again
+	fallGap     = 0.5 // messages were lost: others may be lost without a gap
+	fallLost    = 0.9 // earlier history is missing; nothing indexed is wrong
 	fallFailed  = 0.98
 	fallOrphan  = 0.98
 
@@ -114,19 +114,19 @@ func (t *Trust) Value(now time.Time) float64 {
 	return v
 }
 
-// Unverified reports whether requests have ended here and none has told how many
-// of its tokens were cached.
+// Unverified reports whether requests have ended here and none has reported how
+// many of its tokens were cached.
 func (t *Trust) Unverified() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.reports == 0 && t.silent > 0
 }
 
-// TrustStats is how a trust comes about.
+// TrustStats are the parts of a trust.
 type TrustStats struct {
 	Value, Accuracy, Stream float64
 	Unverified              bool
-	Reports                 uint64 // outcomes that told their cached tokens
+	Reports                 uint64 // outcomes that reported their cached tokens
 	Silent                  uint64 // outcomes that did not
 	PredictedTokens         uint64 // sums over Reports
 	ReportedTokens          uint64
@@ -188,7 +188,7 @@ func (t *Trust) ObserveSilent(predicted int) {
 
 // counters compares what was predicted for outcomes that reported nothing with
 // the engine's own count of tokens found in its prefix cache. Other clients of
-// the engine raise the count, so that only too few hits prove anything.
+// the engine raise the count, so that only too few hits show an error.
 func (t *Trust) counters(hits float64, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,7 +210,7 @@ func (t *Trust) counters(hits float64, now time.Time) {
 	*w = window{hits: hits, open: true, since: now}
 }
 
-// use tells whether the endpoint's events are in use, and its block size.
+// use sets whether the endpoint's events are in use, and its block size.
 func (t *Trust) use(live bool, block int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -220,7 +220,7 @@ func (t *Trust) use(live bool, block int) {
 	}
 }
 
-// down tells since when the event stream has been down, zero if it is not.
+// down sets since when the event stream has been down, zero if it is not.
 func (t *Trust) down(since time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -242,7 +242,7 @@ func (t *Trust) failed(n int, now time.Time)   { t.fall(fallFailed, n, now) }
 func (t *Trust) orphaned(n int, now time.Time) { t.fall(fallOrphan, n, now) }
 
 // fall lowers stream by a factor, n times (at most eight: one bad batch is one
-// event in the life of a stream).
+// event of a stream).
 func (t *Trust) fall(factor float64, n int, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

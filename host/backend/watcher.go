@@ -57,7 +57,7 @@ type Watcher struct {
 	asleep   bool
 	trips    roundTrips
 	evicts   evictions
-	sized    uint32    // blocks that assumed was told of
+	sized    uint32    // capacity that assumed was given, in blocks
 	nextFind time.Time // next discovery
 	healthy  time.Time // since when, for JoinWait
 	probes   probes
@@ -74,7 +74,7 @@ type Status struct {
 	EventsReason string // why the cache is predicted although events are wanted, or ""
 	BlockReason  string // why the block size is not what was expected, or ""
 
-	FiguresReason string // why a Parser told no figures, or ""
+	FiguresReason string // why a Parser reported no figures, or ""
 	Publisher     string // event address in use
 	Ranks         int    // ranks the engine publishes for
 	Trust         TrustStats
@@ -117,21 +117,21 @@ func NewWatcher(cfg Config, index Index, assumed Assumed, endpoints Endpoints) (
 		claim: func(string, string) bool { return true }, release: func(string) {}}
 	w.status.Probe.Isolation = endpoint.IsolationUnverified
 	w.health = health{fail: cfg.FailAfter, rise: cfg.RiseAfter}
-	w.feed = newFeed(&w.cfg, index, w.trust, w.expected, w.poke)
+	w.feed = newFeed(&w.cfg, index, w.trust, w.expected, w.wakeRun)
 	w.sizeAssumed()
 	return w, nil
 }
 
-// poke makes Run publish soon.
-func (w *Watcher) poke() {
+// wakeRun makes Run publish soon.
+func (w *Watcher) wakeRun() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// expected returns the block size that the engine's configuration tells, else the
-// one we were configured with.
+// expected returns the block size that the engine's configuration reports, else
+// the configured one.
 func (w *Watcher) expected() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,7 +191,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 }
 
 // next returns how long to wait for the next look: an endpoint that is held back
-// for its cache's history must not be held back longer than said.
+// for its cache's history must not be held back longer than JoinWait.
 func (w *Watcher) next() time.Duration {
 	d := jitter(w.cfg.Interval)
 	if left := time.Until(w.healthy.Add(w.cfg.JoinWait)); left > 0 && !w.isReady() {
@@ -206,7 +206,7 @@ func (w *Watcher) isReady() bool {
 	return w.status.Ready
 }
 
-// leave takes the endpoint out of service and drops what it held.
+// leave takes the endpoint out of service and drops its blocks.
 func (w *Watcher) leave() {
 	w.wg.Wait()
 	w.stop()
@@ -258,7 +258,7 @@ func (w *Watcher) look(ctx context.Context) {
 	w.scrape(ctx)
 }
 
-// get asks for a path, with the watcher's timeout; body may be nil.
+// get requests a path, with the watcher's timeout; body may be nil.
 func (w *Watcher) get(ctx context.Context, path string, body *[]byte) error {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
 	defer cancel()
@@ -324,7 +324,7 @@ func (w *Watcher) scrape(ctx context.Context) {
 		}
 	}
 	if m.Sleeping && !w.asleep {
-		w.forget(reasonSleep)
+		w.dropBlocks(reasonSleep)
 	}
 	w.asleep = m.Sleeping
 	if m.HasCache {
@@ -378,8 +378,8 @@ func (w *Watcher) restart(why string) {
 	}
 }
 
-// forget makes the endpoint empty because its engine has dropped its cache.
-func (w *Watcher) forget(reason string) {
+// dropBlocks makes the endpoint empty because its engine has dropped its cache.
+func (w *Watcher) dropBlocks(reason string) {
 	w.clearAssumed()
 	if s := w.current(); s != nil {
 		s.sub.Forget(reason)
@@ -403,8 +403,8 @@ type health struct {
 	reason     string
 }
 
-// take takes one check. A refused connection and an answer that says it is not
-// well count twice: they are the engine's word, where a timeout may be ours.
+// take takes the result of one check. A refused connection and an error status count
+// twice: they come from the engine, while a timeout may be the router's.
 func (h *health) take(err error) {
 	if err == nil {
 		h.bad = 0
@@ -425,7 +425,7 @@ func (h *health) take(err error) {
 	}
 }
 
-// healthReason words why a check failed.
+// healthReason returns the text for why a check failed.
 func healthReason(err error) string {
 	var status dialect.StatusError
 	var ne net.Error

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// parkFor is how long blocks wait for their parent. Where it comes at all (events
-// of a lower tier, a batch that is told again) it comes within a batch or two.
+// parkFor is how long blocks wait for their parent. If it comes (events of a lower
+// tier, a batch that is replayed) it comes within one or two batches.
 const parkFor = 30 * time.Second
 
 // parked is a run of blocks whose parent is unknown. It owns its slices: this is
-// the only place where token ids outlive their event.
+// the only place that keeps token ids after their event.
 type parked struct {
 	blockRun
 	since time.Time
 	gone  []uint64 // removed while it waited
-	dead  bool     // adopted or given up; still in the queue
+	done  bool     // adopted or dropped; still in the queue
 }
 
 func (p *parked) size() int { return 160 + 12*len(p.engine) + 4*len(p.tokens) + 8*len(p.extra) }
@@ -26,8 +26,8 @@ type tierKey struct {
 	engine uint64
 }
 
-// park keeps runs that wait for their parent, at most limit bytes, oldest out
-// first. It belongs to its feed's goroutine.
+// park keeps runs that wait for their parent, at most limit bytes; the oldest is
+// dropped first. It belongs to its feed's goroutine.
 type park struct {
 	limit, bytes, count int
 	queue               []*parked
@@ -40,7 +40,7 @@ func (p *park) init(limit int) {
 	p.waiting, p.blocks = map[uint64][]*parked{}, map[tierKey]*parked{}
 }
 
-// add parks a copy of r and returns how many runs were given up for it, r itself
+// add parks a copy of r and returns how many runs were dropped for it, r itself
 // included.
 func (p *park) add(r *blockRun, now time.Time) (dropped int) {
 	o := &parked{blockRun: *r, since: now}
@@ -66,10 +66,10 @@ func (p *park) popOldest() int {
 	o := p.queue[0]
 	p.queue[0] = nil
 	p.queue = p.queue[1:]
-	if o.dead {
+	if o.done {
 		return 0
 	}
-	p.forget(o)
+	p.unpark(o)
 	rest := slices.DeleteFunc(p.waiting[o.parent], func(x *parked) bool { return x == o })
 	if len(rest) == 0 {
 		delete(p.waiting, o.parent)
@@ -79,9 +79,9 @@ func (p *park) popOldest() int {
 	return 1
 }
 
-// forget takes a run out of the accounts and the table of blocks.
-func (p *park) forget(o *parked) {
-	o.dead = true
+// unpark takes a run out of the counts and the table of blocks.
+func (p *park) unpark(o *parked) {
+	o.done = true
 	p.bytes -= o.size()
 	p.count--
 	for _, e := range o.engine {
@@ -99,7 +99,7 @@ func (p *park) take(parent uint64) []*parked {
 	}
 	delete(p.waiting, parent)
 	for _, o := range list {
-		p.forget(o)
+		p.unpark(o)
 	}
 	return list
 }
@@ -116,15 +116,15 @@ func (p *park) remove(tier int, engine []uint64) {
 	}
 }
 
-// expire gives up runs that have waited too long and returns how many.
+// expire drops runs that have waited too long and returns how many.
 func (p *park) expire(now time.Time) (dropped int) {
-	for len(p.queue) > 0 && (p.queue[0].dead || now.Sub(p.queue[0].since) > parkFor) {
+	for len(p.queue) > 0 && (p.queue[0].done || now.Sub(p.queue[0].since) > parkFor) {
 		dropped += p.popOldest()
 	}
 	return dropped
 }
 
-// clear gives up all runs and returns how many.
+// clear drops all runs and returns how many.
 func (p *park) clear() (dropped int) {
 	dropped = p.count
 	p.bytes, p.count, p.queue = 0, 0, nil
