@@ -13,7 +13,8 @@ const benchTail = `,"model":"llama-3.1-8b-instruct","max_tokens":512,"temperatur
 // benchBodies are request shapes that occur, by name.
 func benchBodies() map[string][]byte {
 	quote := func(s string) string { b, _ := json.Marshal(s); return string(b) }
-	prose := strings.Repeat("The quick brown fox jumps over the lazy dog, again and again; nobody knows why it does so. ", 6000)
+	prose := strings.Repeat("The quick brown fox jumps over the lazy dog, again and again; no one knows why it does so. ",
+		6000)
 	code := strings.Repeat("func main() {\n\tfmt.Println(\"hello, \\\"world\\\"\")\n\tif err != nil {\n\t\treturn fmt.Errorf(\"x: %w\", err)\n\t}\n}\n", 4000)
 	one := func(s string) []byte {
 		return []byte(`{"messages":[{"role":"user","content":` + s + `}]` + benchTail)
@@ -22,7 +23,8 @@ func benchBodies() map[string][]byte {
 	agent.WriteString(`{"messages":[{"role":"system","content":"x"}`)
 	for i := 0; agent.Len() < 398000; i += 3 {
 		fmt.Fprintf(&agent, `,{"role":"user","content":%s},{"role":"assistant","content":null,"tool_calls":[{"id":"call_%d","type":"function","function":{"name":"read_file","arguments":%s}}]},{"role":"tool","tool_call_id":"call_%d","content":%s}`,
-			quote(prose[i*37:i*37+1500]), i, quote(`{"path":"/src/main.go","query":"a \"quoted\" thing"}`), i, quote(code[i*11:i*11+1200]))
+			quote(prose[i*37:i*37+1500]), i, quote(`{"path":"/src/main.go","query":"a \"quoted\" thing"}`), i,
+			quote(code[i*11:i*11+1200]))
 	}
 	agent.WriteString("]" + benchTail)
 	ids.WriteString(`{"prompt":[0`)
@@ -32,7 +34,8 @@ func benchBodies() map[string][]byte {
 	ids.WriteString("]" + benchTail)
 	return map[string][]byte{
 		"1KB": one(quote(prose[:800])), "400KB-prose": one(quote(prose[:399000])), "400KB-code": one(quote(code[:320000])),
-		"400KB-agent": []byte(agent.String()), "400KB-cjk": one(`"` + strings.Repeat("敏捷的棕色狐狸跳过了懒狗，没有人知道它为什么要这样做。", 5000) + `"`),
+		"400KB-agent": []byte(agent.String()), "400KB-cjk": one(`"` + strings.Repeat("敏捷的棕色狐狸跳过了懒狗，没有人知道它为什么要这样做。", 5000) +
+			`"`),
 		"400KB-ids": []byte(ids.String()),
 	}
 }
@@ -100,7 +103,8 @@ func BenchmarkAppendEdits(b *testing.B) {
 
 func BenchmarkParseUsage(b *testing.B) {
 	event := []byte(`{"id":"chatcmpl-123","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}`)
-	last := bytes.Replace(event, []byte(`"choices"`), []byte(`"usage":{"prompt_tokens":10,"completion_tokens":9,"prompt_tokens_details":{"cached_tokens":8}},"choices"`), 1)
+	last := bytes.Replace(event, []byte(`"choices"`),
+		[]byte(`"usage":{"prompt_tokens":10,"completion_tokens":9,"prompt_tokens_details":{"cached_tokens":8}},"choices"`), 1)
 	for name, e := range map[string][]byte{"without": event, "with": last} {
 		b.Run("usage="+name, func(b *testing.B) {
 			var u Usage

@@ -62,7 +62,8 @@ func (r *Request) AppendEdits(dst []Edit, rw *Rewrite) ([]Edit, error) {
 // AddsUsage reports whether the edits for rw ask for a report of usage that the
 // client did not ask for. Streams of the other formats always have one.
 func (r *Request) AddsUsage(rw *Rewrite) bool {
-	return rw.ForceUsage && r.Stream && !r.IncludeUsage && r.Op.StreamFormat() == StreamChunks && dialect.Of(rw.Dialect).StreamUsage
+	return rw.ForceUsage && r.Stream && !r.IncludeUsage && r.Op.StreamFormat() == StreamChunks &&
+		dialect.Of(rw.Dialect).StreamUsage
 }
 
 // editor walks the members in order, so that its edits come out in order.

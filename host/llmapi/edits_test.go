@@ -73,13 +73,20 @@ func TestAppendEdits(t *testing.T) {
 
 	f(`{"stream":true}`, Rewrite{ForceUsage: true}, `{"stream":true,"stream_options":{"include_usage":true}}`)
 	f(`{"stream":false}`, Rewrite{ForceUsage: true}, `{"stream":false}`)
-	f(`{"stream":true,"stream_options":null}`, Rewrite{ForceUsage: true}, `{"stream":true,"stream_options":{"include_usage":true}}`)
-	f(`{"stream":true,"stream_options":{ }}`, Rewrite{ForceUsage: true}, `{"stream":true,"stream_options":{ "include_usage":true}}`)
-	f(`{"stream":true,"stream_options":{"include_usage": false}}`, Rewrite{ForceUsage: true}, `{"stream":true,"stream_options":{"include_usage": true}}`)
-	f(`{"stream":true,"stream_options":{"include_usage":true}}`, Rewrite{ForceUsage: true}, `{"stream":true,"stream_options":{"include_usage":true}}`)
-	f(`{"stream":true,"stream_options":{"continuous_usage_stats":true}}`, Rewrite{ForceUsage: true}, `{"stream":true,"stream_options":{"continuous_usage_stats":true,"include_usage":true}}`)
-	f(`{"stream":true,"stream_options":{"x":1}}`, Rewrite{ForceUsage: true, UnknownFields: "drop"}, `{"stream":true,"stream_options":{"include_usage":true}}`)
-	f(`{"stream":true,"stream_options":{"x":1,"include_usage":null,"y":1}}`, Rewrite{ForceUsage: true, UnknownFields: "drop"}, `{"stream":true,"stream_options":{"include_usage":true}}`)
+	f(`{"stream":true,"stream_options":null}`, Rewrite{ForceUsage: true},
+		`{"stream":true,"stream_options":{"include_usage":true}}`)
+	f(`{"stream":true,"stream_options":{ }}`, Rewrite{ForceUsage: true},
+		`{"stream":true,"stream_options":{ "include_usage":true}}`)
+	f(`{"stream":true,"stream_options":{"include_usage": false}}`, Rewrite{ForceUsage: true},
+		`{"stream":true,"stream_options":{"include_usage": true}}`)
+	f(`{"stream":true,"stream_options":{"include_usage":true}}`, Rewrite{ForceUsage: true},
+		`{"stream":true,"stream_options":{"include_usage":true}}`)
+	f(`{"stream":true,"stream_options":{"continuous_usage_stats":true}}`, Rewrite{ForceUsage: true},
+		`{"stream":true,"stream_options":{"continuous_usage_stats":true,"include_usage":true}}`)
+	f(`{"stream":true,"stream_options":{"x":1}}`, Rewrite{ForceUsage: true, UnknownFields: "drop"},
+		`{"stream":true,"stream_options":{"include_usage":true}}`)
+	f(`{"stream":true,"stream_options":{"x":1,"include_usage":null,"y":1}}`,
+		Rewrite{ForceUsage: true, UnknownFields: "drop"}, `{"stream":true,"stream_options":{"include_usage":true}}`)
 	f(`{"stream":true,"stream_options":{"x":1}}`, Rewrite{}, `{"stream":true,"stream_options":{"x":1}}`)
 
 	f(`{"max_tokens":9}`, Rewrite{MaxTokens: 8}, `{"max_tokens":8}`)
@@ -97,17 +104,19 @@ func TestAppendEdits(t *testing.T) {
 	f(`{}`, Rewrite{MaxTokens: 8, Dialect: "openai"}, `{"max_completion_tokens":8}`)
 	f(`{"n_predict":100}`, Rewrite{MaxTokens: 8}, `{"n_predict":100,"max_tokens":8}`)
 	f(`{"n_predict":100}`, Rewrite{MaxTokens: 8, Dialect: "llamacpp"}, `{"n_predict":8}`)
-	f(`{"max_completion_tokens":100}`, Rewrite{MaxTokens: 8, Dialect: "ollama"}, `{"max_completion_tokens":100,"max_tokens":8}`)
+	f(`{"max_completion_tokens":100}`, Rewrite{MaxTokens: 8, Dialect: "ollama"},
+		`{"max_completion_tokens":100,"max_tokens":8}`)
 
 	f(`{"foo":1,"top_k":2,"seed":3}`, Rewrite{}, `{"foo":1,"top_k":2,"seed":3}`)
 	f(`{"foo":1,"top_k":2,"seed":3}`, Rewrite{UnknownFields: "drop"}, `{"top_k":2,"seed":3}`)
 	f(`{"foo":1,"top_k":2,"seed":3}`, Rewrite{UnknownFields: "drop", Dialect: "openai"}, `{"seed":3}`)
-	f(`{"chat_template_kwargs":{"chat_template":"x","enable_thinking":true,"t\u006fkenize":0}}`, Rewrite{}, `{"chat_template_kwargs":{"enable_thinking":true}}`)
+	f(`{"chat_template_kwargs":{"chat_template":"x","enable_thinking":true,"t\u006fkenize":0}}`, Rewrite{},
+		`{"chat_template_kwargs":{"enable_thinking":true}}`)
 	f(`{"chat_template_kwargs":{"chat_template":"x"}}`, Rewrite{}, `{"chat_template_kwargs":{}}`)
 	f(`{"chat_template_kwargs":{"Chat_Template":"x"}}`, Rewrite{}, `{"chat_template_kwargs":{"Chat_Template":"x"}}`)
 }
 
-// TestAppendEdits_operations: each API has its own names, and usage is asked for
+// TestAppendEdits_operations: each API has its own names, and usage is requested
 // where streams do not report it by themselves.
 func TestAppendEdits_operations(t *testing.T) {
 	rw := Rewrite{Model: "b", Salt: "s", SetSalt: true, ForceUsage: true, MaxTokens: 5}
@@ -118,9 +127,12 @@ func TestAppendEdits_operations(t *testing.T) {
 		}
 	}
 	f(OpCompletions, `{"prompt":"x","stream":true}`, `{"prompt":"x","stream":true,"model":"b","cache_salt":"s","stream_options":{"include_usage":true},"max_tokens":5}`)
-	f(OpResponses, `{"model":"a","input":"x","stream":true}`, `{"model":"b","input":"x","stream":true,"cache_salt":"s","max_output_tokens":5}`)
-	f(OpResponses, `{"max_output_tokens":9,"model":"b","cache_salt":"mine","session_id":"s"}`, `{"max_output_tokens":5,"model":"b","cache_salt":"s"}`)
-	f(OpMessages, `{"model":"b","max_tokens":9,"messages":[],"stream":true}`, `{"model":"b","max_tokens":5,"messages":[],"stream":true,"cache_salt":"s"}`)
+	f(OpResponses, `{"model":"a","input":"x","stream":true}`,
+		`{"model":"b","input":"x","stream":true,"cache_salt":"s","max_output_tokens":5}`)
+	f(OpResponses, `{"max_output_tokens":9,"model":"b","cache_salt":"mine","session_id":"s"}`,
+		`{"max_output_tokens":5,"model":"b","cache_salt":"s"}`)
+	f(OpMessages, `{"model":"b","max_tokens":9,"messages":[],"stream":true}`,
+		`{"model":"b","max_tokens":5,"messages":[],"stream":true,"cache_salt":"s"}`)
 	f(OpCountTokens, `{"model":"a","messages":[],"cache_salt":"x"}`, `{"model":"b","messages":[]}`)
 	f(OpTokenize, `{"model":"a","prompt":"x","cache_salt":"x"}`, `{"model":"b","prompt":"x"}`)
 	var r Request
@@ -154,7 +166,8 @@ func TestAppendEdits_errors(t *testing.T) {
 	f(`{"stream_options":{"foo":1}}`, Rewrite{UnknownFields: "refuse"}, "unknown_field", "")
 	f(`{"priority":1}`, Rewrite{InternalFields: "refuse"}, "unsupported_field", "priority")
 	f(`{"bootstrap_room":1}`, Rewrite{InternalFields: "refuse"}, "unsupported_field", "bootstrap_room")
-	f(`{"chat_template_kwargs":{"tokenize":1}}`, Rewrite{InternalFields: "refuse"}, "unsupported_field", "chat_template_kwargs.tokenize")
+	f(`{"chat_template_kwargs":{"tokenize":1}}`, Rewrite{InternalFields: "refuse"}, "unsupported_field",
+		"chat_template_kwargs.tokenize")
 
 	var r Request
 	if err := r.Scan(OpChat, []byte(`{}`)); err != nil {
@@ -175,8 +188,10 @@ func TestAppendEdits_strip(t *testing.T) {
 			names = append(names, f.name)
 		}
 	}
-	for _, must := range []string{"cache_salt", "priority", "routed_dp_rank", "data_parallel_rank", "rid", "session_id", "lora_path",
-		"kv_transfer_params", "ec_transfer_params", "vllm_xargs", "id_slot", "cache_prompt", "chat_template", "nvext", "extra_key"} {
+	for _, must := range []string{"cache_salt", "priority", "routed_dp_rank", "data_parallel_rank", "rid", "session_id",
+		"lora_path",
+		"kv_transfer_params", "ec_transfer_params", "vllm_xargs", "id_slot", "cache_prompt", "chat_template", "nvext",
+		"extra_key"} {
 		if _, class, _ := lookup(must); class != ClassInternal {
 			t.Errorf("%s is not internal", must)
 		}
@@ -250,7 +265,8 @@ func expected(r *Request, m map[string]any, rw *Rewrite) map[string]any {
 		}
 	}
 	for name := range m {
-		if strings.HasPrefix(name, "bootstrap_") && name != "bootstrap_" || strings.HasPrefix(name, "disagg_") && name != "disagg_" {
+		if strings.HasPrefix(name, "bootstrap_") && name != "bootstrap_" || strings.HasPrefix(name, "disagg_") &&
+			name != "disagg_" {
 			delete(m, name)
 		}
 	}
@@ -315,7 +331,8 @@ func FuzzScan(f *testing.F) {
 		`{"stream":true,"stream_options":{"x":1,"include_usage":false},"max_tokens":100,"rid":1}`,
 		`{"priority":1,"chat_template_kwargs":{"chat_template":"x","y":2},"bootstrap_host":2}`,
 		`{"x":1,"x":2,"nvext":{"a":1},"messages":[{"role":"user","content":"ü\ud83d\ude00"}]}`,
-		"{\"x\":\"\xff\",\"max_completion_tokens\":1e3,\"Model\":1}", `{"a":01}`, `{"a":"` + "\x1f" + `"}`, `[]`, ` {} `, `{"\u212aey":1}`,
+		"{\"x\":\"\xff\",\"max_completion_tokens\":1e3,\"Model\":1}", `{"a":01}`, `{"a":"` + "\x1f" + `"}`, `[]`, ` {} `,
+		`{"\u212aey":1}`,
 		`{"max_tokens":null,"cache_salt":"y","n":3,"user":"\ud800"}`,
 		`{"messages":[{"content":[{"uuid":"a","uu\u0069d":[1]},{"uuid":null}],"uuid":"b"},[{"uuid":1}]],"input":[{"content":[{"uuid":"c"}]}]}`,
 		`{"prompt":[1, 2,03]}`, `{"prompt":[0,1 ,2,  3,-4,5.5,6]}`, `{"prompt":[1,2,]}`, `{"prompt":[[1,2],[3,"4"]]}`,

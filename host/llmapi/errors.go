@@ -156,7 +156,8 @@ func badKey(code Code, name, what string, at int) *Error {
 }
 
 func badValue(name, want string, at int) *Error {
-	return RefuseParam(CodeInvalidType, name, "Invalid value of "+strconv.Quote(name)+" at byte "+strconv.Itoa(at)+": expected "+want+".")
+	return RefuseParam(CodeInvalidType, name, "Invalid value of "+strconv.Quote(name)+" at byte "+strconv.Itoa(at)+
+		": expected "+want+".")
 }
 
 func stateful(name, why string) *Error {

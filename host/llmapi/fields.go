@@ -98,14 +98,20 @@ const (
 // shapes the prompt beside them, which the tokenizer reads. Which dialects have them
 // is in host/dialect, as for all others.
 var acted = [...]string{
-	fModel: "model", fStream: "stream", fStreamOptions: "stream_options", fMaxTokens: "max_tokens", fMaxCompletionTokens: "max_completion_tokens",
-	fNPredict: "n_predict", fPrompt: "prompt", fMessages: "messages", fN: "n", fUser: "user", fEcho: "echo", fLogprobs: "logprobs",
-	fTopLogprobs: "top_logprobs", fPromptLogprobs: "prompt_logprobs", fCacheSalt: "cache_salt", fTemplateKwargs: "chat_template_kwargs",
-	fMaxOutputTokens: "max_output_tokens", fPreviousResponse: "previous_response_id", fBackground: "background", fStore: "store",
+	fModel: "model", fStream: "stream", fStreamOptions: "stream_options", fMaxTokens: "max_tokens",
+	fMaxCompletionTokens: "max_completion_tokens",
+	fNPredict:            "n_predict", fPrompt: "prompt", fMessages: "messages", fN: "n", fUser: "user", fEcho: "echo",
+	fLogprobs:    "logprobs",
+	fTopLogprobs: "top_logprobs", fPromptLogprobs: "prompt_logprobs", fCacheSalt: "cache_salt",
+	fTemplateKwargs:  "chat_template_kwargs",
+	fMaxOutputTokens: "max_output_tokens", fPreviousResponse: "previous_response_id", fBackground: "background",
+	fStore:        "store",
 	fConversation: "conversation", fContainer: "container", fPriority: "priority", fInput: "input",
 
-	nActed: "tools", "tool_choice", "documents", "response_format", "reasoning_effort", "add_generation_prompt", "continue_final_message",
-	"add_special_tokens", "truncate_prompt_tokens", "truncation_side", "mm_processor_kwargs", "media_io_kwargs", "prompt_embeds",
+	nActed: "tools", "tool_choice", "documents", "response_format", "reasoning_effort", "add_generation_prompt",
+	"continue_final_message",
+	"add_special_tokens", "truncate_prompt_tokens", "truncation_side", "mm_processor_kwargs", "media_io_kwargs",
+	"prompt_embeds",
 	"instructions", "reasoning", "truncation", "previous_input_messages", "system", "thinking", "output_config", "suffix",
 	"content", "add_special", "parse_special",
 }
@@ -168,7 +174,8 @@ func (t *table) addDialect(d *dialect.Dialect) {
 	for _, name := range d.Internal {
 		t.row(name).class = ClassInternal
 	}
-	for _, own := range []dialect.Members{{In: d.Salt.In, Names: d.Salt.Field}, {In: d.Priority.In, Names: d.Priority.Field}} {
+	for _, own := range []dialect.Members{{In: d.Salt.In, Names: d.Salt.Field},
+		{In: d.Priority.In, Names: d.Priority.Field}} {
 		if own.Names != "" { // the router's own, never a client's
 			t.addMember(d, own.Names, own.In)
 			t.row(own.Names).class = ClassInternal

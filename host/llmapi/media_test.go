@@ -15,7 +15,7 @@ func mediaNamed(salt, raw string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// One tenant's image cannot be asked for, nor another put in its place, by its
+// One tenant's image cannot be requested, nor another put in its place, by its
 // name in the engine's cache.
 func TestMediaNames(t *testing.T) {
 	for _, op := range []Operation{OpChat, OpResponses, OpTokenize, OpMessages} {
@@ -25,7 +25,8 @@ func TestMediaNames(t *testing.T) {
 		}
 		f := func(content, want string) {
 			t.Helper()
-			body := `{"model":"m","` + list + `":[ {"role":"user", "content" : ` + content + `} ,{"role":"assistant","content":"uuid"}]}`
+			body := `{"model":"m","` + list + `":[ {"role":"user", "content" : ` + content +
+				`} ,{"role":"assistant","content":"uuid"}]}`
 			want = strings.Replace(body, content, want, 1)
 			if got := edited(t, op, body, Rewrite{Salt: "s"}); got != want {
 				t.Errorf("%v: got  %s\nwant %s", op, got, want)
@@ -38,11 +39,14 @@ func TestMediaNames(t *testing.T) {
 			}
 		}
 		name := func(raw string) string { return `"` + mediaNamed("s", raw) + `"` }
-		f(`[{"type":"image_url","image_url":null,"uuid":"sku-1"}]`, `[{"type":"image_url","image_url":null,"uuid":`+name(`"sku-1"`)+`}]`)
-		f(`[{"uuid": "a","uuid":"b"},{"uu\u0069d":"c"}]`, `[{"uuid": `+name(`"a"`)+`,"uuid":`+name(`"b"`)+`},{"uu\u0069d":`+name(`"c"`)+`}]`)
+		f(`[{"type":"image_url","image_url":null,"uuid":"sku-1"}]`,
+			`[{"type":"image_url","image_url":null,"uuid":`+name(`"sku-1"`)+`}]`)
+		f(`[{"uuid": "a","uuid":"b"},{"uu\u0069d":"c"}]`,
+			`[{"uuid": `+name(`"a"`)+`,"uuid":`+name(`"b"`)+`},{"uu\u0069d":`+name(`"c"`)+`}]`)
 		f(`[{"\u0075\u0075i\u0064" :7 }]`, `[{"\u0075\u0075i\u0064" :`+name(`7`)+` }]`)
 		f(`[{"uuid":null},{},[],1,"uuid"]`, `[{"uuid":null},{},[],1,"uuid"]`)
-		f(`[{"type":"text","text":"\"uuid\":\"x\"","UUID":"x","uuid2":"x"}]`, `[{"type":"text","text":"\"uuid\":\"x\"","UUID":"x","uuid2":"x"}]`)
+		f(`[{"type":"text","text":"\"uuid\":\"x\"","UUID":"x","uuid2":"x"}]`,
+			`[{"type":"text","text":"\"uuid\":\"x\"","UUID":"x","uuid2":"x"}]`)
 	}
 }
 

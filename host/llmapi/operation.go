@@ -53,7 +53,7 @@ type StreamFormat uint8
 const (
 	StreamNone      StreamFormat = iota // no stream
 	StreamChunks                        // ends with [DONE]; reports usage if stream_options.include_usage asks for it
-	StreamResponses                     // numbered events, ends with response.completed, .incomplete or .failed; always reports usage
+	StreamResponses                     // numbered events; ends with response.completed or its like; always reports usage
 	StreamMessages                      // ends with message_stop; always reports usage
 	NumStreamFormats
 )
@@ -108,8 +108,9 @@ var specs = []Spec{
 		Limit: "max_output_tokens", Stored: true, ABI: abi.OperationResponses,
 	},
 	OpMessages: {
-		Name: "messages", Method: "POST", Path: "/v1/messages", Family: FamilyAnthropic, Stream: StreamMessages, Fields: FieldsMessages,
-		Shape: ShapeTurns, PromptFields: []string{"messages", "system"}, Computes: true,
+		Name: "messages", Method: "POST", Path: "/v1/messages", Family: FamilyAnthropic, Stream: StreamMessages,
+		Fields: FieldsMessages,
+		Shape:  ShapeTurns, PromptFields: []string{"messages", "system"}, Computes: true,
 		Limit: "max_tokens", ABI: abi.OperationMessages,
 	},
 	OpCountTokens: {

@@ -46,7 +46,7 @@ type Request struct {
 	Model        string // decoded, "" if absent; valid as long as Body and until the next Scan
 	Stream       bool
 	IncludeUsage bool // stream_options.include_usage
-	MaxTokens    int  // max_completion_tokens, else max_tokens (max_output_tokens of responses, llama.cpp's n_predict); 0 = unknown
+	MaxTokens    int  // output limit: max_completion_tokens, else the field of the operation or dialect; 0 = unknown
 	N            int  // number of answers, 1 if absent
 	User         string
 	Prompt       PromptKind
@@ -154,7 +154,8 @@ func (r *Request) members(dst []Member, i, depth int) ([]Member, int, *Error) {
 			return dst, 0, invalidJSON(err.At, err.What)
 		}
 		if len(dst)-first >= MaxMembers {
-			return dst, 0, Refuse(CodeTooManyFields, "Request body has more than "+strconv.Itoa(MaxMembers)+" fields in one object.")
+			return dst, 0, Refuse(CodeTooManyFields, "Request body has more than "+strconv.Itoa(MaxMembers)+
+				" fields in one object.")
 		}
 		m := Member{NameSpan: Span{i, end}, Name: r.name(b[i:end], escaped), field: fNone}
 		if i = jsonscan.Space(b, end); i >= len(b) || b[i] != ':' {
@@ -427,7 +428,8 @@ func (r *Request) decodeStreamOptions() *Error {
 			continue
 		}
 		if m.Name != "include_usage" {
-			return badKey(CodeInvalidKey, "stream_options.include_usage", "Field is written in another case than", m.NameSpan.Start)
+			return badKey(CodeInvalidKey, "stream_options.include_usage", "Field is written in another case than",
+				m.NameSpan.Start)
 		}
 		if r.usageIndex >= 0 {
 			return badKey(CodeDuplicateKey, "stream_options.include_usage", "Duplicate field", m.NameSpan.Start)

@@ -14,7 +14,8 @@ func TestScan_fields(t *testing.T) {
 	if err := r.Scan(OpChat, body); err != nil {
 		t.Fatal(err)
 	}
-	if r.Model != "qwen/Ü" || !r.Stream || !r.IncludeUsage || r.MaxTokens != 20 || r.N != 2 || r.User != "u" || !r.PromptLogprobs || !r.NoReuse() {
+	if r.Model != "qwen/Ü" || !r.Stream || !r.IncludeUsage || r.MaxTokens != 20 || r.N != 2 || r.User != "u" ||
+		!r.PromptLogprobs || !r.NoReuse() {
 		t.Errorf("got %+v", r)
 	}
 	if v, ok := r.Value("messages"); !ok || string(v) != `[{"role":"user","content":"a\"b"}]` {
@@ -26,7 +27,8 @@ func TestScan_fields(t *testing.T) {
 	if err := r.Scan(OpCompletions, []byte(`{}`)); err != nil {
 		t.Fatal(err)
 	}
-	if r.Model != "" || r.Stream || r.MaxTokens != 0 || r.N != 1 || r.Prompt != PromptNone || len(r.Members) != 0 || r.NoReuse() {
+	if r.Model != "" || r.Stream || r.MaxTokens != 0 || r.N != 1 || r.Prompt != PromptNone || len(r.Members) != 0 ||
+		r.NoReuse() {
 		t.Errorf("left over: %+v", r)
 	}
 }
@@ -61,7 +63,8 @@ func TestScan_errors(t *testing.T) {
 			t.Errorf("%.80q: got %v", body, err)
 			return
 		}
-		if e.Status != 400 || e.Code.String() != code || e.Param != param || !strings.Contains(strings.Replace(e.Message, ": expected", ".", 1), at) {
+		if e.Status != 400 || e.Code.String() != code || e.Param != param ||
+			!strings.Contains(strings.Replace(e.Message, ": expected", ".", 1), at) {
 			t.Errorf("%.80q: got %+v, want %s %s %s", body, *e, code, param, at)
 		}
 	}
@@ -104,14 +107,16 @@ func TestScan_errors(t *testing.T) {
 	f(`{"max_tokens":1e999}`, "invalid_type", "max_tokens", "byte 14.")
 	f(`{"stream_options":true}`, "invalid_type", "stream_options", "byte 18.")
 	f(`{"stream_options":{"include_usage":1}}`, "invalid_type", "stream_options.include_usage", "byte 35.")
-	f(`{"stream_options":{"include_usage":true,"include_usag\u0065":false}}`, "duplicate_key", "stream_options.include_usage", "byte 40.")
+	f(`{"stream_options":{"include_usage":true,"include_usag\u0065":false}}`, "duplicate_key",
+		"stream_options.include_usage", "byte 40.")
 	f(`{"stream_options":{"Include_usage":true}}`, "invalid_key", "stream_options.include_usage", "byte 19.")
 }
 
 func TestScan_takes(t *testing.T) {
 	for _, body := range []string{
 		`{"x":1,"x":2}`, `{"metadata":{"model":"x"},"model":"a"}`, `{"user":"c:\\\\","model":"a"}`,
-		"{\"x\":\"\xff\xfe\"}", `{"x":1e999,"y":-0.0E+1}`, `{"x":"\ud800"}`, `{"\ud800":1}`, `{"":1}`, "\t\r\n {\"a\" : { } , \"b\":[ ]}\n",
+		"{\"x\":\"\xff\xfe\"}", `{"x":1e999,"y":-0.0E+1}`, `{"x":"\ud800"}`, `{"\ud800":1}`, `{"":1}`,
+		"\t\r\n {\"a\" : { } , \"b\":[ ]}\n",
 		`{"max_tokens":16.0}`, `{"max_tokens":-1}`, `{"max_tokens":null,"stream":null,"model":null,"stream_options":null,"n":null}`,
 		`{"a":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + `}`,
 	} {
@@ -146,7 +151,9 @@ func TestRoute(t *testing.T) {
 	f("GET", "/v1/chat/completions", OpNone, true, "POST")
 	f("POST", "/v1/models", OpNone, true, "GET")
 	f("DELETE", "/v1/models/x", OpNone, true, "GET")
-	for _, p := range []string{"/", "", "/v1/models/", "/v1/modelsx", "/v1/Completions", "/v1/completions/", "/v1//completions", "/v1/chat/../completions", "/v1/responses/resp_1", "/v1/responses/resp_1/cancel", "/v1/messages/batches", "/v1/messages/", "/metrics", "/v1/load_lora_adapter", "/reset_prefix_cache"} {
+	for _, p := range []string{"/", "", "/v1/models/", "/v1/modelsx", "/v1/Completions", "/v1/completions/",
+		"/v1//completions", "/v1/chat/../completions", "/v1/responses/resp_1", "/v1/responses/resp_1/cancel",
+		"/v1/messages/batches", "/v1/messages/", "/metrics", "/v1/load_lora_adapter", "/reset_prefix_cache"} {
 		f("POST", p, OpNone, false, "")
 	}
 	for op := range OpCountTokens + 1 {
@@ -157,7 +164,8 @@ func TestRoute(t *testing.T) {
 			}
 		}
 	}
-	for path, want := range map[string]bool{"/v1/messages": true, "/v1/messages?x": true, "/v1/messages/batches": true, "/v1/messagesx": false, "/v1/models": false} {
+	for path, want := range map[string]bool{"/v1/messages": true, "/v1/messages?x": true, "/v1/messages/batches": true,
+		"/v1/messagesx": false, "/v1/models": false} {
 		if (FamilyOf([]byte(path)) == FamilyAnthropic) != want {
 			t.Errorf("FamilyOf(%s): Anthropic's is %v", path, !want)
 		}

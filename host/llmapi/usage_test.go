@@ -16,7 +16,8 @@ func TestParseUsage(t *testing.T) {
 	if got := body[u.Span.Start:u.Span.End]; got[0] != '{' || got != body[len(body)-len(got)-1:len(body)-1] {
 		t.Errorf("span: got %s", got)
 	}
-	if u.PromptTokens != 170 || u.CompletionTokens != 2 || u.CachedTokens != 128 || !u.HasCached || !u.ChoicesEmpty || u.ChoicesAbsent {
+	if u.PromptTokens != 170 || u.CompletionTokens != 2 || u.CachedTokens != 128 || !u.HasCached || !u.ChoicesEmpty ||
+		u.ChoicesAbsent {
 		t.Errorf("got %+v", u)
 	}
 	f := func(answer string, ok bool, want Usage) {
@@ -30,17 +31,22 @@ func TestParseUsage(t *testing.T) {
 	}
 	f(`{"choices":[{"delta":{"content":"\"usage\":{}"}}]}`, false, Usage{})
 	f(`{"choices":[{"usage":{"prompt_tokens":1}}],"usage":null}`, false, Usage{})
-	f(`{"choices":[{}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`, true, Usage{PromptTokens: 1, CompletionTokens: 1, HasPrompt: true, Counts: true})
-	f(`{"usage":{"prompt_tokens":1,"prompt_tokens_details":null}}`, true, Usage{PromptTokens: 1, HasPrompt: true, Counts: true, ChoicesAbsent: true})
+	f(`{"choices":[{}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`, true,
+		Usage{PromptTokens: 1, CompletionTokens: 1, HasPrompt: true, Counts: true})
+	f(`{"usage":{"prompt_tokens":1,"prompt_tokens_details":null}}`, true,
+		Usage{PromptTokens: 1, HasPrompt: true, Counts: true, ChoicesAbsent: true})
 	f(`{"usage":{"prompt_tokens_details":{"cached_tokens":null}}}`, true, Usage{ChoicesAbsent: true})
-	f(`{"usage":{"prompt_tokens_details":{"cached_tokens":0}}}`, true, Usage{HasCached: true, Counts: true, ChoicesAbsent: true})
+	f(`{"usage":{"prompt_tokens_details":{"cached_tokens":0}}}`, true,
+		Usage{HasCached: true, Counts: true, ChoicesAbsent: true})
 	f(`[DONE]`, false, Usage{})
 	// Responses.
 	f(`{"usage":{"input_tokens":170,"input_tokens_details":{"cached_tokens":128,"cached_tokens_per_turn":[128]},"output_tokens":2,"total_tokens":172}}`, true,
-		Usage{PromptTokens: 170, CompletionTokens: 2, CachedTokens: 128, HasPrompt: true, Counts: true, HasCached: true, ChoicesAbsent: true})
+		Usage{PromptTokens: 170, CompletionTokens: 2, CachedTokens: 128, HasPrompt: true, Counts: true, HasCached: true,
+			ChoicesAbsent: true})
 	// Anthropic: input_tokens is what was neither read from the cache nor put there by this request.
 	f(`{"usage":{"input_tokens":42,"cache_read_input_tokens":128,"output_tokens":2}}`, true,
-		Usage{PromptTokens: 170, CompletionTokens: 2, CachedTokens: 128, HasPrompt: true, Counts: true, HasCached: true, ChoicesAbsent: true})
+		Usage{PromptTokens: 170, CompletionTokens: 2, CachedTokens: 128, HasPrompt: true, Counts: true, HasCached: true,
+			ChoicesAbsent: true})
 	f(`{"usage":{"cache_creation_input_tokens":10,"cache_read_input_tokens":0,"input_tokens":5,"output_tokens":1}}`, true,
 		Usage{PromptTokens: 15, CompletionTokens: 1, HasPrompt: true, Counts: true, HasCached: true, ChoicesAbsent: true})
 	f(`{"usage":{"output_tokens":7}}`, true, Usage{CompletionTokens: 7, Counts: true, ChoicesAbsent: true})
@@ -50,7 +56,8 @@ func TestParseUsage(t *testing.T) {
 
 func TestUsage_merge(t *testing.T) {
 	start, end := Usage{}, Usage{}
-	if !ParseUsage([]byte(`{"usage":{"input_tokens":42,"cache_read_input_tokens":128,"output_tokens":1}}`), &start) || !ParseUsage([]byte(`{"usage":{"output_tokens":9}}`), &end) {
+	if !ParseUsage([]byte(`{"usage":{"input_tokens":42,"cache_read_input_tokens":128,"output_tokens":1}}`), &start) ||
+		!ParseUsage([]byte(`{"usage":{"output_tokens":9}}`), &end) {
 		t.Fatal("not found")
 	}
 	end.Merge(&start)
@@ -83,11 +90,14 @@ func TestAnswerID(t *testing.T) {
 
 func TestAppendAnthropic(t *testing.T) {
 	e := Error{Status: 429, Code: CodeRateLimit, Message: "a \"b\""}
-	if got, want := string(e.AppendAnthropic(nil, "r1")), `{"type":"error","error":{"type":"rate_limit_error","message":"a \"b\""},"request_id":"r1"}`; got != want {
+	if got, want := string(e.AppendAnthropic(nil, "r1")),
+		`{"type":"error","error":{"type":"rate_limit_error","message":"a \"b\""},"request_id":"r1"}`; got != want {
 		t.Errorf("got %s", got)
 	}
-	for status, kind := range map[int]string{400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
-		405: "invalid_request_error", 408: "timeout_error", 413: "request_too_large", 500: "api_error", 502: "api_error", 503: "overloaded_error", 504: "timeout_error"} {
+	for status, kind := range map[int]string{400: "invalid_request_error", 401: "authentication_error",
+		403: "permission_error", 404: "not_found_error",
+		405: "invalid_request_error", 408: "timeout_error", 413: "request_too_large", 500: "api_error", 502: "api_error",
+		503: "overloaded_error", 504: "timeout_error"} {
 		if got := (&Error{Status: status}).anthropicKind(); got != kind {
 			t.Errorf("%d: got %s, want %s", status, got, kind)
 		}
@@ -117,7 +127,8 @@ func TestAppendJSON(t *testing.T) {
 	if !reflect.DeepEqual(got["error"], want) {
 		t.Errorf("got %v, want %v", got["error"], want)
 	}
-	for status, kind := range map[int]string{400: TypeInvalidRequest, 401: TypeAuthentication, 403: TypePermission, 404: TypeNotFound, 503: TypeServer} {
+	for status, kind := range map[int]string{400: TypeInvalidRequest, 401: TypeAuthentication, 403: TypePermission,
+		404: TypeNotFound, 503: TypeServer} {
 		if got := (&Error{Status: status}).kind(); got != kind {
 			t.Errorf("%d: got %s, want %s", status, got, kind)
 		}
@@ -125,7 +136,8 @@ func TestAppendJSON(t *testing.T) {
 }
 
 func TestAppendModels(t *testing.T) {
-	got := string(AppendModels(nil, []Model{{ID: "Qwen/Q\"3", Created: 7, MaxModelLen: 4096}, {ID: "b", OwnedBy: "me", Root: "a"}}))
+	got := string(AppendModels(nil, []Model{{ID: "Qwen/Q\"3", Created: 7, MaxModelLen: 4096},
+		{ID: "b", OwnedBy: "me", Root: "a"}}))
 	want := `{"object":"list","data":[{"id":"Qwen/Q\"3","object":"model","created":7,"owned_by":"kvasir","max_model_len":4096},` +
 		`{"id":"b","object":"model","created":0,"owned_by":"me","root":"a"}]}`
 	if got != want {

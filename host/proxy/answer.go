@@ -19,17 +19,21 @@ import (
 // is wrong and, if there is one, the fix.
 
 var (
-	errNotFound     = llmapi.Refuse(llmapi.CodeUnknownPath, "This path is not served. Served are: "+llmapi.Served()+".")
-	errEncoding     = llmapi.Refuse(llmapi.CodeContentEncoding, "Compressed request bodies are not accepted. Send the body as plain JSON, without Content-Encoding.")
+	errNotFound = llmapi.Refuse(llmapi.CodeUnknownPath, "This path is not served. Served are: "+llmapi.Served()+".")
+	errEncoding = llmapi.Refuse(llmapi.CodeContentEncoding,
+		"Compressed request bodies are not accepted. Send the body as plain JSON, without Content-Encoding.")
 	errExpect       = llmapi.Refuse(llmapi.CodeExpectation, "The only supported Expect value is 100-continue.")
-	errUnauthorized = llmapi.Refuse(llmapi.CodeInvalidAPIKey, "Missing or unknown API key. Send it as Authorization: Bearer KEY or x-api-key: KEY.")
-	errConcurrency  = llmapi.Refuse(llmapi.CodeConcurrencyLimit, "The router is at its limit of concurrent requests; try again shortly.")
-	errNoEndpoint   = llmapi.Refuse(llmapi.CodeNoEndpoint, "No endpoint can take this request now; try again shortly.")
-	errSlowBody     = llmapi.Refuse(llmapi.CodeRequestTimeout, "The request's body did not arrive in time.")
-	errBadBody      = llmapi.Refuse(llmapi.CodeInvalidBody, "The request's body is malformed or ended early.")
-	errCrash        = llmapi.Refuse(llmapi.CodeInternal, "Internal error of the router.")
-	errDraining     = llmapi.Refuse(llmapi.CodeShuttingDown, "The router is shutting down; try again on a new connection.")
-	errNoModel      = llmapi.RefuseParam(llmapi.CodeModelNotFound, "model", "The model does not exist or you do not have access to it.")
+	errUnauthorized = llmapi.Refuse(llmapi.CodeInvalidAPIKey,
+		"Missing or unknown API key. Send it as Authorization: Bearer KEY or x-api-key: KEY.")
+	errConcurrency = llmapi.Refuse(llmapi.CodeConcurrencyLimit,
+		"The router is at its limit of concurrent requests; try again shortly.")
+	errNoEndpoint = llmapi.Refuse(llmapi.CodeNoEndpoint, "No endpoint can take this request now; try again shortly.")
+	errSlowBody   = llmapi.Refuse(llmapi.CodeRequestTimeout, "The request's body did not arrive in time.")
+	errBadBody    = llmapi.Refuse(llmapi.CodeInvalidBody, "The request's body is malformed or ended early.")
+	errCrash      = llmapi.Refuse(llmapi.CodeInternal, "Internal error of the router.")
+	errDraining   = llmapi.Refuse(llmapi.CodeShuttingDown, "The router is shutting down; try again on a new connection.")
+	errNoModel    = llmapi.RefuseParam(llmapi.CodeModelNotFound, "model",
+		"The model does not exist or you do not have access to it.")
 )
 
 func tooLarge(limit int) *llmapi.Error {
@@ -184,7 +188,8 @@ func (p *Proxy) options(ctx *fasthttp.RequestCtx, allow string) {
 
 // exposed lists the headers that scripts of other origins may read.
 var exposed = strings.Join([]string{"X-Request-Id", "Retry-After",
-	openAILimits.requests.list(), openAILimits.tokens.list(), anthropicLimits.requests.list(), anthropicLimits.tokens.list()}, ", ")
+	openAILimits.requests.list(), openAILimits.tokens.list(), anthropicLimits.requests.list(),
+	anthropicLimits.tokens.list()}, ", ")
 
 // setCORS lets scripts of an allowed origin read the answer.
 func (s *stream) setCORS(ctx *fasthttp.RequestCtx) {

@@ -93,7 +93,8 @@ var plainAnswer = fmt.Sprintf("HTTP/1.1 200 OK\r\ndate: Sun, 29 Nov 2026 12:00:0
 	"content-type: application/json\r\n\r\n%s", len(plainJSON), plainJSON)
 
 func startQuiet(t testing.TB, answer, reqEnd string) string {
-	r := &onePlacement{t: exchange.Target{Addr: quietEngine(t, []byte(answer), []byte(reqEnd)), Rewrite: llmapi.Rewrite{ForceUsage: true}}}
+	r := &onePlacement{t: exchange.Target{Addr: quietEngine(t, []byte(answer), []byte(reqEnd)),
+		Rewrite: llmapi.Rewrite{ForceUsage: true}}}
 	return startRouter(t, r).addr
 }
 
@@ -128,7 +129,8 @@ func TestAllocs(t *testing.T) {
 	}{
 		{"plain", plainAnswer, plainBody, "}}", 2},
 		{"stream", streamAnswer(50), streamBody, "0\r\n\r\n", 3},
-		{"large", plainAnswer, `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("x", 400_000) + `"}]}`, "}}", 3},
+		{"large", plainAnswer, `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("x", 400_000) + `"}]}`,
+			"}}", 3},
 		{"responses", apiAnswer(&streamAPIs[0]), streamAPIs[0].body, "0\r\n\r\n", 4}, // its id
 		{"messages", apiAnswer(&streamAPIs[1]), streamAPIs[1].body, "0\r\n\r\n", 3},
 	} {
@@ -138,7 +140,9 @@ func TestAllocs(t *testing.T) {
 				path = a.path
 			}
 		}
-		f := exchanger(t, startQuiet(t, tc.answer, "}"), strings.Replace(post(tc.body, "Authorization: Bearer x\r\nUser-Agent: test\r\nAccept: */*\r\n"), "/v1/chat/completions", path, 1), []byte(tc.end))
+		f := exchanger(t, startQuiet(t, tc.answer, "}"),
+			strings.Replace(post(tc.body, "Authorization: Bearer x\r\nUser-Agent: test\r\nAccept: */*\r\n"),
+				"/v1/chat/completions", path, 1), []byte(tc.end))
 		for range 20 {
 			f()
 		}

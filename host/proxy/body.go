@@ -81,4 +81,5 @@ func (s *stream) freeBody() {
 	}
 }
 
-var errBytesInFlight = llmapi.Refuse(llmapi.CodeBytesInFlight, "The router is at its limit of memory for request bodies; try again shortly.")
+var errBytesInFlight = llmapi.Refuse(llmapi.CodeBytesInFlight,
+	"The router is at its limit of memory for request bodies; try again shortly.")

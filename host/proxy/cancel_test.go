@@ -108,7 +108,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A waiting Schedule is told that the client left.
+// A waiting Schedule notices that the client left.
 func TestCancel_whileQueued(t *testing.T) {
 	e := newEngine(t, answerOK)
 	r := newRouter(e.addr)

@@ -12,12 +12,15 @@ import (
 
 // disclosingFields are such fields, beside those that are dropped from requests.
 var disclosingFields = map[string]bool{
-	"alt-svc": true, "content-location": true, "endpoint-load-metrics": true, "link": true, "location": true, "server-timing": true,
-	"set-cookie": true, "set-cookie2": true, "x-cache": true, "x-host": true, "x-hostname": true, "x-node": true, "x-pod": true,
+	"alt-svc": true, "content-location": true, "endpoint-load-metrics": true, "link": true, "location": true,
+	"server-timing": true,
+	"set-cookie":    true, "set-cookie2": true, "x-cache": true, "x-host": true, "x-hostname": true, "x-node": true,
+	"x-pod":       true,
 	"x-served-by": true, "x-server": true,
 }
 
-var disclosingPrefixes = append([]string{"x-backend", "x-cache-", "x-endpoint", "x-inference-", "x-instance", "x-node-", "x-pod-", "x-upstream"}, droppedPrefixes...)
+var disclosingPrefixes = append([]string{"x-backend", "x-cache-", "x-endpoint", "x-inference-", "x-instance", "x-node-",
+	"x-pod-", "x-upstream"}, droppedPrefixes...)
 
 // disclosing reports whether a field of an answer's head is of that kind.
 func disclosing(name []byte) bool {

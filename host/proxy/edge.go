@@ -99,7 +99,8 @@ func (c EdgeConfig) Validate() error {
 	for _, p := range c.Proxies {
 		for _, h := range []string{p.Tenant, p.User, p.Groups} {
 			if h != "" && (kindOf([]byte(h), &hintTable{}) != kindDrop || strings.ToLower(h) != h) {
-				errs = append(errs, fmt.Errorf("proxy: proxies: header %q would reach engines if a client sent it: want one that begins with x-forwarded- or x-tenant-", h))
+				errs = append(errs, fmt.Errorf("proxy: proxies: header %q would reach engines if a client sent it: "+
+					"want one that begins with x-forwarded- or x-tenant-", h))
 			}
 		}
 		if err := p.Validate(); err != nil {
@@ -113,7 +114,8 @@ func (c EdgeConfig) Validate() error {
 		if low == "" && (l.Label == "-" || l.Label == "=") {
 			continue // the default
 		}
-		free := isToken([]byte(low)) && len(low) < 64 && (kindOf([]byte(low), &hintTable{}) == kindPass || strings.HasPrefix(low, "x-kvasir-"))
+		free := isToken([]byte(low)) && len(low) < 64 &&
+			(kindOf([]byte(low), &hintTable{}) == kindPass || strings.HasPrefix(low, "x-kvasir-"))
 		check(free && !headers[low], "hints: header", l.Header)
 		check(!labels[l.Label] && l.Label != "", "hints: label", l.Label)
 		headers[low], labels[l.Label] = true, true

@@ -47,15 +47,19 @@ func TestHeaders_towardsTheEngine(t *testing.T) {
 		"Authorization: Bearer client-SECRET", "X-Api-Key: SECRET", "Api-Key: SECRET", "x-goog-api-key: SECRET",
 		"Cookie: a=SECRET", "Proxy-Authorization: Basic SECRET", "X-Auth-Token: SECRET", "Ocp-Apim-Subscription-Key: SECRET",
 		"X-Tenant-Id: SECRET", "x-tenant-ID: SECRET", "x_tenant_id: SECRET", "X-Cache-Salt: SECRET", "x_cache_salt: SECRET",
-		"X-Gateway-Destination-Endpoint: SECRET", "X-Kvasir-Session: SECRET", "X-Kvasir-Priority: SECRET", "x_kvasir_debug: SECRET",
-		"X-data-parallel-rank: SECRET", "X-Data-Parallel-Host-Port: SECRET", "X-Prefiller-Host-Port: SECRET", "X-SMG-Routing-Key: SECRET",
+		"X-Gateway-Destination-Endpoint: SECRET", "X-Kvasir-Session: SECRET", "X-Kvasir-Priority: SECRET",
+		"x_kvasir_debug: SECRET",
+		"X-data-parallel-rank: SECRET", "X-Data-Parallel-Host-Port: SECRET", "X-Prefiller-Host-Port: SECRET",
+		"X-SMG-Routing-Key: SECRET",
 		"X-Forwarded-For: SECRET", "Forwarded: for=SECRET", "X-Real-IP: SECRET", "Via: SECRET",
 		"Accept-Encoding: gzip, SECRET", "TE: trailers, SECRET", "Trailer: SECRET", "Upgrade: SECRET", "Keep-Alive: SECRET",
-		"Proxy-Connection: SECRET", "HTTP2-Settings: SECRET", "Connection: X-Listed, X-Also", "X-Listed: SECRET", "X-ALSO: SECRET",
+		"Proxy-Connection: SECRET", "HTTP2-Settings: SECRET", "Connection: X-Listed, X-Also", "X-Listed: SECRET",
+		"X-ALSO: SECRET",
 		"Expect: 100-continue", "Content_Length: 3", "transfer_encoding: chunked",
 	}
 	pass := []string{
-		"User-Agent: OpenAI/Python 1.2", "Accept: text/event-stream", "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		"User-Agent: OpenAI/Python 1.2", "Accept: text/event-stream",
+		"traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		"OpenAI-Organization: org", "X-Stainless-Lang: python", "X-Custom_Name: v", "Empty:", "X-Utf8: größe",
 	}
 	check := func(name string, lines ...string) {
@@ -89,7 +93,8 @@ func TestHeaders_towardsTheEngine(t *testing.T) {
 			n, _, _ := strings.Cut(h, ":")
 			count[strings.ToLower(n)]++
 		}
-		for _, once := range []string{"host", "authorization", "content-length", "accept-encoding", "x-request-id", "content-type"} {
+		for _, once := range []string{"host", "authorization", "content-length", "accept-encoding", "x-request-id",
+			"content-type"} {
 			if count[once] != 1 {
 				t.Errorf("%s: %s occurs %d times in\n%s", name, once, count[once], head)
 			}
@@ -99,7 +104,8 @@ func TestHeaders_towardsTheEngine(t *testing.T) {
 				t.Errorf("%s: %s in\n%s", name, none, head)
 			}
 		}
-		for _, want := range []string{"Host: engine.internal", "Authorization: Bearer pool-secret", "Accept-Encoding: identity",
+		for _, want := range []string{"Host: engine.internal", "Authorization: Bearer pool-secret",
+			"Accept-Encoding: identity",
 			fmt.Sprintf("Content-Length: %d", len(plainBody))} {
 			if !strings.Contains(head+"\r\n", "\r\n"+want+"\r\n") {
 				t.Errorf("%s: no %q in\n%s", name, want, head)
@@ -107,7 +113,8 @@ func TestHeaders_towardsTheEngine(t *testing.T) {
 		}
 		for _, l := range lines {
 			for _, p := range pass {
-				if n, v, _ := strings.Cut(p, ":"); l == p && !strings.Contains(head+"\r\n", "\r\n"+n+": "+strings.TrimSpace(v)+"\r\n") {
+				if n, v, _ := strings.Cut(p, ":"); l == p && !strings.Contains(head+"\r\n",
+					"\r\n"+n+": "+strings.TrimSpace(v)+"\r\n") {
 					t.Errorf("%s: %q did not pass\n%s", name, p, head)
 				}
 			}
@@ -132,7 +139,8 @@ func TestHeaders_target(t *testing.T) {
 	for _, target := range []string{"/v1/chat/completions?api_key=SECRET", "http://other/v1/chat/completions"} {
 		do(t, x.addr, strings.Replace(post(plainBody), "/v1/chat/completions", target, 1))
 		raw := string(<-captured)
-		if line, _, _ := strings.Cut(raw, "\r\n"); line != "POST /v1/chat/completions HTTP/1.1" || strings.Contains(raw, "SECRET") {
+		if line, _, _ := strings.Cut(raw, "\r\n"); line != "POST /v1/chat/completions HTTP/1.1" ||
+			strings.Contains(raw, "SECRET") {
 			t.Errorf("%s became %q", target, line)
 		}
 	}
@@ -153,8 +161,10 @@ func TestBodyEdits(t *testing.T) {
 		t.Fatalf("%v in %s", err, body)
 	}
 	salt, _ := api.Value("cache_salt")
-	if api.Model != "Qwen/Q" || !api.IncludeUsage || string(salt) != `"s"` || bytes.Count(body, []byte("cache_salt")) != 1 ||
-		!bytes.Contains(body, []byte("{ \"x\" : 1.0e+2,\t\"model\":")) || !bytes.Contains(body, []byte("\"content\":\"\\ud83d\\ude00 } {\\u00e9\"}]")) {
+	if api.Model != "Qwen/Q" || !api.IncludeUsage || string(salt) != `"s"` ||
+		bytes.Count(body, []byte("cache_salt")) != 1 ||
+		!bytes.Contains(body, []byte("{ \"x\" : 1.0e+2,\t\"model\":")) ||
+		!bytes.Contains(body, []byte("\"content\":\"\\ud83d\\ude00 } {\\u00e9\"}]")) {
 		t.Errorf("%s", body)
 	}
 }
@@ -168,19 +178,22 @@ func TestHeaders_towardsTheClient(t *testing.T) {
 			}
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nServer: uvicorn\r\nConnection: keep-alive, X-Hop\r\nKeep-Alive: timeout=5\r\nX-Hop: SECRET\r\n"+
 				"Proxy-Authenticate: SECRET\r\nUpgrade: SECRET\r\nTrailer: X-Late\r\nX-Keep: yes\r\nx-request-id: theirs\r\n"+
-				"Content-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"+chunked("data: 1\n\n")+"0\r\nX-Late: SECRET\r\n\r\n")
+				"Content-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"+chunked("data: 1\n\n")+
+				"0\r\nX-Late: SECRET\r\n\r\n")
 		}
 	})
 	x := start(t, newRouter(addr))
 	for range 2 {
 		c, br := dial(t, x.addr)
-		io.WriteString(c, post(streamBody, "x-request-id: mine\r\n")+"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		io.WriteString(c, post(streamBody, "x-request-id: mine\r\n")+
+			"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 		b, err := io.ReadAll(br)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if s := string(b); strings.Contains(s, "SECRET") || strings.Contains(s, "X-Late") || strings.Contains(s, "theirs") ||
-			!strings.Contains(s, "X-Keep: yes") || !strings.Contains(s, "X-Request-Id: mine") || !strings.Contains(s, "X-Accel-Buffering: no") ||
+			!strings.Contains(s, "X-Keep: yes") || !strings.Contains(s, "X-Request-Id: mine") ||
+			!strings.Contains(s, "X-Accel-Buffering: no") ||
 			strings.Count(s, "HTTP/1.1 200 OK") != 2 {
 			t.Errorf("%s", s)
 		}
@@ -190,20 +203,26 @@ func TestHeaders_towardsTheClient(t *testing.T) {
 	}
 }
 
-// What an engine tells of itself stays with the router.
-func TestHeaders_tellNoEndpoint(t *testing.T) {
-	secret := []string{"Server-Timing: cache;dur=SECRET", "Set-Cookie: route=SECRET", "set-cookie: b=SECRET", "Alt-Svc: h2=\"SECRET:1\"", "Location: http://SECRET/",
-		"Via: 1.1 SECRET", "X-Envoy-Upstream-Service-Time: SECRET", "x-data-parallel-rank: SECRET", "X_Worker_Id: SECRET", "X-Kvasir-Endpoint: SECRET",
-		"X-Served-By: SECRET", "x-backend-server: SECRET", "X-UPSTREAM-ADDR: SECRET", "x-inference-pod: SECRET", "X-Cache-Hit: SECRET", "x-cache: SECRET",
+// Header fields that disclose the engine stay with the router.
+func TestHeaders_disclosing(t *testing.T) {
+	secret := []string{"Server-Timing: cache;dur=SECRET", "Set-Cookie: route=SECRET", "set-cookie: b=SECRET",
+		"Alt-Svc: h2=\"SECRET:1\"", "Location: http://SECRET/",
+		"Via: 1.1 SECRET", "X-Envoy-Upstream-Service-Time: SECRET", "x-data-parallel-rank: SECRET", "X_Worker_Id: SECRET",
+		"X-Kvasir-Endpoint: SECRET",
+		"X-Served-By: SECRET", "x-backend-server: SECRET", "X-UPSTREAM-ADDR: SECRET", "x-inference-pod: SECRET",
+		"X-Cache-Hit: SECRET", "x-cache: SECRET",
 		"endpoint-load-metrics: SECRET", "X-Tenant-Id: SECRET", "x-sglang-worker: SECRET"}
-	pass := []string{"X-Ratelimit-Limit-Requests: 5", "Openai-Processing-Ms: 7", "X-Keep: yes", "Retry-After: 3", "Cache-Control: no-store", "Server: uvicorn"}
-	for _, lines := range [][]string{append(append([]string{}, secret...), pass...), secret[:1], secret[1:2], secret[8:9]} {
+	pass := []string{"X-Ratelimit-Limit-Requests: 5", "Openai-Processing-Ms: 7", "X-Keep: yes", "Retry-After: 3",
+		"Cache-Control: no-store", "Server: uvicorn"}
+	for _, lines := range [][]string{append(append([]string{}, secret...), pass...), secret[:1], secret[1:2],
+		secret[8:9]} {
 		addr := rawEngine(t, func(c net.Conn, br *bufio.Reader) {
 			for {
 				if _, err := request(br); err != nil {
 					return
 				}
-				io.WriteString(c, "HTTP/1.1 200 OK\r\n"+strings.Join(lines, "\r\n")+"\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+				io.WriteString(c, "HTTP/1.1 200 OK\r\n"+strings.Join(lines, "\r\n")+
+					"\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
 			}
 		})
 		x := start(t, newRouter(addr))
@@ -230,7 +249,8 @@ func TestHeaders_tellNoEndpoint(t *testing.T) {
 func TestAmbiguousAnswer(t *testing.T) {
 	addr := rawEngine(t, func(c net.Conn, br *bufio.Reader) {
 		if _, err := request(br); err == nil {
-			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"+chunked("hello")+"0\r\n\r\n")
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"+chunked("hello")+
+				"0\r\n\r\n")
 			c.Read(make([]byte, 1))
 		}
 	})

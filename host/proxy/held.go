@@ -78,7 +78,7 @@ func (s *stream) hold(h *Held) (Placement, error) {
 	}
 }
 
-// abandonWait ends a wait whose result is not needed any more.
+// abandonWait ends a wait whose result is no longer needed.
 func (s *stream) abandonWait() {
 	s.stop(stopGone)
 	s.pl, _ = s.endWait()

@@ -20,13 +20,14 @@ import (
 type heldRouter struct {
 	*fakeRouter
 	asked chan *Request
-	goes  chan error // what Wait comes to, nil = a placement
-	deaf  bool       // Wait is not told that the client left
+	goes  chan error // result of Wait, nil = a placement
+	deaf  bool       // Wait ignores that the client left
 	left  chan struct{}
 }
 
 func newHeldRouter(addrs ...string) *heldRouter {
-	return &heldRouter{fakeRouter: newRouter(addrs...), asked: make(chan *Request, 1000), goes: make(chan error), left: make(chan struct{}, 1000)}
+	return &heldRouter{fakeRouter: newRouter(addrs...), asked: make(chan *Request, 1000), goes: make(chan error),
+		left: make(chan struct{}, 1000)}
 }
 
 var heldLimits = Limits{Requests: Remaining{Limit: 60, Left: 59, Reset: time.Second}}
@@ -66,8 +67,10 @@ const (
 )
 
 // heldAPIs are all APIs that stream, with their heartbeats.
-var heldAPIs = append([]api{{"/v1/chat/completions", streamBody, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", "data: [DONE]\n\n", "data: {\"error\":{\"message\":"},
-	{"/v1/completions", `{"model":"m","prompt":"x","stream":true}`, "data: {\"choices\":[{\"text\":\"a\"}]}\n\n", "data: [DONE]\n\n", "data: {\"error\":{\"message\":"}}, streamAPIs...)
+var heldAPIs = append([]api{{"/v1/chat/completions", streamBody,
+	"data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", "data: [DONE]\n\n", "data: {\"error\":{\"message\":"},
+	{"/v1/completions", `{"model":"m","prompt":"x","stream":true}`, "data: {\"choices\":[{\"text\":\"a\"}]}\n\n",
+		"data: [DONE]\n\n", "data: {\"error\":{\"message\":"}}, streamAPIs...)
 
 func (a *api) beat() string {
 	if a.path == "/v1/messages" {
@@ -77,7 +80,8 @@ func (a *api) beat() string {
 }
 
 // hold sends a request and waits until it is held and n heartbeats came.
-func (a *api) hold(t *testing.T, x *running, r *heldRouter, n int, head ...string) (net.Conn, *bufio.Reader, *http.Response) {
+func (a *api) hold(t *testing.T, x *running, r *heldRouter, n int, head ...string) (net.Conn, *bufio.Reader,
+	*http.Response) {
 	t.Helper()
 	c, br := dial(t, x.addr)
 	io.WriteString(c, a.post(head...))
@@ -126,7 +130,8 @@ func TestHeld_stream(t *testing.T) {
 		if a.path == "/v1/messages" {
 			limit, id = "Anthropic-Ratelimit-Requests-Remaining", h.Get("Request-Id")
 		}
-		if resp.StatusCode != 200 || !strings.HasPrefix(h.Get("Content-Type"), "text/event-stream") || id != "r1" || h.Get(limit) != "59" || h.Get("X-Accel-Buffering") != "no" {
+		if resp.StatusCode != 200 || !strings.HasPrefix(h.Get("Content-Type"), "text/event-stream") || id != "r1" ||
+			h.Get(limit) != "59" || h.Get("X-Accel-Buffering") != "no" {
 			t.Errorf("%s: %d %v", a.path, resp.StatusCode, h)
 		}
 		if e.begun.Load() != 0 {
@@ -157,8 +162,8 @@ func TestHeld_stream(t *testing.T) {
 	}
 }
 
-// TestHeld_short: who waits for less than a heartbeat gets the engine's answer as
-// if it had not waited; so does whoever asked for no stream, however long.
+// TestHeld_short: a client that waits for less than a heartbeat gets the engine's
+// answer as if it had not waited; so does a request without stream, however long.
 func TestHeld_short(t *testing.T) {
 	e := newEngine(t, func(w http.ResponseWriter, q *http.Request, e *engine) {
 		w.Header().Set("X-Engine", "e1")
@@ -177,7 +182,8 @@ func TestHeld_short(t *testing.T) {
 			t.Fatal(err)
 		}
 		b, _ := io.ReadAll(resp.Body)
-		if resp.StatusCode != http.StatusTeapot || resp.Header.Get("X-Engine") != "e1" || string(b) != "short" || resp.Header.Get("X-Ratelimit-Remaining-Requests") != "58" {
+		if resp.StatusCode != http.StatusTeapot || resp.Header.Get("X-Engine") != "e1" || string(b) != "short" ||
+			resp.Header.Get("X-Ratelimit-Remaining-Requests") != "58" {
 			t.Errorf("%s: %d %v %q", body, resp.StatusCode, resp.Header, b)
 		}
 		if n := x.Stats().Heartbeats; n != 0 {
@@ -215,20 +221,26 @@ var badEnds = map[string]struct {
 	"internal": {err: errors.New("secret"), want: errNoEndpoint.Message},
 	"api":      {err: &llmapi.Error{Status: 404, Code: llmapi.CodeModelNotFound, Message: "gone"}, want: `gone`},
 	"connect":  {want: "not reachable", status: 502, kind: exchange.EndConnect},
-	"dies":     {engine: func(c net.Conn, br *bufio.Reader) { request(br) }, want: "failed before it answered", status: 502, kind: exchange.EndNoAnswer},
+	"dies": {engine: func(c net.Conn, br *bufio.Reader) { request(br) }, want: "failed before it answered",
+		status: 502, kind: exchange.EndNoAnswer},
 	"no_stream": {engine: says("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"),
 		want: "failed before it answered", status: 502, kind: exchange.EndMalformed},
 	"engine_400": {engine: says("HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" +
-		chunked(`{"error":{"message":"too \"long\"",`) + chunked(`"type":"BadRequestError","param":null,"code":400}}`) + "0\r\n\r\n"), want: `too \"long\"`, status: 400, kind: exchange.EndComplete},
-	"engine_empty": {engine: says("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"), want: "with status 500", status: 500, kind: exchange.EndComplete},
-	"engine_close": {engine: says("HTTP/1.1 500 Oops\r\n\r\n{\"error\":\"no memory\"}"), want: "no memory", status: 500, kind: exchange.EndComplete},
-	"engine_short": {engine: says("HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\n{\"error\":\"no"), want: "failed before it answered", status: 502, kind: exchange.EndDied},
-	"engine_long": {engine: says("HTTP/1.1 500 Oops\r\nContent-Length: 70000\r\n\r\n" + strings.Repeat("x", 70000)), want: "failed before it answered",
+		chunked(`{"error":{"message":"too \"long\"",`) + chunked(`"type":"BadRequestError","param":null,"code":400}}`) +
+		"0\r\n\r\n"), want: `too \"long\"`, status: 400, kind: exchange.EndComplete},
+	"engine_empty": {engine: says("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"), want: "with status 500", status: 500,
+		kind: exchange.EndComplete},
+	"engine_close": {engine: says("HTTP/1.1 500 Oops\r\n\r\n{\"error\":\"no memory\"}"), want: "no memory", status: 500,
+		kind: exchange.EndComplete},
+	"engine_short": {engine: says("HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\n{\"error\":\"no"),
+		want: "failed before it answered", status: 502, kind: exchange.EndDied},
+	"engine_long": {engine: says("HTTP/1.1 500 Oops\r\nContent-Length: 70000\r\n\r\n" + strings.Repeat("x", 70000)),
+		want:   "failed before it answered",
 		status: 502, kind: exchange.EndMalformed},
 	"engine_sse": {engine: says("HTTP/1.1 422 No\r\nContent-Type: text/event-stream\r\nContent-Length: 16\r\n\r\n{\"error\":\"what\"}"), want: "what", status: 422, kind: exchange.EndComplete},
 }
 
-// says is an engine that answers one request with raw and closes.
+// says returns an engine that answers one request with raw and closes.
 func says(raw string) func(c net.Conn, br *bufio.Reader) {
 	return func(c net.Conn, br *bufio.Reader) {
 		if _, err := request(br); err == nil {
@@ -237,8 +249,8 @@ func says(raw string) func(c net.Conn, br *bufio.Reader) {
 	}
 }
 
-// TestHeld_error: what goes wrong after the head went out is told in the event of
-// the API, in one whole event, without [DONE] and without the body's last chunk.
+// TestHeld_error: an error after the head was sent becomes one whole event of the
+// API, without [DONE] and without the body's last chunk.
 func TestHeld_error(t *testing.T) {
 	for name, b := range badEnds {
 		for _, a := range heldAPIs {
@@ -252,11 +264,13 @@ func TestHeld_error(t *testing.T) {
 			r.goes <- b.err
 			body, err := io.ReadAll(resp.Body)
 			got := a.cutBeats(string(body))
-			sick := strings.Replace(strings.Replace(a.sick, "upstream_died", "", 1), `"sequence_number":6,"code":"","message":`, `"sequence_number":0,"code":"`, 1)
+			sick := strings.Replace(strings.Replace(a.sick, "upstream_died", "", 1), `"sequence_number":6,"code":"","message":`,
+				`"sequence_number":0,"code":"`, 1)
 			if i := strings.Index(sick, `"error":{"type":`); i > 0 {
 				sick = sick[:i]
 			}
-			if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.HasPrefix(got, sick) || !strings.HasSuffix(got, "}\n\n") || strings.Count(got, "\n\n") != 1 ||
+			if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.HasPrefix(got, sick) || !strings.HasSuffix(got, "}\n\n") ||
+				strings.Count(got, "\n\n") != 1 ||
 				!strings.Contains(got, b.want) || strings.Contains(got, "[DONE]") || strings.Contains(got, "secret") {
 				t.Errorf("%s %s: %v, got %q, want %q… and %q", name, a.path, err, got, sick, b.want)
 			}
@@ -322,7 +336,8 @@ func TestHeld_gone(t *testing.T) {
 	x := startHeld(t, r, soon)
 	c, _, _ := heldAPIs[0].hold(t, x, r, 1)
 	c.Close()
-	waitFor(t, func() bool { return x.ln.Load().conns()[0].departed() }, func() string { return "the departure was not seen" })
+	waitFor(t, func() bool { return x.ln.Load().conns()[0].departed() },
+		func() string { return "the departure was not seen" })
 	r.goes <- nil
 	if o := r.outcome(t); o.End != exchange.EndClientGone || o.Status != 499 {
 		t.Errorf("%+v", o)
@@ -330,7 +345,7 @@ func TestHeld_gone(t *testing.T) {
 	x.settle(t)
 }
 
-// TestHeld_shutdown: the end of the drain cuts who is held with an answer.
+// TestHeld_shutdown: the end of the drain ends held streams with an error event.
 func TestHeld_shutdown(t *testing.T) {
 	for _, a := range heldAPIs {
 		r := newHeldRouter("127.0.0.1:1")
@@ -341,7 +356,8 @@ func TestHeld_shutdown(t *testing.T) {
 		<-r.asked
 		x.stop()
 		b, err := io.ReadAll(resp.Body)
-		if got := a.cutBeats(string(b)); err == nil || !strings.Contains(got, errDraining.Message) || strings.Count(got, "\n\n") != 1 {
+		if got := a.cutBeats(string(b)); err == nil || !strings.Contains(got, errDraining.Message) ||
+			strings.Count(got, "\n\n") != 1 {
 			t.Errorf("%s: %v, got %q", a.path, err, b)
 		}
 		plain, err := http.ReadResponse(br, nil)
@@ -367,7 +383,8 @@ func TestHeld_http10(t *testing.T) {
 		io.WriteString(c, strings.Replace(a.post(), "HTTP/1.1", "HTTP/1.0", 1))
 		<-r.asked
 		resp, err := http.ReadResponse(br, nil)
-		if err != nil || resp.Header.Get("Transfer-Encoding") != "" || len(resp.TransferEncoding) != 0 || resp.ContentLength != -1 {
+		if err != nil || resp.Header.Get("Transfer-Encoding") != "" || len(resp.TransferEncoding) != 0 ||
+			resp.ContentLength != -1 {
 			t.Fatal(err, resp)
 		}
 		b := make([]byte, len(commentBeat))
@@ -384,7 +401,7 @@ func TestHeld_http10(t *testing.T) {
 	}
 }
 
-// TestHeld_bytes: the body of who is held counts, until the engine has it.
+// TestHeld_bytes: the body of a held request counts until the engine has it.
 func TestHeld_bytes(t *testing.T) {
 	r := newHeldRouter("127.0.0.1:1")
 	x := startHeld(t, r, soon, func(c *setup) { c.MaxBytesInFlight = 100 << 10 })

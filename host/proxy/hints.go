@@ -97,5 +97,6 @@ func (s *stream) hints(r *Request) *llmapi.Error {
 }
 
 func badHint(name, limit string) *llmapi.Error {
-	return llmapi.Refuse(llmapi.CodeInvalidHeader, "Header field "+name+" may hold letters, digits and ._:/- only, at most "+limit+".")
+	return llmapi.Refuse(llmapi.CodeInvalidHeader, "Header field "+name+
+		" may hold letters, digits and ._:/- only, at most "+limit+".")
 }

@@ -52,7 +52,8 @@ func TestHints(t *testing.T) {
 				t.Errorf("got %q, %v, want %q, %v", got.Priority, got.Labels, c.priority, c.labels)
 			}
 			for k := range seen {
-				if low := strings.ToLower(k); strings.Contains(low, "team") || strings.Contains(low, "kvasir") || strings.Contains(low, "class") {
+				if low := strings.ToLower(k); strings.Contains(low, "team") || strings.Contains(low, "kvasir") ||
+					strings.Contains(low, "class") {
 					t.Errorf("header %s reached the engine", k)
 				}
 			}
@@ -90,7 +91,10 @@ func FuzzValidHint(f *testing.F) {
 		if !validHint([]byte(s), 8) {
 			return
 		}
-		if len(s) > 8 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"'\{}[]<>,;=`, r) }) {
+		if len(s) > 8 || strings.ContainsFunc(s, func(r rune) bool {
+			return r <= ' ' || r > '~' ||
+				strings.ContainsRune(`"'\{}[]<>,;=`, r)
+		}) {
 			t.Errorf("%q passes", s)
 		}
 	})

@@ -43,8 +43,10 @@ var openAILimits = limitStyle{
 
 // anthropicLimits: docs.anthropic.com/en/api/rate-limits; times as RFC 3339.
 var anthropicLimits = limitStyle{
-	limitNames{"Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset"},
-	limitNames{"Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset"},
+	limitNames{"Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining",
+		"Anthropic-Ratelimit-Requests-Reset"},
+	limitNames{"Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining",
+		"Anthropic-Ratelimit-Tokens-Reset"},
 	func(b []byte, in time.Duration, now time.Time) []byte {
 		return now.Add(in+time.Second-1).UTC().Truncate(time.Second).AppendFormat(b, time.RFC3339)
 	},

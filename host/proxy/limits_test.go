@@ -12,8 +12,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// TestLimits_headers: every answer to a request with limits tells of them: the
-// engine's, whose own budget is not told, a refusal, and the router's error.
+// TestLimits_headers: every response to a request with limits reports them: an
+// engine's answer, whose own budget is not disclosed, a refusal, and the router's
+// error.
 func TestLimits_headers(t *testing.T) {
 	e := newEngine(t, func(w http.ResponseWriter, r *http.Request, _ *engine) {
 		w.Header().Set("x-ratelimit-limit-requests", "999")
@@ -21,7 +22,8 @@ func TestLimits_headers(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, "{}")
 	})
-	limits := Limits{Requests: Remaining{Limit: 60, Left: 59, Reset: time.Second}, Tokens: Remaining{Limit: 60000, Left: 1500, Reset: 6*time.Minute + 20*time.Millisecond}}
+	limits := Limits{Requests: Remaining{Limit: 60, Left: 59, Reset: time.Second},
+		Tokens: Remaining{Limit: 60000, Left: 1500, Reset: 6*time.Minute + 20*time.Millisecond}}
 	want := map[string]string{
 		"X-Ratelimit-Limit-Requests": "60", "X-Ratelimit-Remaining-Requests": "59", "X-Ratelimit-Reset-Requests": "1s",
 		"X-Ratelimit-Limit-Tokens": "60000", "X-Ratelimit-Remaining-Tokens": "1500", "X-Ratelimit-Reset-Tokens": "6m0.02s",
@@ -36,7 +38,8 @@ func TestLimits_headers(t *testing.T) {
 		retry  string
 	}{
 		{"answer", e.addr, nil, 200, ""},
-		{"refusal", e.addr, &llmapi.Error{Status: 429, Code: llmapi.CodeRateLimit, Message: "x", RetryAfter: 1200 * time.Millisecond}, 429, "2"},
+		{"refusal", e.addr, &llmapi.Error{Status: 429, Code: llmapi.CodeRateLimit, Message: "x",
+			RetryAfter: 1200 * time.Millisecond}, 429, "2"},
 		{"hidden error", e.addr, errors.New("x"), 503, "1"},
 		{"no engine", dead.Addr().String(), nil, 502, ""},
 	} {
@@ -61,7 +64,7 @@ func TestLimits_headers(t *testing.T) {
 }
 
 // TestLimits_none: without limits, and for the next request of a pooled stream,
-// nothing is told.
+// nothing is reported.
 func TestLimits_none(t *testing.T) {
 	e := newEngine(t, answerOK)
 	r := newRouter(e.addr)
@@ -70,7 +73,7 @@ func TestLimits_none(t *testing.T) {
 		r.set(func() { r.schedule = func(q *Request) error { q.Limits = l; return nil } })
 		resp, _ := do(t, x.addr, post(plainBody))
 		if got := resp.Header.Get("x-ratelimit-limit-requests"); got != "" {
-			t.Errorf("limit of requests %q is told", got)
+			t.Errorf("got limit of requests %q", got)
 		}
 		if got := resp.Header.Get("x-ratelimit-limit-tokens"); (got != "") != (l.Tokens.Limit > 0) {
 			t.Errorf("limits %+v: told %q", l, got)

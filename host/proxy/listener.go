@@ -97,7 +97,8 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 func isShortage(err error) bool {
-	for _, e := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+	for _, e := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
+		syscall.ECONNABORTED} {
 		if errors.Is(err, e) {
 			return true
 		}

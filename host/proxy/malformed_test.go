@@ -56,19 +56,20 @@ func (c malformedCase) served() string {
 	return sayings.Replace(requestLine.ReplaceAllString(c.raw, "$1 /v1/chat/completions HTTP/"))
 }
 
-// posted turns a case of a GET into a request with a body, so that its oddity
-// stands in a request that the router would forward. It is "" for other cases.
+// posted turns a case of a GET into a request with a body, so that its fault is in a
+// request that the router would forward. It is "" for other cases.
 func (c malformedCase) posted() string {
 	head, ok := strings.CutSuffix(c.raw, "\r\n\r\n")
 	if !ok || !strings.HasPrefix(c.raw, "GET ") || strings.Contains(strings.ToLower(head), "\r\ncontent-length") {
 		return ""
 	}
-	return requestLine.ReplaceAllString("POST"+head[3:], "$1 /v1/chat/completions HTTP/") + "\r\nContent-Length: 2\r\n\r\n{}"
+	return requestLine.ReplaceAllString("POST"+head[3:], "$1 /v1/chat/completions HTTP/") +
+		"\r\nContent-Length: 2\r\n\r\n{}"
 }
 
 // lenient are forms of chunked framing that fasthttp and net/http accept where
-// the grammar does not. The body is framed anew towards the engine, so nobody
-// behind can read them otherwise.
+// the grammar does not. The router frames the body again for the engine, so
+// no component behind it can read them differently.
 var lenient = map[string]bool{
 	"SMUG-CHUNK-BARE-SEMICOLON": true, "SMUG-CHUNK-EXT-INVALID-TOKEN": true, "SMUG-CHUNK-SIZE-TRAILING-OWS": true,
 }
@@ -178,13 +179,15 @@ func FuzzHead(f *testing.F) {
 		if !ok {
 			return
 		}
-		out := head.appendHead(nil, &exchange.Target{Addr: "engine:80", Authorization: "Bearer k"}, "/v1/completions", "id", 2)
+		out := head.appendHead(nil, &exchange.Target{Addr: "engine:80", Authorization: "Bearer k"}, "/v1/completions", "id",
+			2)
 		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(append(out, "{}"...))))
 		if err != nil {
 			t.Fatalf("%v in %q\nfrom %q", err, out, raw)
 		}
 		body, err := io.ReadAll(r.Body)
-		if err != nil || string(body) != "{}" || r.Host != "engine:80" || r.URL.Path != "/v1/completions" || r.Method != "POST" ||
+		if err != nil || string(body) != "{}" || r.Host != "engine:80" || r.URL.Path != "/v1/completions" ||
+			r.Method != "POST" ||
 			r.ContentLength != 2 || len(r.TransferEncoding) != 0 || len(r.Header["Authorization"]) != 1 ||
 			len(r.Header["Cookie"]) != 0 || len(r.Header["X-Api-Key"]) != 0 || len(r.Header["X-Tenant-Id"]) != 0 {
 			t.Fatalf("%v %+v", err, r)

@@ -25,9 +25,11 @@ var opRerank = llmapi.Register(llmapi.Spec{
 func TestOperation_madeUp(t *testing.T) {
 	addr, captured := recorder(t)
 	r := newRouter(addr)
-	r.targets[0].Rewrite = llmapi.Rewrite{Model: "served", MaxTokens: 9, ForceUsage: true, SetSalt: true, Salt: "s", Dialect: "vllm"}
+	r.targets[0].Rewrite = llmapi.Rewrite{Model: "served", MaxTokens: 9, ForceUsage: true, SetSalt: true, Salt: "s",
+		Dialect: "vllm"}
 	x := start(t, r)
-	resp, _ := do(t, x.addr, strings.Replace(post(`{"model":"m","prompt":"x","stream":true}`), "/v1/chat/completions", "/v1/rerank", 1))
+	resp, _ := do(t, x.addr, strings.Replace(post(`{"model":"m","prompt":"x","stream":true}`), "/v1/chat/completions",
+		"/v1/rerank", 1))
 	if resp.StatusCode != 200 {
 		t.Fatalf("got status %d", resp.StatusCode)
 	}
@@ -40,7 +42,8 @@ func TestOperation_madeUp(t *testing.T) {
 	if o := r.outcome(t); o.End != exchange.EndComplete {
 		t.Errorf("got %+v", o)
 	}
-	if opRerank.String() != "rerank" || !llmapi.Prompts.Has(opRerank) || opRerank.PromptParam() != "prompt" || !strings.Contains(llmapi.Served(), "/v1/rerank") {
+	if opRerank.String() != "rerank" || !llmapi.Prompts.Has(opRerank) || opRerank.PromptParam() != "prompt" ||
+		!strings.Contains(llmapi.Served(), "/v1/rerank") {
 		t.Error("the row is not what policies, placement or the text of a 404 see")
 	}
 	resp, text := do(t, x.addr, strings.Replace(post(`{"model":1}`), "/v1/chat/completions", "/v1/rerank", 1))
@@ -67,7 +70,8 @@ func TestOperation_once(t *testing.T) {
 			}
 			r := newRouter(first, addr)
 			x := start(t, r)
-			resp, body := do(t, x.addr, strings.Replace(post(`{"model":"m","prompt":"x"}`), "/v1/chat/completions", "/v1/rerank", 1))
+			resp, body := do(t, x.addr, strings.Replace(post(`{"model":"m","prompt":"x"}`), "/v1/chat/completions", "/v1/rerank",
+				1))
 			if resp.StatusCode != tc.status {
 				t.Errorf("got %d %q, want %d", resp.StatusCode, body, tc.status)
 			}

@@ -20,7 +20,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// engine is an engine on net/http, which tells when its request was cancelled.
+// engine is an engine on net/http. It signals when its request was cancelled.
 type engine struct {
 	addr     string
 	srv      *http.Server
@@ -282,7 +282,7 @@ func (x *running) settle(t *testing.T) {
 	})
 }
 
-// waitFor polls for what no event tells.
+// waitFor polls for a state that no event signals.
 func waitFor(t *testing.T, ok func() bool, what func() string) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); runtime.Gosched() {

@@ -31,7 +31,8 @@ func errorOf(t *testing.T, body string) string {
 			Param               *string
 		}
 	}
-	if err := json.Unmarshal([]byte(body), &e); err != nil || e.Error == nil || e.Error.Message == "" || e.Error.Type == "" {
+	if err := json.Unmarshal([]byte(body), &e); err != nil || e.Error == nil || e.Error.Message == "" ||
+		e.Error.Type == "" {
 		t.Errorf("no error in OpenAI's shape: %q %v", body, err)
 		return ""
 	}
@@ -62,10 +63,12 @@ func TestRefused(t *testing.T) {
 		{"odd_method", get("BREW", "/v1/completions"), 405, "method_not_allowed", "Allow: OPTIONS, POST"},
 		{"connect", "CONNECT x:443 HTTP/1.1\r\n" + host + "\r\n", 404, "unknown_path", ""},
 		{"length_and_chunked", chunk + "Content-Length: 5\r\n\r\n0\r\n\r\n", 400, "ambiguous_framing", "Connection: close"},
-		{"chunked_and_length", "POST /v1/chat/completions HTTP/1.1\r\n" + host + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "ambiguous_framing", "Connection: close"},
+		{"chunked_and_length", "POST /v1/chat/completions HTTP/1.1\r\n" + host +
+			"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "ambiguous_framing", "Connection: close"},
 		{"two_lengths", post(plainBody, "Content-Length: 27\r\n"), 400, "invalid_request", "Connection: close"},
 		{"two_hosts", post(plainBody, "Host: y\r\n"), 400, "invalid_request", "Connection: close"},
-		{"two_authorizations", post(plainBody, "Authorization: Bearer a\r\nAuthorization: Bearer b\r\n"), 400, "duplicate_header", "Connection: close"},
+		{"two_authorizations", post(plainBody, "Authorization: Bearer a\r\nAuthorization: Bearer b\r\n"), 400,
+			"duplicate_header", "Connection: close"},
 		{"two_api_keys", post(plainBody, "X-Api-Key: a\r\nx-api-key: a\r\n"), 400, "duplicate_header", ""},
 		{"two_content_types", post(plainBody, "content-type: text/plain\r\n"), 400, "duplicate_header", ""},
 		{"two_request_ids", post(plainBody, "X-Request-Id: a\r\nX-Request-Id: b\r\n"), 400, "duplicate_header", ""},
@@ -74,15 +77,20 @@ func TestRefused(t *testing.T) {
 		{"space_before_colon", post(plainBody, "A : b\r\n"), 400, "", "Connection: close"},
 		{"control_in_value", post(plainBody, "A: b\x01\r\n"), 400, "", "Connection: close"},
 		{"many_fields", post(plainBody, many), 431, "too_many_headers", "Connection: close"},
-		{"large_head", post(plainBody, "A: "+strings.Repeat("x", 17<<10)+"\r\n"), 431, "headers_too_large", "Connection: close"},
-		{"old_version", strings.Replace(post(plainBody), "HTTP/1.1", "HTTP/1.2", 1), 505, "http_version", "Connection: close"},
+		{"large_head", post(plainBody, "A: "+strings.Repeat("x", 17<<10)+"\r\n"), 431, "headers_too_large",
+			"Connection: close"},
+		{"old_version", strings.Replace(post(plainBody), "HTTP/1.1", "HTTP/1.2", 1), 505, "http_version",
+			"Connection: close"},
 		{"no_host", strings.Replace(post(plainBody), "Host: x\r\n", "", 1), 400, "invalid_request", "Connection: close"},
 		{"userinfo_in_host", strings.Replace(post(plainBody), "Host: x", "Host: a@x", 1), 400, "invalid_header", ""},
 		{"gzip", post(plainBody, gz), 415, "unsupported_content_encoding", "Connection: close"},
 		{"expect_unknown", post(plainBody, "Expect: 200-ok\r\n"), 417, "unsupported_expectation", ""},
-		{"too_large_announced", "POST /v1/completions HTTP/1.1\r\n" + host + "Content-Length: 1048577\r\n\r\n{", 413, "body_too_large", "Connection: close"},
-		{"too_large_chunked", chunk + "\r\n" + strings.Repeat(chunked(strings.Repeat("x", 64<<10)), 20), 413, "body_too_large", "Connection: close"},
-		{"too_large_expected", "POST /v1/completions HTTP/1.1\r\n" + host + "Expect: 100-continue\r\nContent-Length: 1048577\r\n\r\n", 413, "body_too_large", "Connection: close"},
+		{"too_large_announced", "POST /v1/completions HTTP/1.1\r\n" + host + "Content-Length: 1048577\r\n\r\n{", 413,
+			"body_too_large", "Connection: close"},
+		{"too_large_chunked", chunk + "\r\n" + strings.Repeat(chunked(strings.Repeat("x", 64<<10)), 20), 413,
+			"body_too_large", "Connection: close"},
+		{"too_large_expected", "POST /v1/completions HTTP/1.1\r\n" + host +
+			"Expect: 100-continue\r\nContent-Length: 1048577\r\n\r\n", 413, "body_too_large", "Connection: close"},
 		{"broken_chunk", chunk + "\r\nzz\r\n", 400, "invalid_body", "Connection: close"},
 		{"no_json", post("hello"), 400, "invalid_json", ""},
 		{"no_body", post(""), 400, "", ""},
@@ -131,10 +139,13 @@ func TestAnswered(t *testing.T) {
 		{"options", "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: x\r\n\r\n", 204, "", "Allow: OPTIONS, POST"},
 		{"options_star", "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 204, "", ""},
 		{"cors", "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: x\r\nOrigin: https://app.example\r\nAccess-Control-Request-Headers: authorization\r\n\r\n", 204, "", "Access-Control-Allow-Headers: authorization"},
-		{"cors_answer", post(plainBody, "Origin: https://app.example\r\n"), 200, "ok", "Access-Control-Allow-Origin: https://app.example"},
-		{"cors_other_origin", post(plainBody, "Origin: https://evil.example\r\n"), 200, "ok", "Access-Control-Allow-Origin: "},
+		{"cors_answer", post(plainBody, "Origin: https://app.example\r\n"), 200, "ok",
+			"Access-Control-Allow-Origin: https://app.example"},
+		{"cors_other_origin", post(plainBody, "Origin: https://evil.example\r\n"), 200, "ok",
+			"Access-Control-Allow-Origin: "},
 		{"expect", post(plainBody, "Expect: 100-continue\r\n"), 100, "", ""},
-		{"chunked", "POST /v1/completions?x=1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(plainBody) + "0\r\n\r\n", 200, "ok", ""},
+		{"chunked", "POST /v1/completions?x=1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" +
+			chunked(plainBody) + "0\r\n\r\n", 200, "ok", ""},
 		{"tokenize", strings.Replace(post(plainBody), "/v1/chat/completions", "/tokenize", 1), 200, "ok", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -149,7 +160,8 @@ func TestAnswered(t *testing.T) {
 	}
 	c, br := dial(t, x.addr)
 	io.WriteString(c, "HEAD /v1/models HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n")
-	if resp, err := http.ReadResponse(br, &http.Request{Method: "HEAD"}); err != nil || resp.StatusCode != 200 || resp.ContentLength <= 0 {
+	if resp, err := http.ReadResponse(br, &http.Request{Method: "HEAD"}); err != nil || resp.StatusCode != 200 ||
+		resp.ContentLength <= 0 {
 		t.Error(resp, err)
 	}
 	if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != 200 {
@@ -163,7 +175,8 @@ func TestIdentify(t *testing.T) {
 	r := newRouter()
 	var seen atomic.Pointer[identity.Credentials]
 	r.auth = func(c *identity.Credentials) (*identity.Principal, error) {
-		seen.Store(&identity.Credentials{Authorization: append([]byte(nil), c.Authorization...), APIKey: append([]byte(nil), c.APIKey...)})
+		seen.Store(&identity.Credentials{Authorization: append([]byte(nil), c.Authorization...),
+			APIKey: append([]byte(nil), c.APIKey...)})
 		if string(c.Authorization) == "Bearer good" || string(c.APIKey) == "good" {
 			return &identity.Principal{Tenant: "acme"}, nil
 		}
@@ -178,7 +191,8 @@ func TestIdentify(t *testing.T) {
 		"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n",
 	} {
 		resp, body := do(t, x.addr, raw)
-		if resp.StatusCode != 401 || errorOf(t, body) != "invalid_api_key" || resp.Header.Get("WWW-Authenticate") != "Bearer" || strings.Contains(body, "secret") {
+		if resp.StatusCode != 401 || errorOf(t, body) != "invalid_api_key" ||
+			resp.Header.Get("WWW-Authenticate") != "Bearer" || strings.Contains(body, "secret") {
 			t.Errorf("%.60q: %d %q", raw, resp.StatusCode, body)
 		}
 	}
@@ -209,12 +223,14 @@ func TestScheduleErrors(t *testing.T) {
 		after  string
 	}{
 		{errors.New("inner detail"), 503, "no_endpoint", "1"},
-		{&llmapi.Error{Status: 429, Code: llmapi.CodeRateLimit, Message: "slow down", RetryAfter: 2500 * time.Millisecond}, 429, "rate_limit_exceeded", "3"},
+		{&llmapi.Error{Status: 429, Code: llmapi.CodeRateLimit, Message: "slow down", RetryAfter: 2500 * time.Millisecond},
+			429, "rate_limit_exceeded", "3"},
 		{fmt.Errorf("wrapped: %w", llmapi.Refuse(llmapi.CodePolicyDenied, "no")), 403, "policy_denied", ""},
 	} {
 		r.set(func() { r.schedule = func(*Request) error { return tc.err } })
 		resp, body := do(t, x.addr, post(plainBody))
-		if resp.StatusCode != tc.status || errorOf(t, body) != tc.code || resp.Header.Get("Retry-After") != tc.after || strings.Contains(body, "inner") {
+		if resp.StatusCode != tc.status || errorOf(t, body) != tc.code || resp.Header.Get("Retry-After") != tc.after ||
+			strings.Contains(body, "inner") {
 			t.Errorf("%v: %d %q %v", tc.err, resp.StatusCode, body, resp.Header)
 		}
 	}
@@ -271,7 +287,8 @@ func TestAdmission(t *testing.T) {
 func TestSlowSender(t *testing.T) {
 	e := newEngine(t, answerOK)
 	x := start(t, newRouter(e.addr), func(c *setup) { c.BodyTimeout = 150 * time.Millisecond })
-	for _, raw := range []string{"POST /v1/completions HTTP/1.1\r\nHos", "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{"} {
+	for _, raw := range []string{"POST /v1/completions HTTP/1.1\r\nHos",
+		"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{"} {
 		from := time.Now()
 		resp, body := do(t, x.addr, raw)
 		if resp.StatusCode != 408 || errorOf(t, body) != "request_timeout" || time.Since(from) > 3*time.Second {
@@ -311,7 +328,8 @@ func TestRequestID(t *testing.T) {
 	for _, tc := range []struct {
 		in   string
 		kept bool
-	}{{"", false}, {"abc-123_X.y:z", true}, {"with space", false}, {"quote\"", false}, {strings.Repeat("a", 128), true}, {strings.Repeat("a", 129), false}} {
+	}{{"", false}, {"abc-123_X.y:z", true}, {"with space", false}, {"quote\"", false}, {strings.Repeat("a", 128), true},
+		{strings.Repeat("a", 129), false}} {
 		head := ""
 		if tc.in != "" {
 			head = "x-request-id: " + tc.in + "\r\n"
@@ -345,7 +363,8 @@ func TestDrain(t *testing.T) {
 		io.WriteString(c, post(streamBody))
 		readUntil(t, br, "data: 1")
 		x.stop()
-		waitFor(t, func() bool { _, err := net.Dial("tcp", x.addr); return err != nil }, func() string { return "still accepts" })
+		waitFor(t, func() bool { _, err := net.Dial("tcp", x.addr); return err != nil },
+			func() string { return "still accepts" })
 		next <- struct{}{}
 		readUntil(t, br, "[DONE]")
 		if err := <-x.end; err != nil {
@@ -373,7 +392,8 @@ func TestDrain(t *testing.T) {
 		from := time.Now()
 		x.stop()
 		rest, err := io.ReadAll(body)
-		if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(string(rest), `"code":"shutdown`) && !strings.Contains(string(rest), `"shutting_down"`) {
+		if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(string(rest), `"code":"shutdown`) &&
+			!strings.Contains(string(rest), `"shutting_down"`) {
 			t.Errorf("%v %q", err, rest)
 		}
 		if err := <-x.end; err != nil {
@@ -477,7 +497,8 @@ func TestConfig_Validate(t *testing.T) {
 	if err := (Config{}).Validate(); err != nil {
 		t.Error(err)
 	}
-	bad := setup{Config{MaxAttempts: -1, IdleTimeout: -1, Timeouts: exchange.Timeouts{Total: -1}}, EdgeConfig{MaxBodyBytes: -1, Hints: Hints{Session: "a b"}}}
+	bad := setup{Config{MaxAttempts: -1, IdleTimeout: -1, Timeouts: exchange.Timeouts{Total: -1}},
+		EdgeConfig{MaxBodyBytes: -1, Hints: Hints{Session: "a b"}}}
 	err := errors.Join(bad.Config.Validate(), bad.EdgeConfig.Validate())
 	for _, want := range []string{"max_body", "max_attempts", "idle_timeout", "hints: header", "timeouts.total"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

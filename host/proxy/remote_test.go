@@ -7,8 +7,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// TestAuthenticate_remote: failures are counted by the client's address, so it
-// must be told.
+// TestAuthenticate_remote: failures are counted by the client's address, so the
+// credentials must have it.
 func TestAuthenticate_remote(t *testing.T) {
 	e := newEngine(t, answerOK)
 	r := newRouter(e.addr)

@@ -16,7 +16,7 @@ import (
 )
 
 // deadAddr returns an address where connections are refused as long as the test
-// runs: a port that is bound, so that nobody else gets it, and not listened on.
+// runs: a port that is bound, so that no other process gets it, and not listened on.
 func deadAddr(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -68,20 +68,26 @@ func TestRetry_table(t *testing.T) {
 	}{
 		{"refused", []string{dead, ok}, 200, "ok", "01", exchange.EndComplete, "connect:1"},
 		{"refused_twice", []string{dead, dead, ok}, 200, "ok", "001", exchange.EndComplete, "connect:2"},
-		{"attempts_are_bounded", []string{dead, dead, dead, ok}, 502, `"code":"connect"`, "0000", exchange.EndConnect, "connect:2"},
-		{"refused_and_nobody_else", []string{dead}, 502, `"code":"connect"`, "0", exchange.EndConnect, ""},
+		{"attempts_are_bounded", []string{dead, dead, dead, ok}, 502, `"code":"connect"`, "0000", exchange.EndConnect,
+			"connect:2"},
+		{"refused_and_no_other", []string{dead}, 502, `"code":"connect"`, "0", exchange.EndConnect, ""},
 		{"closed_without_a_byte", []string{"", ok}, 200, "ok", "11", exchange.EndComplete, "upstream_no_answer:1"},
-		{"a_poisonous_prompt_takes_two", []string{"", "", ok}, 502, "upstream_no_answer", "110", exchange.EndNoAnswer, "upstream_no_answer:1"},
+		{"a_killing_prompt_is_sent_twice", []string{"", "", ok}, 502, "upstream_no_answer", "110", exchange.EndNoAnswer,
+			"upstream_no_answer:1"},
 		{"closed_in_the_head", []string{"HTTP/1.1 200 OK\r\nConte", ok}, 502, "upstream_died", "10", exchange.EndDied, ""},
-		{"closed_after_an_interim_answer", []string{"HTTP/1.1 103 X\r\n\r\n", ok}, 502, "upstream_died", "10", exchange.EndDied, ""},
+		{"closed_after_an_interim_answer", []string{"HTTP/1.1 103 X\r\n\r\n", ok}, 502, "upstream_died", "10",
+			exchange.EndDied, ""},
 		{"not_http", []string{"SSH-2.0-OpenSSH\r\n\r\n", ok}, 502, "upstream_malformed", "10", exchange.EndMalformed, ""},
-		{"head_too_large", []string{"HTTP/1.1 200 OK\r\nA: " + strings.Repeat("x", 20<<10) + "\r\n\r\n", ok}, 502, "upstream_malformed", "10", exchange.EndMalformed, ""},
-		{"protocol_switch", []string{"HTTP/1.1 101 X\r\n\r\n", ok}, 502, "upstream_malformed", "10", exchange.EndMalformed, ""},
+		{"head_too_large", []string{"HTTP/1.1 200 OK\r\nA: " + strings.Repeat("x", 20<<10) + "\r\n\r\n", ok}, 502,
+			"upstream_malformed", "10", exchange.EndMalformed, ""},
+		{"protocol_switch", []string{"HTTP/1.1 101 X\r\n\r\n", ok}, 502, "upstream_malformed", "10", exchange.EndMalformed,
+			""},
 		{"429", []string{overload("429"), ok}, 200, "ok", "11", exchange.EndComplete, "overload:1"},
 		{"503", []string{overload("503"), ok}, 200, "ok", "11", exchange.EndComplete, "overload:1"},
 		{"503_everywhere", []string{overload("503"), overload("429")}, 429, "busy", "11", exchange.EndComplete, "overload:1"},
-		{"503_and_nobody_else", []string{overload("503")}, 503, "busy", "1", exchange.EndComplete, ""},
-		{"503_then_refused", []string{overload("503"), dead, ok}, 200, "ok", "101", exchange.EndComplete, "connect:1 overload:1"},
+		{"503_and_no_other", []string{overload("503")}, 503, "busy", "1", exchange.EndComplete, ""},
+		{"503_then_refused", []string{overload("503"), dead, ok}, 200, "ok", "101", exchange.EndComplete,
+			"connect:1 overload:1"},
 		{"500_is_passed_on", []string{overload("500"), ok}, 500, "busy", "10", exchange.EndComplete, ""},
 		{"400_is_passed_on", []string{overload("400"), ok}, 400, "busy", "10", exchange.EndComplete, ""},
 		{"404_is_passed_on", []string{overload("404"), ok}, 404, "busy", "10", exchange.EndComplete, ""},
@@ -287,10 +293,13 @@ func TestTimeouts(t *testing.T) {
 	}{
 		{"first_byte", hang(), exchange.Timeouts{FirstByte: d}, plainBody, 504, exchange.EndFirstByte},
 		{"first_byte_after_the_head", hang(head), exchange.Timeouts{FirstByte: d}, streamBody, 200, exchange.EndFirstByte},
-		{"comments_are_no_first_byte", hang(head, chunked(": ping\n\n")), exchange.Timeouts{FirstByte: d}, streamBody, 200, exchange.EndFirstByte},
-		{"between_events", hang(head, chunked("data: 1\n\n")), exchange.Timeouts{BetweenEvents: d}, streamBody, 200, exchange.EndBetweenEvents},
+		{"comments_are_no_first_byte", hang(head, chunked(": ping\n\n")), exchange.Timeouts{FirstByte: d}, streamBody, 200,
+			exchange.EndFirstByte},
+		{"between_events", hang(head, chunked("data: 1\n\n")), exchange.Timeouts{BetweenEvents: d}, streamBody, 200,
+			exchange.EndBetweenEvents},
 		{"total_before_the_head", hang(), exchange.Timeouts{Total: d}, plainBody, 504, exchange.EndTotalTimeout},
-		{"total_in_a_stream", hang(head, chunked("data: 1\n\n")), exchange.Timeouts{Total: d}, streamBody, 200, exchange.EndTotalTimeout},
+		{"total_in_a_stream", hang(head, chunked("data: 1\n\n")), exchange.Timeouts{Total: d}, streamBody, 200,
+			exchange.EndTotalTimeout},
 		{"send", func(c net.Conn, br *bufio.Reader) {
 			br.Peek(1)
 			waitClosed(c)
@@ -311,7 +320,8 @@ func TestTimeouts(t *testing.T) {
 			}
 			b, err := io.ReadAll(resp.Body)
 			took := time.Since(from)
-			if resp.StatusCode != tc.status || !strings.Contains(string(b), `"code":"`+tc.kind.String()) || (err == nil) != (tc.status == 504) {
+			if resp.StatusCode != tc.status || !strings.Contains(string(b), `"code":"`+tc.kind.String()) ||
+				(err == nil) != (tc.status == 504) {
 				t.Errorf("got %d %q %v", resp.StatusCode, b, err)
 			}
 			if took < d || took > d+3*time.Second {
@@ -333,7 +343,7 @@ func waitClosed(c net.Conn) {
 		if _, err := c.Write(one[:0]); err != nil {
 			return
 		}
-		// A byte that nobody reads shows the reset.
+		// A byte that is never read causes the reset.
 		if _, err := c.Write(one); err != nil {
 			return
 		}

@@ -70,9 +70,11 @@ func (p *Proxy) Stats() Stats {
 	st := Stats{
 		InFlight: int(c.inFlight.Load()), BodyBytesHeld: p.bodies.held.Load(),
 		Requests: c.requests.Load(), Completed: c.completed.Load(), ClientGone: c.clientGone.Load(),
-		Refused: byName(c.refused[:], llmapi.Code.String), Failed: byName(c.failed[:], exchange.End.String), Retries: byName(c.retries[:], retryReason.String),
-		BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), UsageRemoved: c.usageRemoved.Load(), Heartbeats: c.heartbeats.Load(),
-		Dials: c.dials.Load(), Reuses: c.reuses.Load(), Stale: c.stale.Load(),
+		Refused: byName(c.refused[:], llmapi.Code.String), Failed: byName(c.failed[:], exchange.End.String),
+		Retries: byName(c.retries[:], retryReason.String),
+		BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), UsageRemoved: c.usageRemoved.Load(),
+		Heartbeats: c.heartbeats.Load(),
+		Dials:      c.dials.Load(), Reuses: c.reuses.Load(), Stale: c.stale.Load(),
 		IdleConns: p.upstreams.idle(),
 	}
 	if l := p.ln.Load(); l != nil {

@@ -21,7 +21,7 @@ const sseHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 
 func chunked(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
 
-// vllmStream is what vLLM sends when it was asked for usage.
+// vllmStream is what vLLM sends when usage is requested.
 const (
 	vllmEvents = "data: {\"id\":\"c-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n" +
 		"data: {\"id\":\"c-1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"größe \\\"usage\\\": {x}\"}}]}\n\n" +
@@ -148,8 +148,10 @@ func TestStream_engineDies(t *testing.T) {
 		{"between_events", dies(head, chunked("data: 1\n\n")), false, "data: 1\n\n", exchange.EndDied},
 		{"in_an_event", dies(head, chunked("data: 1\n\ndata: {\"a")), false, "data: 1\n\ndata: {\"a\n\n", exchange.EndDied},
 		{"in_a_held_event", dies(head, chunked("data: 1\n\ndata: {\"a")), true, "data: 1\n\n", exchange.EndDied},
-		{"in_a_passing_event", dies(head, chunked("data: {\"choices\":[{\"a")), true, "data: {\"choices\":[{\"a\n\n", exchange.EndDied},
-		{"in_the_usage_event", dies(head, chunked("data: 1\n\n"+vllmUsage[:len(vllmUsage)-9])), true, "data: 1\n\n", exchange.EndDied},
+		{"in_a_passing_event", dies(head, chunked("data: {\"choices\":[{\"a")), true, "data: {\"choices\":[{\"a\n\n",
+			exchange.EndDied},
+		{"in_the_usage_event", dies(head, chunked("data: 1\n\n"+vllmUsage[:len(vllmUsage)-9])), true, "data: 1\n\n",
+			exchange.EndDied},
 		{"in_a_chunk", dies(head, "ff\r\ndata: 1\n\n"), false, "data: 1\n\n", exchange.EndDied},
 		{"before_the_first_event", dies(head), false, "", exchange.EndDied},
 		{"malformed_chunk", dies(head, chunked("data: 1\n\n"), "zz\r\n"), false, "data: 1\n\n", exchange.EndMalformed},
@@ -171,7 +173,8 @@ func TestStream_engineDies(t *testing.T) {
 				t.Fatalf("client saw a clean end: %v %q", err, b)
 			}
 			got, event, ok := strings.Cut(string(b), `data: {"error":`)
-			if got != tc.want || !ok || !strings.HasSuffix(event, "}\n\n") || !strings.Contains(event, tc.kind.String()) || strings.Contains(string(b), "[DONE]") {
+			if got != tc.want || !ok || !strings.HasSuffix(event, "}\n\n") || !strings.Contains(event, tc.kind.String()) ||
+				strings.Contains(string(b), "[DONE]") {
 				t.Errorf("got %q and event %q, want %q", got, event, tc.want)
 			}
 			if _, err := br.ReadByte(); err != io.EOF {
@@ -351,8 +354,8 @@ func TestStream_slowReader(t *testing.T) {
 	}
 }
 
-// Many streams, some left at odd moments: nobody gets another one's bytes.
-func TestStream_hammer(t *testing.T) {
+// Many streams, some cut at odd moments: no client gets another's bytes.
+func TestStream_stress(t *testing.T) {
 	e := newEngine(t, func(w http.ResponseWriter, r *http.Request, e *engine) {
 		id := r.Header.Get("X-Id")
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -451,7 +454,8 @@ func TestHTTP10(t *testing.T) {
 		if stream {
 			want = "data: 0\n\ndata: 1\n\ndata: 2\n\ndata: 3\n\ndata: 4\n\n"
 		}
-		if err != nil || body != want || strings.Contains(strings.ToLower(head), "transfer-encoding") || !strings.Contains(head, "X-Request-Id") {
+		if err != nil || body != want || strings.Contains(strings.ToLower(head), "transfer-encoding") ||
+			!strings.Contains(head, "X-Request-Id") {
 			t.Errorf("%v %q", err, b)
 		}
 		if o := x.r.outcome(t); o.End != exchange.EndComplete || o.Status != 200 {

@@ -22,7 +22,8 @@ var streamFormats = [llmapi.NumStreamFormats]struct {
 	llmapi.StreamNone:   {beat: commentBeat},
 	llmapi.StreamChunks: {beat: commentBeat},
 	llmapi.StreamResponses: {
-		ends:     [][]byte{[]byte(`"type":"response.completed"}`), []byte(`"type":"response.incomplete"}`), []byte(`"type":"response.failed"}`)},
+		ends: [][]byte{[]byte(`"type":"response.completed"}`), []byte(`"type":"response.incomplete"}`),
+			[]byte(`"type":"response.failed"}`)},
 		numbered: true, beat: commentBeat,
 	},
 	llmapi.StreamMessages: {

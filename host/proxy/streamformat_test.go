@@ -33,8 +33,10 @@ type api struct {
 }
 
 var streamAPIs = []api{
-	{"/v1/responses", `{"model":"m","input":"x","stream":true}`, responsesEvents, responsesEnd, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":6,\"code\":\"upstream_died\",\"message\":"},
-	{"/v1/messages", `{"model":"m","messages":[],"max_tokens":9,"stream":true}`, messagesEvents, messagesEnd, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":"},
+	{"/v1/responses", `{"model":"m","input":"x","stream":true}`, responsesEvents, responsesEnd,
+		"event: error\ndata: {\"type\":\"error\",\"sequence_number\":6,\"code\":\"upstream_died\",\"message\":"},
+	{"/v1/messages", `{"model":"m","messages":[],"max_tokens":9,"stream":true}`, messagesEvents, messagesEnd,
+		"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":"},
 }
 
 func (a *api) post(head ...string) string {
@@ -69,11 +71,13 @@ func TestAPIs_streams(t *testing.T) {
 			if got != all || len(bodies) != 1 || bodies[0] != a.body {
 				t.Fatalf("%s, %d bytes at a time: got %q of %q", a.path, step, got, bodies)
 			}
-			if id := resp.Header.Get("Request-Id"); (id == "r1") != (a.path == "/v1/messages") || resp.Header.Get("X-Request-Id") != "r1" {
+			if id := resp.Header.Get("Request-Id"); (id == "r1") != (a.path == "/v1/messages") ||
+				resp.Header.Get("X-Request-Id") != "r1" {
 				t.Errorf("%s: request id %q", a.path, id)
 			}
 			o := r.outcome(t)
-			if o.End != exchange.EndComplete || !o.HasUsage || !o.HasCached || o.PromptTokens != 120 || o.OutputTokens != 7 || o.CachedTokens != 96 {
+			if o.End != exchange.EndComplete || !o.HasUsage || !o.HasCached || o.PromptTokens != 120 || o.OutputTokens != 7 ||
+				o.CachedTokens != 96 {
 				t.Errorf("%s: %+v", a.path, o)
 			}
 			want := []string{"resp_a1"}
@@ -89,8 +93,8 @@ func TestAPIs_streams(t *testing.T) {
 	}
 }
 
-// TestAPIs_firstToken: what an engine says of a response while its prompt waits is
-// not its first token.
+// TestAPIs_firstToken: the events of a response while its prompt waits are not its
+// first token.
 func TestAPIs_firstToken(t *testing.T) {
 	waiting := "event: response.created\ndata: {\"response\":{\"id\":\"resp_1\"},\"sequence_number\":0,\"type\":\"response.created\"}\n\n" +
 		"event: response.in_progress\ndata: {\"response\":{},\"sequence_number\":1,\"type\":\"response.in_progress\"}\n\n"
@@ -126,7 +130,8 @@ func TestAPIs_firstToken(t *testing.T) {
 // after the API's last event is success.
 func TestAPIs_engineDies(t *testing.T) {
 	for _, a := range streamAPIs {
-		for name, sent := range map[string]string{"between events": a.events, "in an event": a.events + a.end[:40], "after the end": a.events + a.end} {
+		for name, sent := range map[string]string{"between events": a.events, "in an event": a.events + a.end[:40],
+			"after the end": a.events + a.end} {
 			addr := rawEngine(t, func(c net.Conn, br *bufio.Reader) {
 				if _, err := request(br); err == nil {
 					io.WriteString(c, sseHead+"Transfer-Encoding: chunked\r\n\r\n"+chunked(sent))
@@ -148,7 +153,8 @@ func TestAPIs_engineDies(t *testing.T) {
 				}
 				continue
 			}
-			if err == nil || !strings.HasPrefix(strings.TrimLeft(rest, "\n"), a.sick) || !strings.HasSuffix(rest, "}\n\n") || strings.Contains(string(b), "[DONE]") {
+			if err == nil || !strings.HasPrefix(strings.TrimLeft(rest, "\n"), a.sick) || !strings.HasSuffix(rest, "}\n\n") ||
+				strings.Contains(string(b), "[DONE]") {
 				t.Errorf("%s %s: %v, got %q", a.path, name, err, rest)
 			}
 			if _, data, ok := strings.Cut(rest, "data: "); !ok || !json.Valid([]byte(data)) {
@@ -161,7 +167,7 @@ func TestAPIs_engineDies(t *testing.T) {
 	}
 }
 
-// TestAPIs_errors: what the router says has the shape of the API that was asked.
+// TestAPIs_errors: errors of the router have the form of the API of the path.
 func TestAPIs_errors(t *testing.T) {
 	r := newRouter(dialsNowhere(t))
 	r.auth = func(c *identity.Credentials) (*identity.Principal, error) {
@@ -207,7 +213,8 @@ func TestAPIs_errors(t *testing.T) {
 	} {
 		status, head, m := ask("/v1/messages"+tc.path, tc.head, tc.body)
 		e, _ := m["error"].(map[string]any)
-		if status != tc.status || m["type"] != "error" || e["type"] != tc.kind || e["message"] == "" || m["request_id"] != head.Get("Request-Id") || head.Get("Request-Id") == "" {
+		if status != tc.status || m["type"] != "error" || e["type"] != tc.kind || e["message"] == "" ||
+			m["request_id"] != head.Get("Request-Id") || head.Get("Request-Id") == "" {
 			t.Errorf("%s %s: %d %v", tc.path, tc.body, status, m)
 		}
 		if (status == 429) != (head.Get("Retry-After") != "") {
@@ -234,16 +241,17 @@ func dialsNowhere(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// TestAPIs_answerID: the id of an answer that can be referred to is told before
-// the client can know it.
+// TestAPIs_answerID: the router gets the id of a stored answer before the client.
 func TestAPIs_answerID(t *testing.T) {
 	const answer = `{"id":"resp_7","output":[],"usage":{"input_tokens":5,"output_tokens":1}}`
 	addr := scripted(t, func() []string {
-		return []string{fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(answer), answer)}
+		return []string{fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			len(answer), answer)}
 	})
 	r := newRouter(addr)
 	x := start(t, r)
-	for i, body := range []string{`{"model":"m","input":"x"}`, `{"model":"m","input":"x","store":false}`, `{"model":"m","input":"x","store":true}`} {
+	for i, body := range []string{`{"model":"m","input":"x"}`, `{"model":"m","input":"x","store":false}`,
+		`{"model":"m","input":"x","store":true}`} {
 		a := api{path: "/v1/responses", body: body}
 		do(t, x.addr, a.post())
 		if o := r.outcome(t); o.PromptTokens != 5 {
@@ -298,7 +306,7 @@ func TestLastSequence(t *testing.T) {
 }
 
 // FuzzStreamEnds: wherever a stream of Anthropic's API is cut into pieces, its end
-// is seen at the same byte; a number of an event is one that stands there.
+// is seen at the same byte; the number of an event is one of its text.
 func FuzzStreamEnds(f *testing.F) {
 	f.Add(messagesEvents+messagesEnd, uint64(1))
 	f.Add("data: {\"type\": \"message_stop\"}\r\n\r\n", uint64(2))
@@ -313,7 +321,8 @@ func FuzzStreamEnds(f *testing.F) {
 			cut.add(p)
 		}
 		if whole.endsWith(streamFormats[llmapi.StreamMessages].ends) != cut.endsWith(streamFormats[llmapi.StreamMessages].ends) || whole.endsWith(streamFormats[llmapi.StreamResponses].ends) != cut.endsWith(streamFormats[llmapi.StreamResponses].ends) || whole.ended() != cut.ended() {
-			t.Fatalf("%q: %v and %v, cut %v and %v", body, whole.endsWith(streamFormats[llmapi.StreamMessages].ends), whole.ended(), cut.endsWith(streamFormats[llmapi.StreamMessages].ends), cut.ended())
+			t.Fatalf("%q: %v and %v, cut %v and %v", body, whole.endsWith(streamFormats[llmapi.StreamMessages].ends),
+				whole.ended(), cut.endsWith(streamFormats[llmapi.StreamMessages].ends), cut.ended())
 		}
 		if n := lastSequence([]byte(body), -1); n >= 0 && !strings.Contains(body, fmt.Sprint(n)) {
 			t.Fatalf("%q: number %d", body, n)

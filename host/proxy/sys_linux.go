@@ -33,7 +33,8 @@ func sysWrite(fd uintptr, b []byte) (int, syscall.Errno) {
 
 // sysWritev writes at most the first iovMax parts.
 func sysWritev(fd uintptr, v []syscall.Iovec) (int, syscall.Errno) {
-	n, _, e := syscall.RawSyscall(syscall.SYS_WRITEV, fd, uintptr(unsafe.Pointer(unsafe.SliceData(v))), uintptr(min(len(v), iovMax)))
+	n, _, e := syscall.RawSyscall(syscall.SYS_WRITEV, fd, uintptr(unsafe.Pointer(unsafe.SliceData(v))),
+		uintptr(min(len(v), iovMax)))
 	if e != 0 {
 		return 0, e
 	}

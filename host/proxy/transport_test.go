@@ -152,7 +152,8 @@ func TestChunkDecoder_allSplits(t *testing.T) {
 			t.Fatal(step, out, used)
 		}
 	}
-	for _, bad := range []string{"5\nhello", "g\r\n", "5\r\nhelloX", "\r\n", " 5\r\nhello\r\n", "5 \r\nhello\r\n", "0x5\r\nhello",
+	for _, bad := range []string{"5\nhello", "g\r\n", "5\r\nhelloX", "\r\n", " 5\r\nhello\r\n", "5 \r\nhello\r\n",
+		"0x5\r\nhello",
 		"-1\r\n", "fffffffffffffffff\r\n", "5;\n", "0\r\nA\n\r\n", "0\r\n\n"} {
 		var d chunkDecoder
 		if _, _, err := d.decode([]byte(bad)); err == nil {

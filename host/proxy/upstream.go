@@ -150,7 +150,8 @@ func (u *upstream) reuse(now time.Time) *upConn {
 // dial opens a connection. The error is that of ctx if that ended first.
 func (u *upstream) dial(ctx context.Context) (*upConn, error) {
 	u.set.count.dials.Add(1)
-	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}}
+	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second,
+		Count: 3}}
 	nc, err := d.DialContext(ctx, "tcp", u.addr)
 	if err != nil {
 		return nil, err

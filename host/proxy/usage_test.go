@@ -41,9 +41,12 @@ var usageBodies = []string{
 	strings.ReplaceAll(vllmEvents+vllmUsage+doneEvent, "\n", "\r"),
 	vllmEvents + doneEvent,
 	": ping\n\n" + vllmUsage,
-	`data: {"choices":[{"delta":{}}],"usage":null}` + "\n\n" + `data: {"choices" : [ ] , "usage" : { "prompt_tokens" : 3 , "completion_tokens":4, "prompt_tokens_details":null } }` + "\n\n",
+	`data: {"choices":[{"delta":{}}],"usage":null}` + "\n\n" +
+		`data: {"choices" : [ ] , "usage" : { "prompt_tokens" : 3 , "completion_tokens":4, "prompt_tokens_details":null } }` +
+		"\n\n",
 	`data: {"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":1,"completion_tokens":1}}` + "\n\n" +
-		`data: {"choices":[{"delta":{"content":"b"}}],"usage":{"prompt_tokens":1,"completion_tokens":2}}` + "\n\n", // continuous
+		`data: {"choices":[{"delta":{"content":"b"}}],"usage":{"prompt_tokens":1,"completion_tokens":2}}` +
+		"\n\n", // continuous
 	`{"id":"x","choices":[{"message":{"content":"\"usage\":{\"prompt_tokens\":9}"}}],"usage":{"prompt_tokens":5,"completion_tokens":6,"prompt_tokens_details":{"cached_tokens":0}}}`,
 	`{"choices":[],"word":"usage","usage":{"prompt_tokens":5,"note":"} \" {","completion_tokens":6}}`,
 	`{"usage":"none"}`, `{"""usage":1}`,
@@ -194,7 +197,8 @@ func TestUsageFilter_delaysNothingElse(t *testing.T) {
 		got = append(append(got, before...), out...)
 		held = max(held, i+1-len(got))
 		begun := max(0, strings.LastIndex(in[:i+1], "\n\ndata:"))
-		if event := in[begun : i+1]; !strings.Contains(event[min(2, len(event)):], "\n\n") && strings.Contains(event, `"choices":[{`) && len(got) != i+1 {
+		if event := in[begun : i+1]; !strings.Contains(event[min(2, len(event)):], "\n\n") &&
+			strings.Contains(event, `"choices":[{`) && len(got) != i+1 {
 			t.Fatalf("%d bytes held after %q", i+1-len(got), event)
 		}
 	}
@@ -227,7 +231,8 @@ func TestUsage_asked(t *testing.T) {
 	// An answer that is no stream reports usage too.
 	answer := usageBodies[7]
 	addr := scripted(t, func() []string {
-		return []string{fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(answer)), answer}
+		return []string{fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+			len(answer)), answer}
 	})
 	r.set(func() { r.targets = []exchange.Target{{Rewrite: llmapi.Rewrite{ForceUsage: true}, Addr: addr}} })
 	if _, got := do(t, x.addr, post(plainBody)); got != answer {
@@ -294,14 +299,17 @@ func TestStreamTail(t *testing.T) {
 		in   string
 		done bool
 	}{
-		{"data: x\n\ndata: [DONE]\n\n", true}, {"data: [DONE]\n\n", true}, {"data:[DONE]\r\n\r\n", true}, {"data: x\r\rdata: [DONE]\r\r", true},
-		{"data: [DONE]", false}, {"data: {\"a\":\"data: [DONE]\n\n", false}, {"xdata: [DONE]\n\n", false}, {"data: [DONE]\n\ndata: x\n\n", false},
+		{"data: x\n\ndata: [DONE]\n\n", true}, {"data: [DONE]\n\n", true}, {"data:[DONE]\r\n\r\n", true},
+		{"data: x\r\rdata: [DONE]\r\r", true},
+		{"data: [DONE]", false}, {"data: {\"a\":\"data: [DONE]\n\n", false}, {"xdata: [DONE]\n\n", false},
+		{"data: [DONE]\n\ndata: x\n\n", false},
 		{"data: []\n\n", false}, {"]\n\n", false},
 	} {
 		for i := 1; i < len(tc.in); i++ {
 			var t1 streamTail
 			t1.add([]byte(tc.in[:i]))
-			if got := t1.add([]byte(tc.in[i:])); got != tc.done && !(tc.done && strings.TrimRight(tc.in[i:], "\r\n") == "" && got) {
+			if got := t1.add([]byte(tc.in[i:])); got != tc.done &&
+				!(tc.done && strings.TrimRight(tc.in[i:], "\r\n") == "" && got) {
 				t.Errorf("%q cut at %d: %v", tc.in, i, got)
 			}
 		}
@@ -309,7 +317,9 @@ func TestStreamTail(t *testing.T) {
 }
 
 func BenchmarkUsageScanner(b *testing.B) {
-	for name, event := range map[string]string{"event": vllmEvents[:strings.Index(vllmEvents, "\n\n")+2], "null": `data: {"id":"c-1","choices":[{"index":0,"delta":{"content":"x"}}],"usage":null}` + "\n\n", "usage": vllmUsage} {
+	for name, event := range map[string]string{"event": vllmEvents[:strings.Index(vllmEvents, "\n\n")+2],
+		"null":  `data: {"id":"c-1","choices":[{"index":0,"delta":{"content":"x"}}],"usage":null}` + "\n\n",
+		"usage": vllmUsage} {
 		b.Run(name, func(b *testing.B) {
 			p := []byte(event)
 			var u usageScanner

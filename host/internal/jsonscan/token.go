@@ -27,7 +27,8 @@ func stops(x uint64) uint64 {
 	return ((q-0x21*ones)&^q | (s-ones)&^s) & highs
 }
 
-// plainRun is how many plain bytes in a row make a long stretch of them likely: code has an escape every 30 bytes or so, prose every few hundred.
+// plainRun is how many plain bytes in a row make a long run of them likely: code has
+// an escape every 30 bytes or so, prose every few hundred.
 const plainRun = 64
 
 // skipPlain returns an offset from i on before which all bytes are plain: not

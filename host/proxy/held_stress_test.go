@@ -16,13 +16,13 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// hammerRouter holds requests for random times and counts what it placed.
-type hammerRouter struct {
+// stressRouter holds requests for random times and counts what it placed.
+type stressRouter struct {
 	*fakeRouter
 	placed, waits, waited atomic.Int64
 }
 
-func (r *hammerRouter) Schedule(q *Request) (Placement, error) {
+func (r *stressRouter) Schedule(q *Request) (Placement, error) {
 	place := func() (Placement, error) {
 		r.placed.Add(1)
 		return r.fakeRouter.Schedule(q)
@@ -55,11 +55,11 @@ func (r *hammerRouter) Schedule(q *Request) (Placement, error) {
 	}}
 }
 
-// TestHeld_hammer: clients that stay, leave at any time or come over HTTP/1.0,
+// TestHeld_stress: clients that stay, leave at any time or come over HTTP/1.0,
 // while engines answer, refuse and die, and at last the proxy ends. Every wait
-// ends, every placement is done once, and who stayed got a whole answer or an
-// error.
-func TestHeld_hammer(t *testing.T) {
+// ends, every placement is done once, and each client that stayed got a whole
+// answer or an error.
+func TestHeld_stress(t *testing.T) {
 	e := newEngine(t, func(w http.ResponseWriter, q *http.Request, e *engine) {
 		switch rand.IntN(6) {
 		case 0:
@@ -75,12 +75,12 @@ func TestHeld_hammer(t *testing.T) {
 		}
 		io.WriteString(w, "data: [DONE]\n\n")
 	})
-	r := &hammerRouter{fakeRouter: newRouter(e.addr)}
+	r := &stressRouter{fakeRouter: newRouter(e.addr)}
 	r.ended = make(chan exchange.Outcome, 1<<20)
 	x := startRouter(t, r, func(c *setup) { c.Heartbeat = time.Millisecond; c.DrainTimeout = time.Millisecond })
 	x.r = r.fakeRouter
 	var wg sync.WaitGroup
-	var whole, told, stayed atomic.Int64
+	var whole, notified, stayed atomic.Int64
 	var ending atomic.Bool
 	for range 16 {
 		wg.Go(func() {
@@ -111,7 +111,7 @@ func TestHeld_hammer(t *testing.T) {
 				case strings.Contains(b, "[DONE]"):
 					whole.Add(1)
 				case strings.Contains(b, `"error"`):
-					told.Add(1)
+					notified.Add(1)
 				case !ending.Load():
 					t.Errorf("neither an end nor an error: %q", b)
 				}
@@ -123,11 +123,12 @@ func TestHeld_hammer(t *testing.T) {
 	x.stop()
 	wg.Wait()
 	x.settle(t)
-	t.Logf("%d whole, %d told, %d placed, %d held, %d heartbeats", whole.Load(), told.Load(), r.placed.Load(), r.waits.Load(), x.Stats().Heartbeats)
+	t.Logf("%d whole, %d notified, %d placed, %d held, %d heartbeats", whole.Load(), notified.Load(), r.placed.Load(),
+		r.waits.Load(), x.Stats().Heartbeats)
 	if r.waits.Load() != r.waited.Load() || int64(len(r.ended)) != r.placed.Load() {
 		t.Errorf("%d of %d waits ended, %d of %d placements", r.waited.Load(), r.waits.Load(), len(r.ended), r.placed.Load())
 	}
-	if whole.Load() == 0 || told.Load() == 0 || x.Stats().Heartbeats == 0 {
+	if whole.Load() == 0 || notified.Load() == 0 || x.Stats().Heartbeats == 0 {
 		t.Error("nothing was tried")
 	}
 }
