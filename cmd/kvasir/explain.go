@@ -26,7 +26,8 @@ func explainCommand() *cobra.Command {
 	}
 	a, output := routerFlags(c), outputFlag(c)
 	id := c.Flags().String("request", "", "x-request-id of a served request")
-	tenant := c.Flags().String("tenant", "", "for FILE: the tenant of the request; with --request: the tenant, if several used the id")
+	tenant := c.Flags().String("tenant", "",
+		"for FILE: the tenant of the request; with --request: the tenant, if several used the id")
 	path := c.Flags().String("path", "/v1/chat/completions", "for FILE: the API path of the request")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -37,7 +38,8 @@ func explainCommand() *cobra.Command {
 			if err != nil {
 				return exit(exitUsage, "%v", err)
 			}
-			return show(cmd, a, *output, admin.ExplainDryRun, &admin.DryRun{Tenant: *tenant, Path: *path, Body: body}, printExplanation)
+			q := &admin.DryRun{Tenant: *tenant, Path: *path, Body: body}
+			return show(cmd, a, *output, admin.ExplainDryRun, q, printExplanation)
 		}
 		return exit(exitUsage, "missing --request ID or FILE with a request body; give one of them")
 	}
@@ -46,7 +48,8 @@ func explainCommand() *cobra.Command {
 
 // printExplanation writes a decision as text.
 func printExplanation(w io.Writer, e *scheduler.Explanation) error {
-	fmt.Fprintf(w, "request    %s\ntenant     %s (namespace %s)\nmodel      %s\n", e.RequestID, e.Tenant, e.NamespaceHash, e.Model)
+	fmt.Fprintf(w, "request    %s\ntenant     %s (namespace %s)\nmodel      %s\n",
+		e.RequestID, e.Tenant, e.NamespaceHash, e.Model)
 	printPolicy(w, e.Policy)
 	if !e.Allow {
 		_, err := fmt.Fprintf(w, "refused    %d %s\n", e.Status, e.Reason)

@@ -37,7 +37,9 @@ const (
 	NumBudgets
 )
 
-var budgetNames = [NumBudgets]string{BudgetUnset: "unset", Concurrency: "concurrency", Requests: "requests", Tokens: "tokens"}
+var budgetNames = [NumBudgets]string{
+	BudgetUnset: "unset", Concurrency: "concurrency", Requests: "requests", Tokens: "tokens",
+}
 
 // String returns the name of the budget in metrics and messages.
 func (b Budget) String() string {
@@ -102,7 +104,7 @@ func New(now func() time.Time) *Table {
 // account is what one tenant uses in one rate class.
 type account struct {
 	mu       sync.Mutex // guards the fields below
-	gone     bool       // swept: it must not be used any more
+	gone     bool       // swept: it must not be used
 	inflight int
 	requests bucket
 	tokens   bucket

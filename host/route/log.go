@@ -58,7 +58,9 @@ func (l *Log) cancel(reserved bool) {
 
 // record logs what was decided about a request: where it went, or err why it did
 // not. pol is the policy that decided.
-func (l *Log) record(pol decisions.Policy, r *scheduler.Request, p *scheduler.Placement, err error, reserved bool, now time.Time) {
+func (l *Log) record(
+	pol decisions.Policy, r *scheduler.Request, p *scheduler.Placement, err error, reserved bool, now time.Time,
+) {
 	if l == nil {
 		return
 	}
@@ -66,7 +68,9 @@ func (l *Log) record(pol decisions.Policy, r *scheduler.Request, p *scheduler.Pl
 		l.cancel(reserved)
 		return
 	}
-	e := &decisions.Entry{Time: now, RequestID: r.ID, Tenant: tenantOf(r), Decision: r.Decision, Cached: r.Trace.Cached, Policy: pol}
+	e := &decisions.Entry{
+		Time: now, RequestID: r.ID, Tenant: tenantOf(r), Decision: r.Decision, Cached: r.Trace.Cached, Policy: pol,
+	}
 	if r.Asked.Principal != nil {
 		asked := r.Asked
 		e.Input, e.EvaluationFailed = &asked, r.Decision == nil

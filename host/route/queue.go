@@ -23,7 +23,9 @@ func (t *Router) place(c caller, req *scheduler.Request) (*scheduler.Placement, 
 	if want == nil {
 		return p, err
 	}
-	w := t.cfg.Queue.Enter(queue.Want{Lane: want.Lane, Pools: want.Pools, Tenant: tenantOf(req), Priority: want.Priority, Tokens: want.Tokens}, want.Limit, t.cfg.Now())
+	w := t.cfg.Queue.Enter(queue.Want{
+		Lane: want.Lane, Pools: want.Pools, Tenant: tenantOf(req), Priority: want.Priority, Tokens: want.Tokens,
+	}, want.Limit, t.cfg.Now())
 	if w == nil {
 		return t.decideLast(c, req)
 	}
@@ -51,7 +53,7 @@ func (t *Router) place(c caller, req *scheduler.Request) (*scheduler.Placement, 
 	}
 }
 
-// decideLast decides on a request that may not wait any more.
+// decideLast decides on a request that must not wait again.
 func (t *Router) decideLast(c caller, req *scheduler.Request) (*scheduler.Placement, error) {
 	req.MayWait, req.Behind = false, nil
 	return t.decide(c, req)

@@ -100,7 +100,8 @@ func (t *Router) hold(r *proxy.Request, denied error) error {
 	return &proxy.Held{Wait: func(r *proxy.Request) (proxy.Placement, error) {
 		if !seat.Await(r.Gone()) {
 			return nil, &llmapi.Error{Status: http.StatusServiceUnavailable, Code: llmapi.CodeModelNotStarted,
-				Message: fmt.Sprintf("the model was not started within %v; try again later", seat.MaxHold), RetryAfter: seat.ColdStart}
+				Message:    fmt.Sprintf("the model was not started within %v; try again later", seat.MaxHold),
+				RetryAfter: seat.ColdStart}
 		}
 		p, err := t.schedule(r)
 		if err != nil {

@@ -24,7 +24,7 @@ func (c *reread) head(e *proxy.Edge, req *scheduler.Request) (again bool, err er
 }
 
 // TestDecide_readsTheHeadAgain: a request is decided by the revision by which its
-// head was read, and one that is not accepted any more is not placed. Every lease
+// head was read, and one that the new revision does not accept is not placed. Every lease
 // is released.
 func TestDecide_readsTheHeadAgain(t *testing.T) {
 	gone := errors.New("the key is revoked")

@@ -137,9 +137,12 @@ func errQuota(r *quota.Refusal) *DeniedError {
 		e.RetryAfter = r.After
 		return e
 	case r.Never:
-		return deny(llmapi.CodeRequestTooLarge, "the prompt alone has more than the "+limit+" tokens per minute that are allowed: shorten it")
+		return deny(llmapi.CodeRequestTooLarge,
+			"the prompt alone has more than the "+limit+" tokens per minute that are allowed: shorten it")
 	}
-	e := deny(llmapi.CodeRateLimit, "rate limit reached for "+r.Budget.String()+" per minute: the limit is "+limit+"; try again in "+r.After.Round(time.Millisecond).String())
+	e := deny(llmapi.CodeRateLimit,
+		"rate limit reached for "+r.Budget.String()+" per minute: the limit is "+limit+"; try again in "+
+			r.After.Round(time.Millisecond).String())
 	e.RetryAfter = r.After
 	return e
 }

@@ -26,8 +26,8 @@ func quotaRig(t *testing.T) (*rig, *time.Time) {
 	return newRig(t, 2, func(sc *StateConfig, _ *Config) { sc.Now = func() time.Time { return now } }), &now
 }
 
-// TestQuota_requests: what is placed, refused or failed counts as it should, and
-// a generation of rules made later goes on where the one before was.
+// TestQuota_requests: placed, refused and failed requests count as documented, and a
+// new revision of the rules continues the counts.
 func TestQuota_requests(t *testing.T) {
 	r, now := quotaRig(t)
 	r.policy.d.RequestsPerMinute = 3
@@ -50,7 +50,7 @@ func TestQuota_requests(t *testing.T) {
 	q = r.request("x")
 	end(r.place(q))
 	if got := q.Quota.Requests; got != (quota.Remaining{Limit: 3, Left: 0, Reset: time.Minute}) {
-		t.Errorf("told %+v, want 0 of 3 left", got)
+		t.Errorf("got usage %+v, want 0 of 3 left", got)
 	}
 	q = r.request("x")
 	_, err = r.sched.Schedule(q)
@@ -88,8 +88,8 @@ func TestQuota_concurrency(t *testing.T) {
 	r.idle()
 }
 
-// TestQuota_tokens: prompt and answer are reserved, and settled by what the
-// engine reports.
+// TestQuota_tokens: the tokens of prompt and answer are reserved, and settled by the
+// engine's report.
 func TestQuota_tokens(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -129,8 +129,8 @@ func TestQuota_tokens(t *testing.T) {
 	}
 }
 
-// TestQuota_unknownPrompt: a prompt whose tokens are not known is reserved for
-// by a bounded guess, not refused for good, and settled by what the engine tells.
+// TestQuota_unknownPrompt: for a prompt whose tokens are unknown a bounded estimate is
+// reserved; it is not refused for good, and settled by the engine's report.
 func TestQuota_unknownPrompt(t *testing.T) {
 	r := newRig(t, 1, func(sc *StateConfig, c *Config) {
 		now := time.Unix(1_700_000_000, 0)
@@ -153,7 +153,7 @@ func TestQuota_unknownPrompt(t *testing.T) {
 	}
 }
 
-// textPrompter knows no prompt, but the tokens of its texts.
+// textPrompter renders no prompt but counts the tokens of its texts.
 type textPrompter struct {
 	wordPrompter
 	tokens int
@@ -161,8 +161,8 @@ type textPrompter struct {
 
 func (p textPrompter) AtLeast(_ *llmapi.Request, limit int) int { return min(p.tokens, limit+1) }
 
-// TestReadPrompt_atLeast: a prompt that is not known to the token does not pass the
-// limit of prompts with more tokens of text.
+// TestReadPrompt_atLeast: a prompt that cannot be counted exactly is refused if its text
+// alone exceeds the limit.
 func TestReadPrompt_atLeast(t *testing.T) {
 	for tokens, refused := range map[int]bool{0: false, 50: false, 51: true, 5000: true} {
 		r := newRig(t, 1, func(_ *StateConfig, c *Config) {

@@ -4,8 +4,8 @@ package scheduler
 
 import "testing"
 
-// The race detector makes sync.Pool forget at random; these tests are of what
-// the pools keep.
+// The race detector makes sync.Pool drop values at random; these tests depend on what the
+// pools keep.
 
 func TestSchedule_allocs(t *testing.T) {
 	r, req := benchRig(t, 64)
@@ -18,7 +18,7 @@ func TestSchedule_allocs(t *testing.T) {
 	}
 }
 
-// TestColumns_allocs: columns that somebody reads are filled without allocating.
+// TestColumns_allocs: columns that an extension reads are filled without allocating.
 func TestColumns_allocs(t *testing.T) {
 	r, req := benchRig(t, 64)
 	r.cfg.Profiles = []Profile{{Name: "default", Scorers: []Weighted{{reader{"r", AllColumns, nil}, 1, false}}}}
@@ -35,7 +35,7 @@ func TestColumns_allocs(t *testing.T) {
 	}
 }
 
-// TestNormalize_allocs: several scorers, normalized, cost a decision time only.
+// TestNormalize_allocs: normalizing the scores of several scorers does not allocate.
 func TestNormalize_allocs(t *testing.T) {
 	scores := make([]float32, 200)
 	for i := range scores {

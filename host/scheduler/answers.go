@@ -51,7 +51,9 @@ func (d *decision) continuedAnswer() (h home, bound bool, err *DeniedError) {
 }
 
 func errAnswer() *DeniedError {
-	e := deny(llmapi.CodeResponseNotFound, "no response with that id is kept for you: it is too old, was not stored, or its engine is gone; send the whole conversation as input")
+	e := deny(llmapi.CodeResponseNotFound,
+		"no response with that id is kept for you: it is too old, was not stored, or its engine is gone; "+
+			"send the whole conversation as input")
 	e.Param = "previous_response_id"
 	return e
 }

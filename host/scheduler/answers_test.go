@@ -12,8 +12,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// TestAnswers: a response is continued where it was given, by whom it was given
-// to, for as long as its endpoint lives.
+// TestAnswers: a response is continued on the endpoint that gave it, by the tenant that
+// got it, as long as the endpoint exists.
 func TestAnswers(t *testing.T) {
 	r := newRig(t, 4, nil)
 	request := func(previous string) *Request {
@@ -64,8 +64,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswers_users: where users of a tenant share no cache they continue no
-// responses of each other.
+// TestAnswers_users: users of a tenant that share no cache cannot continue each other's
+// responses.
 func TestAnswers_users(t *testing.T) {
 	for scope, apart := range map[string]bool{policy.ScopeTenant: false, policy.ScopeGroup: false, policy.ScopeUser: true, policy.ScopeNone: true} {
 		r := newRig(t, 2, nil)
@@ -93,8 +93,8 @@ func TestAnswers_users(t *testing.T) {
 	}
 }
 
-// TestModels_dedicated: a model that only another tenant's pools serve is not told
-// of, nor what its engines can do.
+// TestModels_dedicated: a model that only another tenant's pools serve is not listed, nor
+// is the context length of its engines.
 func TestModels_dedicated(t *testing.T) {
 	r := newRig(t, 2, func(_ *StateConfig, c *Config) {
 		c.Pools = append(c.Pools, Pool{Name: "kept", Tenant: "globex", Dedicated: true})
@@ -115,13 +115,13 @@ func TestModels_dedicated(t *testing.T) {
 			}
 		}
 		if seen != own {
-			t.Errorf("%q: is told of the model: %v, want %v", tenant, seen, own)
+			t.Errorf("%q: model listed %v, want %v", tenant, seen, own)
 		}
 	}
 }
 
-// TestAnswers_stress: responses are given and continued while endpoints come and
-// go; whoever continues one gets there or is told that it is gone.
+// TestAnswers_stress: responses are given and continued while endpoints come and go; a
+// request to continue one is placed there or refused.
 func TestAnswers_stress(t *testing.T) {
 	r := newRig(t, 4, nil)
 	var wg sync.WaitGroup
@@ -168,8 +168,8 @@ func TestAnswers_stress(t *testing.T) {
 	r.idle()
 }
 
-// TestNarrow_salt: an endpoint is no candidate for the operations in which it
-// ignores salts, unless nobody else asks there or nothing is computed.
+// TestNarrow_salt: an endpoint is no candidate for the operations in which it ignores
+// salts, unless its pool is dedicated or the operation has no prompt.
 func TestNarrow_salt(t *testing.T) {
 	r := newRig(t, 2, nil)
 	messages := func() error {
@@ -209,9 +209,8 @@ func TestNarrow_salt(t *testing.T) {
 	end(d.place(d.request("x")))
 }
 
-// TestNext_within: a retry stays within what was decided also where endpoints have
-// changed since: one that was seen to mix caches, or lost a label that is demanded,
-// is no alternative any more.
+// TestNext_within: a retry respects the decision although endpoints have changed since:
+// one that was found to mix caches, or lost a required label, is no alternative.
 func TestNext_within(t *testing.T) {
 	f := func(name string, cs []policy.Constraint, change func(s *endpoint.State), want bool) {
 		t.Helper()
@@ -234,5 +233,5 @@ func TestNext_within(t *testing.T) {
 	f("it ignores salts", nil, none, false)
 	f("it ignores those of another operation", nil, func(s *endpoint.State) { s.NoSalt = 1 << llmapi.OpMessages }, true)
 	f("it lost the label", verified, func(s *endpoint.State) { s.Isolation = "unverified" }, false)
-	f("it lost a label that nobody demands", nil, func(s *endpoint.State) { s.Isolation = "unverified" }, true)
+	f("it lost a label that is not required", nil, func(s *endpoint.State) { s.Isolation = "unverified" }, true)
 }

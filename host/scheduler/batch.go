@@ -108,7 +108,8 @@ func (b *Batch) resize(n int) {
 // all returns the columns of the batch, without More.
 func (b *Batch) all() [columns]*[]float32 {
 	return [columns]*[]float32{&b.Matched, &b.Uncached, &b.Outstanding, &b.Inflight, &b.KVActive, &b.Speed,
-		&b.Running, &b.Waiting, &b.KVUsage, &b.Trust, &b.AgeMS, &b.Rates, &b.Prefer, &b.Tiers[0], &b.Tiers[1], &b.Tiers[2], &b.Scores}
+		&b.Running, &b.Waiting, &b.KVUsage, &b.Trust, &b.AgeMS, &b.Rates, &b.Prefer,
+		&b.Tiers[0], &b.Tiers[1], &b.Tiers[2], &b.Scores}
 }
 
 // Column returns a column of the plugin ABI (abi.Col…) of float32, nil if this host does

@@ -15,7 +15,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/exchange"
 )
 
-// reader is a scorer that wants some columns and tells them as its scores' terms.
+// reader is a scorer that reads some columns and returns them as the terms of its scores.
 type reader struct {
 	name string
 	want ColumnSet
@@ -50,7 +50,7 @@ func set(cs ...Column) (s ColumnSet) {
 	return s
 }
 
-// TestColumns_wanted: what somebody of the cast wants is filled, and nothing else.
+// TestColumns_wanted: the columns that an extension reads are filled, and no others.
 func TestColumns_wanted(t *testing.T) {
 	for name, want := range map[string]ColumnSet{"none": 0, "some": set(abi.ColPrice, abi.ColErrorRate, abi.ColRunning), "all": AllColumns} {
 		r := newRig(t, 3, func(_ *StateConfig, c *Config) {
@@ -74,7 +74,7 @@ func TestColumns_wanted(t *testing.T) {
 			}
 		}
 	}
-	// A scorer that does not say what it reads gets all.
+	// A scorer that does not declare what it reads gets all.
 	r := newRig(t, 2, func(_ *StateConfig, c *Config) { c.Profiles[0].Scorers = []Weighted{{favour("a", 1), 1, false}} })
 	req := r.request(words(1, 50))
 	end(r.place(req))
@@ -83,8 +83,8 @@ func TestColumns_wanted(t *testing.T) {
 	}
 }
 
-// TestColumns_filtered: columns follow their candidates when a filter drops some,
-// in the batch and in what is told of it.
+// TestColumns_filtered: columns move with their candidates when a filter drops some, in
+// the batch and in explain.
 func TestColumns_filtered(t *testing.T) {
 	var seen []float32
 	look := reader{"r", set(abi.ColPrice, abi.ColKVCapacityTokens), func(b *Batch) { seen = slices.Clone(b.More[abi.ColPrice]) }}
@@ -106,15 +106,15 @@ func TestColumns_filtered(t *testing.T) {
 		t.Errorf("the scorer saw prices %v, want those of endpoints 1 and 3", seen)
 	}
 	for i, c := range e.Candidates {
-		price, told := c.Columns["price"]
-		if dropped := i%2 == 0; told == dropped || told && (price != float32(9+i) || c.Columns["kv_capacity_tokens"] != float32(16*(i-1)) || c.Scores["r"].Terms["price"] != price) {
+		price, terms := c.Columns["price"]
+		if dropped := i%2 == 0; terms == dropped || terms && (price != float32(9+i) || c.Columns["kv_capacity_tokens"] != float32(16*(i-1)) || c.Scores["r"].Terms["price"] != price) {
 			t.Errorf("endpoint %d: %v %v", i, c.Columns, c.Scores)
 		}
 	}
 }
 
-// TestColumns_overwritten: terms and columns are told as long as they are kept, and
-// then left out, never another decision's.
+// TestColumns_overwritten: explain has terms and columns as long as they are kept, and then
+// leaves them out; it never has another decision's.
 func TestColumns_overwritten(t *testing.T) {
 	price := float32(0)
 	r := newRig(t, 0, func(s *StateConfig, c *Config) {
@@ -150,11 +150,11 @@ func TestColumns_overwritten(t *testing.T) {
 			continue
 		}
 		for _, c := range e.Candidates {
-			p, told := c.Columns["price"]
-			if term, ok := c.Scores["r"].Terms["price"]; told && p != float32(i+1) || ok && term != p {
-				t.Fatalf("decision %d is told a price of %v, %v", i, p, term)
+			p, terms := c.Columns["price"]
+			if term, ok := c.Scores["r"].Terms["price"]; terms && p != float32(i+1) || ok && term != p {
+				t.Fatalf("decision %d has a price of %v, %v", i, p, term)
 			}
-			if told {
+			if terms {
 				kept++
 			}
 		}
@@ -194,8 +194,8 @@ func TestBatch_CopyTo_more(t *testing.T) {
 	}
 }
 
-// TestColumns_estimates: an endpoint without a rate of its own is taken to be as
-// fast as the others are on average; where nobody has one, nothing is said.
+// TestColumns_estimates: an endpoint without a learned rate is assumed to be as fast as
+// the others on average; if none has a rate, the estimate is 0.
 func TestColumns_estimates(t *testing.T) {
 	r := newRig(t, 3, func(_ *StateConfig, c *Config) {
 		c.Profiles[0].Scorers = []Weighted{{reader{"r", set(abi.ColEstPrefillMS, abi.ColEstQueueMS), nil}, 1, false}}
@@ -223,8 +223,8 @@ func TestColumns_estimates(t *testing.T) {
 	}
 }
 
-// TestPlacement_decodeRate: streamed answers that told their tokens teach the time
-// between tokens; others, whose first token is their last, do not.
+// TestPlacement_decodeRate: the time between tokens is learned from streamed answers with
+// reported tokens, not from others.
 func TestPlacement_decodeRate(t *testing.T) {
 	r := newRig(t, 1, nil)
 	load := r.store.Load().Loads[0]
@@ -251,7 +251,7 @@ func TestPlacement_decodeRate(t *testing.T) {
 	}
 }
 
-// TestColumns_stress reads and changes all that columns are filled from.
+// TestColumns_stress reads and changes all sources of columns at the same time.
 func TestColumns_stress(t *testing.T) {
 	r := newRig(t, 4, func(_ *StateConfig, c *Config) {
 		c.Profiles[0].Scorers = []Weighted{{reader{"r", AllColumns, func(b *Batch) {

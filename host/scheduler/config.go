@@ -67,7 +67,7 @@ type Pool struct {
 	UnknownFields  string            // llmapi.Rewrite.UnknownFields
 	InternalFields string            // llmapi.Rewrite.InternalFields
 	Priority       bool              // the engines order waiting requests by priority
-	NoSalt         bool              // the engines ignore cache salts: only public requests are sent there, unless Dedicated
+	NoSalt         bool              // the engines ignore cache salts: they get public requests only, unless Dedicated
 	Tenant         string            // the only tenant whose requests are sent here, "" = any
 	Dedicated      bool              // all requests that are sent here are of one tenant: its cache needs no salt
 }
@@ -205,7 +205,9 @@ func (p *Profile) validate(bad func(string, ...any)) {
 			bad("profile %q: scorer %s: weight %v: want a finite number other than 0", p.Name, s.Scorer.Name(), w)
 		}
 		if first := &p.Scorers[0]; !p.Normalize.on() && s.Scorer.Unit() != first.Scorer.Unit() {
-			bad("profile %q: scorer %s scores in %v, %s in %v: such scores cannot be added up; set normalize: minmax or rank", p.Name, first.Scorer.Name(), first.Scorer.Unit(), s.Scorer.Name(), s.Scorer.Unit())
+			bad("profile %q: scorer %s scores in %v, %s in %v: such scores cannot be added up; "+
+				"set normalize: minmax or rank", p.Name,
+				first.Scorer.Name(), first.Scorer.Unit(), s.Scorer.Name(), s.Scorer.Unit())
 		}
 	}
 }

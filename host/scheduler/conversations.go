@@ -89,7 +89,7 @@ type slotCount struct {
 // nowhere.
 type branchPoint struct {
 	root  *prefixGroup
-	group *prefixGroup // nil: continues a conversation, or nobody else has left there yet
+	group *prefixGroup // nil: continues a conversation, or no other request has left there
 	key   uint64       // hash of the last block matched, 0 = nothing matched
 }
 

@@ -16,7 +16,7 @@ func (t *conversations) leave(key uint64, slot endpoint.ID) branchPoint {
 	return l
 }
 
-func TestConversations_continuationsAreNoLines(t *testing.T) {
+func TestConversations_continuationsDoNotCount(t *testing.T) {
 	x := newConversations()
 	x.leave(0, 0)
 	for key := uint64(10); key < 20; key++ {
@@ -25,7 +25,7 @@ func TestConversations_continuationsAreNoLines(t *testing.T) {
 		}
 	}
 	if r := x.root; r.count != 1 {
-		t.Errorf("got %v lines, want 1: ten turns of it", r.count)
+		t.Errorf("got %v conversations, want 1 of ten turns", r.count)
 	}
 }
 
@@ -36,10 +36,10 @@ func TestConversations_secondLeaveMakesASharedPrefix(t *testing.T) {
 	x.leave(10, 3)
 	l := x.findLocked(10)
 	if l.group == nil || l.group.count != 2 || l.group.slots[2].n != 1 || l.group.slots[3].n != 1 {
-		t.Fatalf("got group %+v, want one line on 2 and one on 3", l.group)
+		t.Fatalf("got group %+v, want one conversation on 2 and one on 3", l.group)
 	}
 	if x.root.count != 2 {
-		t.Errorf("got %v lines of the model, want 2", x.root.count)
+		t.Errorf("got %v conversations of the model, want 2", x.root.count)
 	}
 	x.move(&l, 3, 1, 1, 1)
 	if l.group.slots[3].n != 0 || l.group.slots[1].n != 1 || l.group.count != 2 {
@@ -56,13 +56,13 @@ func TestConversations_wantedFollowsShareAndWhatIsPaid(t *testing.T) {
 		g := &prefixGroup{key: 10, count: float32(i)}
 		l := branchPoint{root: &prefixGroup{count: 100 + float32(i)}, group: g}
 		if got := max(1, l.byShare(4)); got != want {
-			t.Errorf("%d lines beside 100 others: wanted on %d of 4, want %d", i, got, want)
+			t.Errorf("%d conversations beside 100 others: deserves %d of 4, want %d", i, got, want)
 		}
 	}
 	for i, want := range map[int]int{1: 1, 4: 1, 5: 2, 8: 2, 9: 3, 13: 4, 1000: 4} {
 		l := branchPoint{root: &prefixGroup{count: float32(i)}, group: &prefixGroup{key: 10, count: float32(i)}}
 		if got := min(l.byShare(4), l.paid(4)); got != want {
-			t.Errorf("%d lines, all there are: wanted on %d of 4, want %d: a copy is paid by four lines", i, got, want)
+			t.Errorf("%d conversations, all there are: deserves %d of 4, want %d: four pay for a copy", i, got, want)
 		}
 	}
 }
@@ -77,11 +77,11 @@ func TestConversations_decay(t *testing.T) {
 		x.leave(0, 1)
 	}
 	if n := x.root.count; n >= decayCount {
-		t.Errorf("got %v lines, want below %d", n, decayCount)
+		t.Errorf("got %v conversations, want below %d", n, decayCount)
 	}
 	l := x.findLocked(10)
 	if l.group.count > 100 {
-		t.Errorf("got %v lines of an idle prefix, want them halved away", l.group.count)
+		t.Errorf("got %v conversations of an idle prefix, want them halved away", l.group.count)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestConversations_bounds(t *testing.T) {
 	}
 }
 
-// TestConversations_boundsOfAllModels: many models share the memory that one has.
+// TestConversations_boundsOfAllModels: many models share the memory of one.
 func TestConversations_boundsOfAllModels(t *testing.T) {
 	var table modelTable
 	one := table.of("0")
@@ -137,8 +137,8 @@ func TestConversations_grow(t *testing.T) {
 	}
 }
 
-// An endpoint that joins a running fleet is given new lines, but not all of
-// them for a long time.
+// An endpoint that joins a running fleet gets new conversations, but not all of them for
+// a long time.
 func TestConversations_joinerIsNotFlooded(t *testing.T) {
 	r := newRig(t, 3, nil)
 	for i := range 300 {
@@ -154,6 +154,6 @@ func TestConversations_joinerIsNotFlooded(t *testing.T) {
 		end(p)
 	}
 	if got < 10 || got > 20 {
-		t.Errorf("a joiner got %d of 40 lines, want its quarter and at most 8 more", got)
+		t.Errorf("an endpoint that joined got %d of 40 conversations, want its quarter and at most 8 more", got)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// TestProfile_Decided: it is told of what each scorer said, nil for one that was
-// not heard, without the decision lock, and not where the built-in scored.
+// TestProfile_Decided: it gets the scores of each scorer, nil for one that failed, without
+// the lane's lock, and is not called where the built-in scored.
 func TestProfile_Decided(t *testing.T) {
 	one := failing{func(b *Batch) error {
 		for i := range b.Scores {
@@ -30,7 +30,7 @@ func TestProfile_Decided(t *testing.T) {
 		{"one", []Weighted{{one, 1, false}}, 0, [][]float32{{0, 1, 2}}},
 		{"weighted", []Weighted{{one, 2, false}}, 0, [][]float32{{0, 1, 2}}},
 		{"one of two", []Weighted{{none, 1, false}, {one, 2, false}}, 0, [][]float32{nil, {0, 1, 2}}},
-		{"none heard", []Weighted{{none, 1, false}}, 0, nil},
+		{"all fail", []Weighted{{none, 1, false}}, 0, nil},
 		{"control arm", []Weighted{{one, 1, false}}, 1, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestProfile_Decided(t *testing.T) {
 	}
 }
 
-// witness is a policy that remembers what it was asked.
+// witness is a policy that keeps its inputs.
 type witness struct {
 	decider
 	in policy.Input
@@ -76,7 +76,7 @@ func (w *witness) Decide(in *policy.Input) (*policy.Decision, error) {
 	return &w.d, nil
 }
 
-// TestDecision_place: policies see where and when.
+// TestDecision_place: policies get region and time.
 func TestDecision_place(t *testing.T) {
 	w := &witness{decider: decider{d: policy.Decision{Allow: true, Salt: "s"}}}
 	r := newRig(t, 1, func(_ *StateConfig, c *Config) {
@@ -89,8 +89,8 @@ func TestDecision_place(t *testing.T) {
 	}
 }
 
-// TestCordoned: a cordoned endpoint keeps the conversations and sessions it knows
-// and gets no others, unless nobody else can take them.
+// TestCordoned: a cordoned endpoint keeps its conversations and sessions and gets no
+// others, unless no other endpoint can take them.
 func TestCordoned(t *testing.T) {
 	r := newRig(t, 2, nil)
 	cordon := func(id endpoint.ID, on bool) {
@@ -115,6 +115,6 @@ func TestCordoned(t *testing.T) {
 	}
 	cordon(1, true)
 	if got := chosen(r.request(words(30, 500))); got == "" {
-		t.Error("all are cordoned, and nobody takes it")
+		t.Error("all are cordoned, and none takes it")
 	}
 }

@@ -77,7 +77,8 @@ func (d *decision) readmitCheapest() (readmitted int) {
 // native returns the built-in cost of a column, less the policy's preference.
 func (d *decision) native(i int) float32 {
 	b := &d.b
-	return d.prof.native.cost(b.Uncached[i], d.live.outstanding[i], d.live.inflight[i], d.live.kv[i], b.Speed[i]) - float32(b.Prefer[i]*preferTokens)
+	c := d.prof.native.cost(b.Uncached[i], d.live.outstanding[i], d.live.inflight[i], d.live.kv[i], b.Speed[i])
+	return c - float32(b.Prefer[i]*preferTokens)
 }
 
 // exceedsShare reports whether a tenant has more than the profile's share of an

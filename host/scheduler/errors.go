@@ -62,7 +62,8 @@ func errTooLong(prompt, limit int, param string) *DeniedError {
 }
 
 func tooLong(how string, prompt, limit int, param string) *DeniedError {
-	e := deny(llmapi.CodeContextLength, "this request has "+how+strconv.Itoa(prompt)+" prompt tokens; the limit is "+strconv.Itoa(limit)+" tokens")
+	e := deny(llmapi.CodeContextLength,
+		"this request has "+how+strconv.Itoa(prompt)+" prompt tokens; the limit is "+strconv.Itoa(limit)+" tokens")
 	e.Param = param
 	return e
 }

@@ -135,7 +135,8 @@ func explain(id string, h *traceHead, cands []candTrace, more *[abi.NumColumns][
 		Tokens: h.tokens, TokensExact: h.exact, PromptReason: h.inexact, BlockTokens: h.blockTokens,
 		Kind: h.kind.String(), Arm: h.arm.String(), Objective: h.objective, Retries: int(h.retries),
 		PredictedCached: int(h.predicted), PolicyRevision: h.revision, Revision: h.rulesRevision,
-		Policy: policyFields(h.dec), StagesMicros: map[string]float64{}, Order: []string{}, Candidates: []Candidate{}, Plugins: []PluginUse{},
+		Policy: policyFields(h.dec), StagesMicros: map[string]float64{}, Order: []string{},
+		Candidates: []Candidate{}, Plugins: []PluginUse{},
 	}
 	e.QueuedMillis = micros(h.queued) / 1e3
 	if e.Rules == nil {
@@ -150,7 +151,9 @@ func explain(id string, h *traceHead, cands []candTrace, more *[abi.NumColumns][
 	}
 	e.plugins(h)
 	if h.done {
-		e.Outcome = &OutcomeSeen{Status: h.status, Err: h.end.Cause(), TTFTMillis: micros(h.ttft) / 1e3, E2EMillis: micros(h.e2e) / 1e3}
+		e.Outcome = &OutcomeSeen{
+			Status: h.status, Err: h.end.Cause(), TTFTMillis: micros(h.ttft) / 1e3, E2EMillis: micros(h.e2e) / 1e3,
+		}
 	}
 	e.candidates(h, cands)
 	e.columns(cands, more)
@@ -197,7 +200,8 @@ func (e *Explanation) candidates(h *traceHead, cands []candTrace) {
 	e.counted(h, cands, order)
 	slices.SortStableFunc(order, func(i, j int) int {
 		a, b := &cands[i], &cands[j]
-		return cmp.Or(cmp.Compare(b2i(int32(i) != h.chosen), b2i(int32(j) != h.chosen)), cmp.Compare(a.state, b.state), cmp.Compare(a.total, b.total))
+		return cmp.Or(cmp.Compare(b2i(int32(i) != h.chosen), b2i(int32(j) != h.chosen)),
+			cmp.Compare(a.state, b.state), cmp.Compare(a.total, b.total))
 	})
 	for _, i := range order {
 		e.Order = append(e.Order, cands[i].info.URL)
@@ -270,7 +274,8 @@ func (c *candTrace) render(h *traceHead) Candidate {
 	}
 	out.Columns = map[string]float32{
 		"matched_tokens": c.matchedTokens(), "uncached_tokens": c.uncached, "outstanding_uncached_tokens": c.outstanding,
-		"inflight": c.inflight, "kv_active_tokens": c.kvActive, "speed": c.speed, "running": float32(c.running), "waiting": float32(c.waiting),
+		"inflight": c.inflight, "kv_active_tokens": c.kvActive, "speed": c.speed,
+		"running": float32(c.running), "waiting": float32(c.waiting),
 		"kv_usage": c.kvUsage, "index_trust": c.trust, "lines": c.lines,
 		"prefer_weight": c.prefer, "affinity_weight": affinityOf(h.dec),
 	}

@@ -57,7 +57,7 @@ func TestExplain_golden(t *testing.T) {
 	}
 }
 
-// The fields that scripts read, whatever else is added.
+// TestExplain_fields: the fields that scripts read are there.
 func TestExplain_fields(t *testing.T) {
 	r := newRig(t, 2, nil)
 	b, err := json.Marshal(r.sched.DryRun(r.request(words(1, 100))))
@@ -80,7 +80,7 @@ func TestExplain_fields(t *testing.T) {
 	}
 }
 
-// The terms of the native cost add up to the score.
+// TestExplain_termsAddUp: the terms of the built-in cost add up to the score.
 func TestExplain_termsAddUp(t *testing.T) {
 	r := newRig(t, 3, nil)
 	for i, l := range r.store.Load().Loads {
@@ -145,8 +145,8 @@ func TestTrace_keepsTheLast(t *testing.T) {
 	}
 }
 
-// The byte bound holds: candidates are overwritten, and decisions that lost
-// theirs are forgotten, not told half.
+// TestTrace_byteBound: the bound holds: candidates are overwritten, and a decision that
+// lost some of its candidates is forgotten as a whole.
 func TestTrace_byteBound(t *testing.T) {
 	r := newRig(t, 100, func(sc *StateConfig, _ *Config) { sc.TraceBytes = 1 })
 	for i := range 50 {
@@ -162,7 +162,7 @@ func TestTrace_byteBound(t *testing.T) {
 		if e, ok := r.state.Explain("acme", fmt.Sprint("id", i)); ok {
 			kept++
 			if len(e.Candidates) != 100 || e.Chosen == "" {
-				t.Errorf("id%d is told half: %d candidates", i, len(e.Candidates))
+				t.Errorf("id%d is incomplete: %d candidates", i, len(e.Candidates))
 			}
 		}
 	}
@@ -171,9 +171,8 @@ func TestTrace_byteBound(t *testing.T) {
 	}
 }
 
-// TestExplain_tenants: a request id is the client's own. Two tenants that use
-// the same one each get their own decision, and the id of another tenant is as
-// one that nobody used.
+// TestExplain_tenants: clients choose request ids. Two tenants that use the same one each
+// get their own decision, and another tenant's id is treated as unknown.
 func TestExplain_tenants(t *testing.T) {
 	r := newRig(t, 2, nil)
 	ask := func(tenant, id string, tokens int) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// scoring is a scorer made of a function.
+// scoring is a scorer made from a function.
 type scoring struct {
 	name string
 	unit Unit
@@ -19,7 +19,7 @@ func (s scoring) Unit() Unit           { return s.unit }
 func (s scoring) Score(b *Batch) error { return s.f(b) }
 func (s scoring) Digest() string       { return "d-" + s.name }
 
-// Explain tells one term, half of the score.
+// Explain returns one term, half of the score.
 func (s scoring) Explain(b *Batch) ([]string, []float32, error) {
 	err := s.f(b)
 	half := make([]float32, b.N)
@@ -57,7 +57,7 @@ func TestScorers_sum(t *testing.T) {
 		"negative":     {[]Weighted{{favour("a", 0), -1, false}, {favour("b", 1), -1, false}}, 2, nil},
 		"fault is 0":   {[]Weighted{{faulty("a", broken), 5, false}, {favour("b", 2), 1, false}}, 2, map[string]string{"a": "it broke"}},
 		"abstain is 0": {[]Weighted{{favour("b", 1), 1, false}, {faulty("a", ErrAbstain), 5, false}}, 1, map[string]string{"a": "scheduler: abstains"}},
-		"none heard":   {[]Weighted{{faulty("a", broken), 1, false}, {faulty("b", broken), 1, false}}, 1, map[string]string{"a": "it broke", "b": "it broke"}},
+		"all fail":     {[]Weighted{{faulty("a", broken), 1, false}, {faulty("b", broken), 1, false}}, 1, map[string]string{"a": "it broke", "b": "it broke"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 3, func(_ *StateConfig, c *Config) { c.Profiles[0].Scorers = tc.scorers })
@@ -74,11 +74,11 @@ func TestScorers_sum(t *testing.T) {
 					t.Errorf("%s: got fault %q, want %q", u.Name, u.Fault, tc.faults[u.Name])
 				}
 				for _, c := range e.Candidates {
-					s, told := c.Scores[u.Name]
-					if told != (u.Fault == "") {
-						t.Errorf("%s: fault %q, score told %v", u.Name, u.Fault, told)
+					s, present := c.Scores[u.Name]
+					if present != (u.Fault == "") {
+						t.Errorf("%s: fault %q, score present %v", u.Name, u.Fault, present)
 					}
-					if u.Digest != "builtin" && told && s.Terms["half"] != s.Score/2 {
+					if u.Digest != "builtin" && present && s.Terms["half"] != s.Score/2 {
 						t.Errorf("%s: terms %v of score %v", u.Name, s.Terms, s.Score)
 					}
 				}
@@ -87,7 +87,8 @@ func TestScorers_sum(t *testing.T) {
 	}
 }
 
-// Terms are told only where asking again gives the same scores.
+// TestScorers_termsOfOtherScores: explain has terms only if scoring again gives the same
+// scores.
 func TestScorers_termsOfOtherScores(t *testing.T) {
 	n := float32(0)
 	r := newRig(t, 2, func(_ *StateConfig, c *Config) {
@@ -139,10 +140,10 @@ func TestFilters(t *testing.T) {
 		want  int
 		fault string
 	}{
-		"nobody":       {filtering{}, 1, ""},
+		"none":         {filtering{}, 1, ""},
 		"the warm one": {filtering{drops: map[int]uint32{1: 2}}, 0, ""},
 		"two":          {filtering{drops: map[int]uint32{0: 1, 1: 2}}, 2, ""},
-		"everybody":    {filtering{drops: all}, 1, "drops every candidate"},
+		"all":          {filtering{drops: all}, 1, "drops every candidate"},
 		"error":        {filtering{drops: all, err: errors.New("oh")}, 1, "oh"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +174,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// picking orders the endpoints it may pick from by falling number.
+// picking orders the endpoints by descending id.
 type picking struct {
 	n   int
 	err error

@@ -16,7 +16,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
-// wordPrompter takes every four bytes of a body for one token.
+// wordPrompter counts every four bytes of a body as one token.
 type wordPrompter struct{ inexact bool }
 
 func (w wordPrompter) Blocks(r *llmapi.Request, q *tokenizer.Query, p *tokenizer.Prompt) error {
@@ -103,7 +103,7 @@ func (f *fakeIndex) Raise(hashes, candidates []uint64, depth, scratch []uint32) 
 	}
 }
 
-// decider is a policy engine of one decision.
+// decider is a policy engine with one decision.
 type decider struct {
 	d   policy.Decision
 	err error
@@ -194,7 +194,7 @@ func (r *rig) idle() {
 
 var ok200 = exchange.Outcome{Status: 200, End: exchange.EndComplete}
 
-// end runs a placement to its good end.
+// end ends a placement successfully.
 func end(p *Placement) {
 	p.FirstToken()
 	p.Done(ok200)
@@ -211,7 +211,7 @@ func words(seed, n int) string {
 	return string(b)
 }
 
-// chainOf returns the chain wordPrompter makes of text.
+// chainOf returns the chain that wordPrompter computes for text.
 func chainOf(text, salt string, size int) []uint64 {
 	var p tokenizer.Prompt
 	q := tokenizer.Query{Salt: salt, Sizes: []int{size}}

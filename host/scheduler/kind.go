@@ -13,7 +13,10 @@ const (
 	numKinds
 )
 
-var kindNames = [numKinds]string{KindUnset: "unset", KindWarm: "warm", KindSpill: "spill", KindCold: "cold", KindFallback: "fallback", KindHoldout: "holdout"}
+var kindNames = [numKinds]string{
+	KindUnset: "unset", KindWarm: "warm", KindSpill: "spill", KindCold: "cold", KindFallback: "fallback",
+	KindHoldout: "holdout",
+}
 
 // String returns the name in metrics and explain.
 func (k Kind) String() string { return kindNames[min(k, numKinds)%numKinds] }

@@ -8,7 +8,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// TestInputLabels: headers add to what the credential says and change none of it.
+// TestInputLabels: headers add labels to those of the credential and override none.
 func TestInputLabels(t *testing.T) {
 	l := func(s ...string) (out []identity.Label) {
 		for i := 0; i < len(s); i += 2 {

@@ -46,9 +46,9 @@ func (r *reentrant) Decide(in *policy.Input) (*policy.Decision, error) {
 	return r.decider.Decide(in)
 }
 
-// TestLane_callsNobodyLocked: what a decision calls may take its time, or place a
-// request itself: no lock is held meanwhile.
-func TestLane_callsNobodyLocked(t *testing.T) {
+// TestLane_callsUnlocked: no lock is held while a decision calls an interface: the callee
+// may take its time, or place a request itself.
+func TestLane_callsUnlocked(t *testing.T) {
 	var r *rig
 	called := map[string]int{}
 	depth := 0
@@ -85,8 +85,8 @@ func TestLane_callsNobodyLocked(t *testing.T) {
 	r.idle()
 }
 
-// TestLane_slowExtension: while an extension of one lane takes its time, requests
-// of other lanes and of other profiles of the same lane are placed.
+// TestLane_slowExtension: while an extension runs, requests of other lanes, and of other
+// profiles of the same lane, are placed.
 func TestLane_slowExtension(t *testing.T) {
 	hold, held := make(chan struct{}), make(chan struct{})
 	var once sync.Once

@@ -33,7 +33,8 @@ var objectives = map[Objective]Weights{
 //	cost = S * (outstanding + a*new + 0.05*new*inflight + 0.02*kv_active)
 //
 // Every product and sum is rounded to float32 (Go may fuse x*y + z unless it is
-// converted), so that an implementation in another language agrees bit for bit. The zero LeastWork has zero weights; use NewLeastWork.
+// converted), so that an implementation in another language agrees bit for bit.
+// The zero LeastWork has zero weights; use NewLeastWork.
 type LeastWork struct{ w Weights }
 
 // NewLeastWork returns the scorer with the weights of an objective; an unknown one has
@@ -58,7 +59,8 @@ func (*LeastWork) Wants() ColumnSet { return 0 }
 // Score implements Scorer: the scores are minus the costs.
 func (l *LeastWork) Score(b *Batch) error {
 	n := b.N
-	uncached, out, infl, kv, speed, scores := b.Uncached[:n], b.Outstanding[:n], b.Inflight[:n], b.KVActive[:n], b.Speed[:n], b.Scores[:n]
+	uncached, out, infl := b.Uncached[:n], b.Outstanding[:n], b.Inflight[:n]
+	kv, speed, scores := b.KVActive[:n], b.Speed[:n], b.Scores[:n]
 	for i := range scores {
 		scores[i] = -l.cost(uncached[i], out[i], infl[i], kv[i], speed[i])
 	}

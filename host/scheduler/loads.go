@@ -19,7 +19,8 @@ func (l *loadColumns) resize(n int) {
 // readLoads sets dst to the present loads.
 func (d *decision) readLoads(dst loadColumns) {
 	for i, l := range d.loads {
-		dst.outstanding[i], dst.inflight[i], dst.kv[i] = float32(l.Outstanding()), float32(l.Inflight()), float32(l.KVActive())
+		dst.outstanding[i], dst.inflight[i] = float32(l.Outstanding()), float32(l.Inflight())
+		dst.kv[i] = float32(l.KVActive())
 	}
 }
 

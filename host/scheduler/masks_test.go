@@ -11,7 +11,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// satisfies is the meaning of constraints, endpoint by endpoint.
+// satisfies is the definition of constraints, for one endpoint.
 func satisfies(labels map[string]string, cs []policy.Constraint) bool {
 	for _, c := range cs {
 		v, ok := labels[c.Label]
@@ -56,8 +56,8 @@ func randomConstraints(rng *rand.Rand) []policy.Constraint {
 	return cs
 }
 
-// TestMaskCache: through changes of the fleet, and with more sets than are kept,
-// a mask is what the constraints mean for each endpoint.
+// TestMaskCache: while the fleet changes, and with more sets than slots, a mask has exactly
+// the endpoints that satisfy its constraints.
 func TestMaskCache(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	store := endpoint.NewStore()
@@ -88,8 +88,8 @@ func TestMaskCache(t *testing.T) {
 	}
 }
 
-// TestMaskCache_stress: readers of an old and of the current snapshot each get
-// the masks of their own.
+// TestMaskCache_stress: readers of an old and of the current snapshot each get the masks of
+// their snapshot.
 func TestMaskCache_stress(t *testing.T) {
 	store := endpoint.NewStore()
 	labelled(t, store, rand.New(rand.NewPCG(3, 4)), 0, 64)
@@ -132,8 +132,8 @@ func TestMaskCache_allocs(t *testing.T) {
 	}
 }
 
-// BenchmarkConstraints is what a decision's constraints cost over 512 endpoints:
-// kept, and worked out after a change of the fleet.
+// BenchmarkConstraints measures a decision's constraints over 512 endpoints: cached, and
+// computed after a change of the fleet.
 func BenchmarkConstraints(b *testing.B) {
 	m, snap, cs := maskBench(b)
 	b.Run("kept/endpoints=512", func(b *testing.B) {

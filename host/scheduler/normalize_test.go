@@ -31,8 +31,7 @@ func TestNormalize(t *testing.T) {
 	}
 }
 
-// TestNormalize_order: whatever the scores are, their order stays, the best is at 1
-// and the worst at 0.
+// TestNormalize_order: normalizing keeps the order; the best score is 1, the worst 0.
 func TestNormalize_order(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var mem []float32
@@ -58,7 +57,7 @@ func TestNormalize_order(t *testing.T) {
 	}
 }
 
-// costs is a scorer in tokens that says of endpoint i what c[i] is.
+// costs is a scorer in tokens whose cost of endpoint i is c[i].
 func costs(name string, c ...float32) scoring {
 	return scoring{name, CostTokens, func(b *Batch) error {
 		for i, e := range b.Endpoints {
@@ -68,8 +67,8 @@ func costs(name string, c ...float32) scoring {
 	}}
 }
 
-// TestScorers_normalized: scorers of unlike units are added up where the profile
-// normalizes; explain tells what each counted.
+// TestScorers_normalized: scores of different units are added up if the profile
+// normalizes; explain has the terms of the sum.
 func TestScorers_normalized(t *testing.T) {
 	far := costs("far", 0, 100, 1e6) // 1 and 0.9999 by minmax, 1 and 0.5 by rank
 	for name, tc := range map[string]struct {
@@ -112,15 +111,15 @@ func TestScorers_normalized(t *testing.T) {
 	}
 }
 
-// TestScorers_required: where a required scorer is not heard the built-in scores
-// the request, whatever the others say; where it is heard they count.
+// TestScorers_required: if a required scorer fails, the built-in scores the request,
+// whatever the others return; otherwise they count.
 func TestScorers_required(t *testing.T) {
 	for name, tc := range map[string]struct {
 		scorers []Weighted
 		want    int // 1 is where the built-in goes
 		builtin bool
 	}{
-		"heard":               {[]Weighted{{favour("a", 2), 1, true}, {favour("b", 0), 0.5, false}}, 2, false},
+		"accepted":            {[]Weighted{{favour("a", 2), 1, true}, {favour("b", 0), 0.5, false}}, 2, false},
 		"faults":              {[]Weighted{{favour("b", 0), 5, false}, {faulty("a", errors.New("oh")), 1, true}}, 1, true},
 		"abstains":            {[]Weighted{{faulty("a", ErrAbstain), 1, true}, {favour("b", 0), 5, false}}, 1, true},
 		"another one faults":  {[]Weighted{{faulty("a", errors.New("oh")), 1, false}, {favour("b", 0), 1, true}}, 0, false},

@@ -168,8 +168,9 @@ func (d *decision) rank(p *Placement, chosen int) {
 	}
 	for k, col := range cols[:n] {
 		c := &d.cands[d.order[col]]
-		p.order[k] = choice{id: c.id, epoch: d.info(c).Epoch, info: d.info(c), load: c.load, pool: &d.model.pools[c.pool],
-			class: c.class, matched: c.matched, uncached: int64(c.uncached), events: d.snap.Events[c.id], needsSalt: d.needsSalt(&d.model.pools[c.pool])}
+		pool := &d.model.pools[c.pool]
+		p.order[k] = choice{id: c.id, epoch: d.info(c).Epoch, info: d.info(c), load: c.load, pool: pool, class: c.class,
+			matched: c.matched, uncached: int64(c.uncached), events: d.snap.Events[c.id], needsSalt: d.needsSalt(pool)}
 	}
 	p.n, p.at = n, 0
 }

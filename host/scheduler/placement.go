@@ -307,8 +307,11 @@ func (p *Placement) Done(o exchange.Outcome) {
 	p.trace.finished(p, &o)
 	excess := p.unexplained(&o)
 	if st.cfg.Observer != nil {
-		st.cfg.Observer.Observe(&Observation{Endpoint: c.id, Epoch: c.epoch, Pool: c.pool.Name, Model: p.model, Tenant: p.tenant,
-			Kind: p.kind, PromptTokens: p.promptTokens(), PredictedCached: int(c.matched), Streamed: p.streamed, Unexplained: excess, Outcome: o})
+		st.cfg.Observer.Observe(&Observation{
+			Endpoint: c.id, Epoch: c.epoch, Pool: c.pool.Name, Model: p.model, Tenant: p.tenant,
+			Kind: p.kind, PromptTokens: p.promptTokens(), PredictedCached: int(c.matched), Streamed: p.streamed,
+			Unexplained: excess, Outcome: o,
+		})
 	}
 	p.recycle()
 }

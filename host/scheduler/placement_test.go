@@ -103,8 +103,8 @@ func TestPlacement_removalInFlight(t *testing.T) {
 	}
 }
 
-// Without events an endpoint's cache is assumed from the first token on; the
-// prediction lives until then however long the prefill takes.
+// Without events an endpoint's cache is assumed from the first token on; until then the
+// prediction lasts, however long the prefill takes.
 func TestPlacement_predictionLastsThroughThePrefill(t *testing.T) {
 	now := time.Unix(1000, 0)
 	pred, assumed := newFakeIndex(), newFakeIndex()
@@ -139,7 +139,7 @@ func TestPlacement_predictionLastsThroughThePrefill(t *testing.T) {
 	}
 }
 
-// A live endpoint's cache is known from its events; nothing is assumed of it.
+// The cache of an endpoint with events is known from them; nothing is assumed.
 func TestPlacement_nothingIsAssumedOfLiveEndpoints(t *testing.T) {
 	assumed := newFakeIndex()
 	r := newRig(t, 1, func(sc *StateConfig, _ *Config) { sc.Locality.Assumed = assumed })
@@ -196,7 +196,7 @@ func TestSticky_withoutPromptKnowledge(t *testing.T) {
 			end(p)
 		}
 	}
-	// Another tenant's session of the same name is another session.
+	// A session of another tenant with the same name is another session.
 	r.tenant = &identity.Principal{Tenant: "globex"}
 	key := func(s string) uint64 {
 		d := &decision{r: &Request{Session: s, Principal: r.tenant, API: r.request("").API}, s: r.sched}
@@ -227,7 +227,7 @@ func TestEnvelope(t *testing.T) {
 		return r, r.store.Load().Loads
 	}
 	run := func(r *rig) Candidate {
-		// A scorer for which nothing but the match counts.
+		// A scorer that counts only the match.
 		r.cfg.Profiles[0].Scorers = []Weighted{{failing{func(b *Batch) error { copy(b.Scores, b.Matched); return nil }}, 1, false}}
 		s, err := New(r.cfg)
 		if err != nil {
@@ -272,7 +272,7 @@ func TestEnvelope(t *testing.T) {
 		r, l := setup(t)
 		l[0].Charge("acme", 20_000, 0)
 		if c := run(r); c.State != "kept" {
-			t.Errorf("got %s (%s), want kept: nobody competes", c.State, c.Reason)
+			t.Errorf("got %s (%s), want kept: no others wait", c.State, c.Reason)
 		}
 	})
 	t.Run("returner", func(t *testing.T) {

@@ -8,7 +8,8 @@ import "github.com/kvasir-router/kvasir/host/policy"
 // know them to respect them.
 
 // preferTokens is the cost that a preference of weight 1 outweighs: half a
-// second of prefill of an 8B model on one H100, as the envelope's slack. A weight of 0.1 still decides between endpoints that are idle.
+// second of prefill of an 8B model on one H100, as the envelope's slack. A weight of 0.1 still decides
+// between endpoints that are idle.
 const preferTokens = 16384
 
 // applyPreferences fills the weights of preferences and scales the credit of cached

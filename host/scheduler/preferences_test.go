@@ -9,7 +9,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// flat is a scorer that finds all alike.
+// flat is a scorer that gives all candidates the same score.
 type flat struct{ unit Unit }
 
 func (flat) Name() string { return "flat" }
@@ -19,8 +19,8 @@ func (flat) Score(b *Batch) error {
 	return nil
 }
 
-// TestPrefer: a preference decides between idle endpoints, for the built-in and
-// for scorers that know nothing of it, and is outweighed by work beyond its worth.
+// TestPrefer: a preference decides between idle endpoints, for the built-in and for scorers
+// that ignore it, and is outweighed by enough work.
 func TestPrefer(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -63,8 +63,8 @@ func TestPrefer(t *testing.T) {
 	}
 }
 
-// TestAffinity_weight: the weight scales what a cached prefix is worth, not what
-// the endpoint is charged.
+// TestAffinity_weight: the weight scales the credit of a cached prefix, not the charge of
+// the endpoint.
 func TestAffinity_weight(t *testing.T) {
 	for _, c := range []struct {
 		weight float64
@@ -95,9 +95,8 @@ func TestAffinity_weight(t *testing.T) {
 	}
 }
 
-// TestAffinity_maxShare: a tenant that had more than its share of an endpoint's
-// work of the last minutes goes elsewhere, however warm it is there, as long as
-// others use it too.
+// TestAffinity_maxShare: a tenant with more than its share of an endpoint's work of the last
+// minutes is placed elsewhere, however much is cached there, as long as others use it.
 func TestAffinity_maxShare(t *testing.T) {
 	now := time.Now()
 	r := newRig(t, 2, func(sc *StateConfig, _ *Config) { sc.Now = func() time.Time { return now } })
@@ -135,9 +134,9 @@ func TestAffinity_maxShare(t *testing.T) {
 	}
 }
 
-// TestAffinity_sticky: a pinned session stays where it began although its prompt
-// is known elsewhere and its home is loaded; not where its home is gone, and not
-// with another tenant's session of the same name.
+// TestAffinity_sticky: a pinned session stays on its endpoint although its prompt is cached
+// elsewhere and the endpoint is loaded; not if the endpoint is gone, and not with another
+// tenant's session of the same name.
 func TestAffinity_sticky(t *testing.T) {
 	r := newRig(t, 4, func(_ *StateConfig, cfg *Config) { cfg.Profiles[0].Holdout = 1 })
 	r.policy.d.Affinity.Sticky = true

@@ -25,7 +25,8 @@ func newProfile(p Profile) *profile {
 		p.Objective = Blend
 	}
 	p.Envelope = p.Envelope.withDefaults()
-	out := &profile{Profile: p, native: n, unit: p.Scorers[0].Scorer.Unit(), own: n.w.Own, extensions: extensionsOf(&p), want: p.wants()}
+	out := &profile{Profile: p, native: n, unit: p.Scorers[0].Scorer.Unit(), own: n.w.Own,
+		extensions: extensionsOf(&p), want: p.wants()}
 	if out.Normalize == "" {
 		out.Normalize = NormalizeOff
 	}

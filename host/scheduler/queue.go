@@ -38,6 +38,7 @@ func (d *decision) capacityRefusal() *DeniedError {
 			tokens = min(tokens, c.uncached)
 		}
 	}
-	err.Wait = &Wait{Queue: d.prof.Queue, Lane: d.model.queue, Pools: d.model.poolNames, Priority: d.dec.Priority, Tokens: int(tokens)}
+	err.Wait = &Wait{Queue: d.prof.Queue, Lane: d.model.queue, Pools: d.model.poolNames,
+		Priority: d.dec.Priority, Tokens: int(tokens)}
 	return err
 }

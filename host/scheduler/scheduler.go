@@ -139,7 +139,9 @@ func (s *Scheduler) Models(p *identity.Principal) []llmapi.Model {
 		if !m.visibleTo(p) {
 			continue
 		}
-		in := policy.Input{Principal: p, Operation: llmapi.OpModels.String(), Model: m.name, SizeClass: sizeClass(0), Labels: labels}
+		in := policy.Input{
+			Principal: p, Operation: llmapi.OpModels.String(), Model: m.name, SizeClass: sizeClass(0), Labels: labels,
+		}
 		s.fillRouter(&in, s.st.now())
 		dec, err := s.cfg.Policy.Decide(&in)
 		if err != nil || dec == nil || !dec.Allow {

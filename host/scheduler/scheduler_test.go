@@ -44,7 +44,7 @@ func TestSchedule_target(t *testing.T) {
 	r.idle()
 }
 
-// TestSchedule_priority: only engines that put requests in order are told.
+// TestSchedule_priority: only engines that order requests get the priority.
 func TestSchedule_priority(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		r := newRig(t, 1, func(_ *StateConfig, c *Config) { c.Pools[0].Priority = on })
@@ -128,8 +128,8 @@ func TestSchedule_refusals(t *testing.T) {
 	}
 }
 
-// TestSchedule_fitsNowhere: what no endpoint's context holds is left to an engine
-// to refuse.
+// TestSchedule_fitsNowhere: a request that is too long for every endpoint is sent; the
+// engine refuses it.
 func TestSchedule_fitsNowhere(t *testing.T) {
 	r := newRig(t, 2, nil)
 	for i := range 2 {
@@ -198,7 +198,7 @@ func TestSchedule_followsTheMatch(t *testing.T) {
 			home = int(p.Target().Endpoint)
 		}
 		if got := int(p.Target().Endpoint); got != home {
-			t.Errorf("request %d: got endpoint %d, want %d: one at a time, nobody is busy", i, got, home)
+			t.Errorf("request %d: got endpoint %d, want %d: one at a time, none is busy", i, got, home)
 		}
 		if i > 0 && p.PredictedCached() != 4000 {
 			t.Errorf("request %d: predicted %d cached tokens, want 4,000", i, p.PredictedCached())
@@ -211,7 +211,7 @@ func TestSchedule_followsTheMatch(t *testing.T) {
 	}
 }
 
-// A repeated prompt is cached but for the block with its last token.
+// A repeated prompt is cached except for the block with its last token.
 func TestSchedule_capsWhatEnginesReuse(t *testing.T) {
 	r := newRig(t, 1, nil)
 	for _, n := range []int{15, 16, 17, 64, 65} {
@@ -290,7 +290,7 @@ func TestSchedule_tiers(t *testing.T) {
 	}
 }
 
-// With trust 0 nothing is believed: placement is that of least work.
+// With trust 0 matches have no credit: the least work decides.
 func TestSchedule_trustZero(t *testing.T) {
 	r := newRig(t, 4, nil)
 	for i := range 4 {
@@ -420,7 +420,7 @@ func TestSchedule_policyRewritesTheModel(t *testing.T) {
 	end(p)
 }
 
-// failing is a scorer that fails in a way of its own.
+// failing is a scorer that fails in a given way.
 type failing struct{ how func(*Batch) error }
 
 func (failing) Name() string           { return "bad" }

@@ -10,8 +10,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// TestScope_none: each request has a salt of its own, finds nothing, and leaves
-// neither a prediction nor an assumption.
+// TestScope_none: each request has its own salt, matches nothing, and leaves neither a
+// prediction nor an assumption.
 func TestScope_none(t *testing.T) {
 	r := newRig(t, 2, func(sc *StateConfig, _ *Config) { sc.Locality.Assumed = newFakeIndex() })
 	for i := range 2 {
@@ -43,7 +43,7 @@ func TestScope_none(t *testing.T) {
 	}
 }
 
-// TestScope_noneNeedsSalts: not even one tenant's own engine may reuse for it.
+// TestScope_noneNeedsSalts: even in a dedicated pool the engine must honour the salt.
 func TestScope_noneNeedsSalts(t *testing.T) {
 	r := newRig(t, 1, func(_ *StateConfig, c *Config) { c.Pools[0].NoSalt, c.Pools[0].Dedicated = true, true })
 	end(r.place(r.request("x")))
@@ -57,7 +57,7 @@ func TestScope_noneNeedsSalts(t *testing.T) {
 	end(r.place(r.request("x")))
 }
 
-// TestPool_tenant: a pool that is one tenant's takes nobody else's requests.
+// TestPool_tenant: a pool of one tenant gets no requests of others.
 func TestPool_tenant(t *testing.T) {
 	r := newRig(t, 1, func(_ *StateConfig, c *Config) { c.Pools[0].Tenant = "acme" })
 	end(r.place(r.request("x")))

@@ -11,9 +11,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
-// The simulation has conversations that repeat their history with each turn,
-// picked at random by a number of clients, before engines that remember every
-// block and take 30 ms a turn. The ideal is one engine with all of it.
+// The simulation has conversations that repeat their history with each turn, picked at
+// random by a number of clients, on engines that keep every block and take 30 ms a turn.
+// The ideal is one engine that serves all of them.
 type simConfig struct {
 	convs, turns, clients, endpoints int
 	system, user, answer             int // tokens
@@ -106,7 +106,7 @@ func runSim(t testing.TB, cfg simConfig) simResult {
 	return s.result()
 }
 
-// next lets a client take up a conversation that is not busy.
+// next gives a client a conversation that is not busy.
 func (s *sim) next() {
 	var free []int
 	for i := range s.convs {
@@ -133,7 +133,7 @@ func (s *sim) next() {
 
 func (s *sim) vary(n int) int { return n*3/4 + s.rnd.IntN(n/2) }
 
-// arrive counts what the engine and the ideal engine had of a prompt.
+// arrive counts the tokens of a prompt that the engine and the ideal engine had cached.
 func (s *sim) arrive(at int, c *simConv) {
 	s.per[at]++
 	if c.last >= 0 {
@@ -171,14 +171,13 @@ func (s *sim) result() simResult {
 		hit: float64(s.hit) / float64(s.ideal), per: s.per, moved: s.again - s.same}
 }
 
-// simSeeds begin with two at random; the others once failed: equal endpoints
-// had learned unlike rates from prompts too small to tell, or beginnings were
-// bound too tightly to the cheapest endpoint.
+// simSeeds begin with two random ones; the others failed once: equal endpoints had
+// learned different rates from prompts that were too short, or beginnings were bound too
+// tightly to the cheapest endpoint.
 var simSeeds = []uint64{0, 1, 17, 51, 53, 57, 1007, 1081, 1113}
 
-// TestSimulation_conversations: with prediction alone, conversations stay on
-// their engine and fill the engines evenly, also where all of them begin with
-// one 8 KB system prompt.
+// TestSimulation_conversations: with prediction alone, conversations stay on their engine
+// and load the engines evenly, even if all of them begin with the same 8 KB system prompt.
 func TestSimulation_conversations(t *testing.T) {
 	for _, load := range []struct {
 		name                 string
@@ -211,9 +210,9 @@ func TestSimulation_conversations(t *testing.T) {
 	}
 }
 
-// TestSimulation_withoutLines: the cost alone does not do it: it moves the
-// second turns of short chats with every ripple of load.
-func TestSimulation_withoutLines(t *testing.T) {
+// TestSimulation_costAlone: the cost alone does not suffice: it moves the second turns of
+// short chats with every change of load.
+func TestSimulation_costAlone(t *testing.T) {
 	r := runSim(t, simConfig{convs: 40, turns: 8, clients: 8, endpoints: 4, system: 2000, user: 300, answer: 150, near: -1})
 	t.Logf("same %.3f, balance %.2f %v, hit of ideal %.4f", r.same, r.balance, r.per, r.hit)
 	if r.same >= 0.98 && r.balance <= 1.25 && r.hit >= 0.99 {

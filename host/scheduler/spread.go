@@ -38,7 +38,8 @@ func (d *decision) stay(matched float32) int {
 	best := d.argmin()
 	home := -1
 	for i := range d.b.N {
-		if d.over[i] == reasonNone && d.b.Matched[i] == matched && d.b.Uncached[i] < float32(d.tokens) && (home < 0 || d.less(i, home)) {
+		if d.over[i] == reasonNone && d.b.Matched[i] == matched && d.b.Uncached[i] < float32(d.tokens) &&
+			(home < 0 || d.less(i, home)) {
 			home = i
 		}
 	}
@@ -65,8 +66,8 @@ func (d *decision) tolerance() float32 {
 }
 
 // join marks the endpoints that should hold a shared prefix: its holders and, while
-// all of them are busy, as many more as the prefix deserves, those with the fewest
-// conversations first. It deserves endpoints by its share of all conversations, and
+// all of them are busy, further endpoints up to what the prefix deserves, those with
+// the fewest conversations first. It deserves endpoints by its share of all conversations, and
 // more where its holders have more conversations than others. An endpoint that joins
 // is not charged for the copy, which the conversations of the prefix have paid for.
 func (d *decision) join(matched uint32) {
@@ -107,8 +108,8 @@ func (d *decision) join(matched uint32) {
 	}
 }
 
-// skewShare of the mean, and half of copyCount, is how many more conversations than
-// others the holders of a shared prefix may have before it is copied elsewhere.
+// skewShare of the mean, and half of copyCount, is by how many conversations the holders
+// of a shared prefix may exceed others before it is copied elsewhere.
 const skewShare = 0.05
 
 // spread chooses, among the columns that cost at most a quarter of NearTokens more
@@ -126,7 +127,8 @@ func (d *decision) spread(best int) int {
 	limit := d.total[best] + d.b.Speed[best]*d.prof.Envelope.NearTokens/4
 	pick := best
 	for i := range d.b.N {
-		if d.over[i] != reasonNone || d.total[i] > limit || d.b.Prefer[i] < d.b.Prefer[best] || l.group != l.root && !d.joins[i] {
+		if d.over[i] != reasonNone || d.total[i] > limit || d.b.Prefer[i] < d.b.Prefer[best] ||
+			l.group != l.root && !d.joins[i] {
 			continue
 		}
 		if d.hasFewer(i, pick) {

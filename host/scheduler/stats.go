@@ -31,7 +31,7 @@ type Stats struct {
 
 	Stages [stages]timing.Counts // by StageNames
 
-	Unsalted    map[string]uint64 // requests with a prompt that were sent without a salt, by reason: public, dedicated, fault
+	Unsalted    map[string]uint64 // requests with a prompt sent without a salt, by reason: public, dedicated, fault
 	ClientSalts uint64            // requests in which the client set a salt
 }
 
@@ -43,7 +43,9 @@ const (
 	unsaltedReasons
 )
 
-var unsaltedNames = [unsaltedReasons]string{unsaltedFault: "fault", unsaltedPublic: "public", unsaltedDedicated: "dedicated"}
+var unsaltedNames = [unsaltedReasons]string{
+	unsaltedFault: "fault", unsaltedPublic: "public", unsaltedDedicated: "dedicated",
+}
 
 // PredictionExact returns the share of predictions that were equal to the
 // report, NaN before the first report.
@@ -70,8 +72,9 @@ func (s *State) Stats() Stats {
 	st := Stats{Decisions: map[string]uint64{}, Refused: map[string]uint64{},
 		Retries: c.retries.Load(), Faults: c.faults.Load(), Passed: c.passed.Load(),
 		PromptTokens: c.prompt.Load(), PredictedTokens: c.predicted.Load(), BestTokens: c.best.Load(),
-		Finished: c.done.Load(), Reported: c.reported.Load(), ReportedTokens: c.reportedTokens.Load(), ExpectedTokens: c.expected.Load(),
-		Exact: c.exact.Load(), PromptAgreed: c.promptAgreed.Load(), PromptDiffered: c.promptDiffered.Load()}
+		Finished: c.done.Load(), Reported: c.reported.Load(), ReportedTokens: c.reportedTokens.Load(),
+		ExpectedTokens: c.expected.Load(),
+		Exact:          c.exact.Load(), PromptAgreed: c.promptAgreed.Load(), PromptDiffered: c.promptDiffered.Load()}
 	for k := KindUnset + 1; k < numKinds; k++ {
 		st.Decisions[k.String()] = c.decisions[k].Load()
 	}

@@ -103,8 +103,8 @@ func stress(t *testing.T, change func(*Profile)) {
 	r.idle()
 }
 
-// TestSchedule_stressChargesAtOnce: requests that are placed at the same time
-// see each other's charges.
+// TestSchedule_stressChargesAtOnce: requests that are placed at the same time see each
+// other's charges.
 func TestSchedule_stressChargesAtOnce(t *testing.T) {
 	r := newRig(t, 8, nil)
 	const n = 160
@@ -138,7 +138,7 @@ func TestSchedule_stressChargesAtOnce(t *testing.T) {
 	r.idle()
 }
 
-// quiet is a locality that knows nothing and costs nothing.
+// quiet is a locality without blocks.
 type quiet struct{}
 
 func (quiet) Match(_, _ []uint64, _ []uint32)    {}

@@ -2,8 +2,7 @@ package scheduler
 
 import "testing"
 
-// TestTables: each value of an enumeration has its row; no value lacks its words
-// without anybody noticing.
+// TestTables: each value of an enumeration has its row.
 func TestTables(t *testing.T) {
 	seen := map[string]reason{}
 	for r := range numReasons {

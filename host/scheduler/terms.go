@@ -73,7 +73,8 @@ func (s *Scheduler) rebuildBatch(h *traceHead, cands []candTrace) (b *Batch, at 
 	for i, n := range at {
 		c := &cands[n]
 		b.Endpoints[i], b.Infos[i] = c.info.ID, c.info
-		b.Matched[i], b.Uncached[i], b.Outstanding[i], b.Inflight[i] = c.matchedTokens(), c.uncached, c.outstanding, c.inflight
+		b.Matched[i], b.Uncached[i] = c.matchedTokens(), c.uncached
+		b.Outstanding[i], b.Inflight[i] = c.outstanding, c.inflight
 		b.KVActive[i], b.Speed[i], b.Running[i], b.Waiting[i] = c.kvActive, c.speed, float32(c.running), float32(c.waiting)
 		b.KVUsage[i], b.Trust[i], b.Rates[i], b.Prefer[i] = c.kvUsage, c.trust, c.rate, c.prefer
 		b.AgeMS[i] = endpoint.AgeMS(c.scraped, h.at)

@@ -117,9 +117,11 @@ type candTrace struct {
 
 	uncached, outstanding, inflight, kvActive, speed, trust float32
 	kvUsage, lines, total, rate, prefer                     float32
-	parts                                                   [MaxScorers]float32 // by scorer; [0] is the built-in's score if it scored
-	running, waiting                                        uint32
-	scraped                                                 int64 // Unix nanoseconds, 0 = never
+
+	parts [MaxScorers]float32 // by scorer; [0] is the built-in's score if it scored
+
+	running, waiting uint32
+	scraped          int64 // Unix nanoseconds, 0 = never
 }
 
 func (t *traceRing) init(entries, bytes int) {
@@ -268,7 +270,8 @@ func (d *decision) record(t *candTrace, i int) {
 		return
 	}
 	b, v := &d.b, d.snap
-	t.uncached, t.outstanding, t.inflight, t.kvActive, t.speed, t.trust = b.Uncached[k], b.Outstanding[k], b.Inflight[k], b.KVActive[k], b.Speed[k], b.Trust[k]
+	t.uncached, t.outstanding, t.inflight = b.Uncached[k], b.Outstanding[k], b.Inflight[k]
+	t.kvActive, t.speed, t.trust = b.KVActive[k], b.Speed[k], b.Trust[k]
 	t.running, t.waiting, t.kvUsage, t.scraped = v.Running[c.id], v.Waiting[c.id], v.KVUsage[c.id], v.ScrapedAt[c.id]
 	t.total, t.rate, t.prefer, t.lines = d.total[k], b.Rates[k], b.Prefer[k], 0
 	if t.parts[0] = b.Scores[k]; d.source == sourceProfile && !d.prof.direct {
@@ -363,7 +366,9 @@ func (t *traceRing) tenants(id string, hash uint64) []string {
 
 // copyOut returns the newest decision about a tenant's request id. Clients choose
 // request ids, so that two tenants may use the same one.
-func (t *traceRing) copyOut(tenant, id string, hash uint64) (h traceHead, cands []candTrace, more [abi.NumColumns][]float32, ok bool) {
+func (t *traceRing) copyOut(
+	tenant, id string, hash uint64,
+) (h traceHead, cands []candTrace, more [abi.NumColumns][]float32, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range uint64(len(t.heads)) {

@@ -7,8 +7,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// TestUnsalted: a request without a salt is counted with why; the count of
-// faults stays 0 for what the router may decide.
+// TestUnsalted: a request that is sent without a salt is counted by reason; "fault" stays 0
+// for decisions that the router may make.
 func TestUnsalted(t *testing.T) {
 	count := func(r *rig, public, dedicated uint64) {
 		t.Helper()

@@ -37,14 +37,16 @@ func (r *Reporter) Endpoints(context.Context) ([]admin.Endpoint, error) {
 		}
 		st := snap.State(id)
 		e := admin.Endpoint{
-			URL: info.URL, Pool: info.Pool, Dialect: info.Dialect, Ready: snap.Ready.Has(id), Reason: snap.Reasons[id], Held: st.Held.String(), State: stateWord(&st),
+			URL: info.URL, Pool: info.Pool, Dialect: info.Dialect, Ready: snap.Ready.Has(id),
+			Reason: snap.Reasons[id], Held: st.Held.String(), State: stateWord(&st),
 			Events: st.Events.String(), Trust: st.Trust, BlockTokens: st.BlockTokens, CacheBlocks: st.CacheBlocks,
 			MaxModelLen: st.MaxModelLen, Models: st.Models, Running: st.Running, Waiting: st.Waiting, KVUsage: st.KVUsage,
 			Inflight: snap.Loads[i].Inflight(), Outstanding: snap.Loads[i].Outstanding(), ScrapedAt: st.ScrapedAt,
 		}
 		if w := r.cfg.Watcher(id); w != nil {
 			ws := w.Status()
-			e.EventsReason, e.EventSource, e.Version, e.Restarts = ws.EventsReason, ws.Publisher, ws.Capabilities.Version, ws.Restarts
+			e.EventsReason, e.EventSource = ws.EventsReason, ws.Publisher
+			e.Version, e.Restarts = ws.Capabilities.Version, ws.Restarts
 			e.FiguresWhy = ws.FiguresReason
 			e.Unverified = ws.Trust.Unverified
 			e.Isolation, e.ProbedAt, e.ProbeFault = ws.Probe.Isolation, ws.Probe.At, ws.Probe.Fault

@@ -22,7 +22,9 @@ type Explainer struct {
 }
 
 // Explain implements admin.Explainer.
-func (e *Explainer) Explain(_ context.Context, tenant, id string) (decision *scheduler.Explanation, owner string, err error) {
+func (e *Explainer) Explain(
+	_ context.Context, tenant, id string,
+) (decision *scheduler.Explanation, owner string, err error) {
 	l := e.Rules.Acquire()
 	defer l.Release()
 	if tenant == "" {

@@ -46,6 +46,7 @@ func (r *Reporter) Status(context.Context) (*admin.RouterStatus, error) {
 	number, since := r.cfg.Revision()
 	return &admin.RouterStatus{
 		Version: r.cfg.Version, Started: r.cfg.Started, Revision: number, RulesSince: since,
-		Scheduler: r.cfg.State.Stats(), Proxy: r.cfg.Proxy.Stats(), Index: r.cfg.Index.Stats(), AuditHead: r.cfg.Audit.Head().String(),
+		Scheduler: r.cfg.State.Stats(), Proxy: r.cfg.Proxy.Stats(), Index: r.cfg.Index.Stats(),
+		AuditHead: r.cfg.Audit.Head().String(),
 	}, nil
 }
