@@ -28,7 +28,7 @@ func serveChild() {
 
 // childCommand is how this program starts itself to compile plugins.
 func childCommand(log *slog.Logger) []string {
-	c, err := wasm.Again(compileArg)
+	c, err := wasm.SelfCommand(compileArg)
 	if err != nil {
 		log.Warn("plugins are compiled in this process, requests may wait", "err", err)
 	}

@@ -116,7 +116,7 @@ func checkGoGuest(t *testing.T, code []byte, sliced bool) {
 		t.Errorf("sliced %v, want %v: %+v", s.Sliced, sliced, s)
 	}
 	checkGoScore(t, p)
-	rt.Mend(t.Context(), time.Now()) // the fault took the only instance
+	rt.Maintain(t.Context(), time.Now()) // the fault took the only instance
 	checkGoOthers(t, p)
 	observed := &wasm.Outcomes{N: 3, Endpoints: []uint32{abi.EndpointID(0, 1), abi.EndpointID(1, 1)}}
 	observed.U32[abi.OutEndpointRow] = []uint32{1, 1, 0}

@@ -135,11 +135,11 @@ func (r *Report) run(ctx context.Context, rt *wasm.Runtime, p *wasm.Plugin, call
 	if p.Has(wasm.Autoscale) {
 		r.add("x_autoscale", checkAutoscale(p))
 	}
-	rt.Mend(ctx, time.Now()) // in place of an instance that was lost above
+	rt.Maintain(ctx, time.Now()) // in place of an instance that was lost above
 	if p.Has(wasm.BackendParse) {
 		r.add("x_backend_parse", checkDocuments(func(doc []byte) error { _, err := p.BackendParse(doc, 1.7e12); return err }))
 	}
-	rt.Mend(ctx, time.Now())
+	rt.Maintain(ctx, time.Now())
 	if p.Has(wasm.Discover) {
 		r.add("x_discover", checkDocuments(func(doc []byte) error { _, err := p.Discover(doc, 1.7e12); return err }))
 	}

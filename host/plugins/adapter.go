@@ -120,9 +120,9 @@ func (v *views) Label(key, value string, dst []float32) {
 // sizeClass is the base-2 logarithm of a body's bytes, rounded up.
 func sizeClass(bytes int) uint64 { return uint64(bits.Len(uint(max(bytes, 1) - 1))) }
 
-// heard turns the error of a plugin into what the scheduler knows and an
+// schedulerError turns the error of a plugin into what the scheduler knows and an
 // operator understands.
-func (a *adapter) heard(err error) error {
+func (a *adapter) schedulerError(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -149,7 +149,7 @@ func (s scorer) Unit() scheduler.Unit {
 func (s scorer) Score(b *scheduler.Batch) error {
 	v := s.view(b)
 	defer s.done(v)
-	return s.heard(s.p.Score(&v.b, b.Scores, nil))
+	return s.schedulerError(s.p.Score(&v.b, b.Scores, nil))
 }
 
 // Explain implements scheduler.Explained, on an instance of its own: what an
@@ -188,7 +188,7 @@ func (f filter) Reasons() []string { return f.reasons }
 func (f filter) Filter(b *scheduler.Batch, drop []uint32) error {
 	v := f.view(b)
 	defer f.done(v)
-	return f.heard(f.p.Filter(&v.b, drop))
+	return f.schedulerError(f.p.Filter(&v.b, drop))
 }
 
 // picker is a plugin with the role pick.
@@ -200,7 +200,7 @@ func (p picker) Pick(b *scheduler.Batch, mask, order []uint32) (int, error) {
 	defer p.done(v)
 	v.order = wasm.Order{Scores: b.Scores, Mask: mask, K: len(order), Count: v.count[:], Index: order}
 	if err := p.p.Pick(&v.b, &v.order); err != nil {
-		return 0, p.heard(err)
+		return 0, p.schedulerError(err)
 	}
 	return int(v.count[0]), nil
 }

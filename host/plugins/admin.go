@@ -20,7 +20,7 @@ func statsOf(p *plugin, s *wasm.Stats) *admin.PluginStats {
 		Calls: s.Calls, Abstained: s.Abstained, Busy: s.Busy, Faults: faults, Instances: s.Instances, Recycled: s.Recycled, Sliced: s.Sliced,
 		UnitsPerCandidate: s.UnitsPerCandidate, LastUnits: s.LastUnits, LoadMicros: float64(s.LoadNanos) / 1e3,
 		CallMicros: s.CallNanos / 1e3, CallMicrosMax: float64(s.CallNanosMax) / 1e3,
-		Observed: p.observed.Load(), Unobserved: p.unheard.Load(),
+		Observed: p.observed.Load(), Unobserved: p.unobserved.Load(),
 	}
 }
 
@@ -115,7 +115,7 @@ func (m *Manager) apply(digest string, c *Change) (*admin.PluginChange, error) {
 	if sh := m.offPath.shadows.of(c.name); sh != nil && sh.digest == digest {
 		m.offPath.shadows.set(c.name, nil) // there is nothing left to compare
 	}
-	m.log.Info("plugin in force", "plugin", c.name, "digest", digest, "signer", signer, "generation", revision, "used", used)
+	m.log.Info("plugin in force", "plugin", c.name, "digest", digest, "signer", signer, "revision", revision, "used", used)
 	answer := &admin.PluginChange{Name: c.name, Digest: digest, Active: true, Used: used, Signer: signer, Revision: revision}
 	if m.folder.code(c.name) != nil {
 		answer.Used, answer.Note = false, c.name+".wasm in plugin_dir goes before it while it lies there"

@@ -7,8 +7,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// specialKey names a plugin in an experimental role.
-type specialKey struct {
+// experimentalKey names a plugin in an experimental role.
+type experimentalKey struct {
 	name string
 	role wasm.Role
 }
@@ -16,8 +16,8 @@ type specialKey struct {
 // experimental returns the plugin of a name in an experimental role, or why there is
 // none.
 func (s *Set) experimental(name string, role wasm.Role) (*plugin, error) {
-	k := specialKey{name, role}
-	if p := s.special[k]; p != nil {
+	k := experimentalKey{name, role}
+	if p := s.byRole[k]; p != nil {
 		return p, nil
 	}
 	if why := s.missing[k]; why != nil {
@@ -26,11 +26,11 @@ func (s *Set) experimental(name string, role wasm.Role) (*plugin, error) {
 	return nil, fmt.Errorf("plugins: there is no module of plugin %s yet: push it", name)
 }
 
-// useSpecial loads a plugin in an experimental role. One without a module takes
+// useExperimental loads a plugin in an experimental role. One without a module takes
 // part once it is pushed; of one whose modules are set aside the reason is kept.
-func (pl *plan) useSpecial(name string, role wasm.Role) error {
-	k := specialKey{name, role}
-	if pl.special[k] != nil || pl.missing[k] != nil {
+func (pl *plan) useExperimental(name string, role wasm.Role) error {
+	k := experimentalKey{name, role}
+	if pl.byRole[k] != nil || pl.missing[k] != nil {
 		return nil
 	}
 	c := declared(pl.cfg, name)
@@ -44,7 +44,7 @@ func (pl *plan) useSpecial(name string, role wasm.Role) error {
 	case err != nil:
 		return err
 	case p != nil:
-		pl.special[k] = p
+		pl.byRole[k] = p
 		pl.plugins = append(pl.plugins, p)
 	case why != nil:
 		pl.missing[k] = why
@@ -54,12 +54,12 @@ func (pl *plan) useSpecial(name string, role wasm.Role) error {
 	return nil
 }
 
-// specialPlugins loads the plugins that pools name.
-func (pl *plan) specialPlugins() error {
+// experimentalPlugins loads the plugins that pools name.
+func (pl *plan) experimentalPlugins() error {
 	for i := range pl.cfg.Pools {
 		p := &pl.cfg.Pools[i]
-		for _, use := range specialUses(p) {
-			if err := pl.useSpecial(use.name, use.role); err != nil {
+		for _, use := range experimentalUses(p) {
+			if err := pl.useExperimental(use.name, use.role); err != nil {
 				return fmt.Errorf("pool %s: %w", p.Name, err)
 			}
 		}
@@ -67,16 +67,16 @@ func (pl *plan) specialPlugins() error {
 	return nil
 }
 
-// specialUses lists the plugins a pool names in experimental roles.
-func specialUses(p *config.Pool) (out []specialKey) {
+// experimentalUses lists the plugins a pool names in experimental roles.
+func experimentalUses(p *config.Pool) (out []experimentalKey) {
 	if p.Autoscale.Plugin != "" {
-		out = append(out, specialKey{p.Autoscale.Plugin, wasm.Autoscale})
+		out = append(out, experimentalKey{p.Autoscale.Plugin, wasm.Autoscale})
 	}
 	if p.Parser.Plugin != "" {
-		out = append(out, specialKey{p.Parser.Plugin, wasm.BackendParse})
+		out = append(out, experimentalKey{p.Parser.Plugin, wasm.BackendParse})
 	}
 	if p.Discover.Plugin != "" {
-		out = append(out, specialKey{p.Discover.Plugin, wasm.Discover})
+		out = append(out, experimentalKey{p.Discover.Plugin, wasm.Discover})
 	}
 	return out
 }

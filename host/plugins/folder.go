@@ -272,7 +272,7 @@ func (m *Manager) LookFolder(settle bool) {
 	for _, file := range f.due(now, cfg, settle) {
 		sum, there := now[file]
 		err := m.takeFile(file, there, sum)
-		if errors.Is(err, errFileMoves) {
+		if errors.Is(err, errFileChanges) {
 			continue
 		}
 		f.tried[file] = triedFile{sum, err != nil, cfg}
@@ -290,8 +290,8 @@ func (m *Manager) LookFolder(settle bool) {
 	}
 }
 
-// errFileMoves says that a file changed since it was looked at.
-var errFileMoves = errors.New("host: file changes")
+// errFileChanges says that a file changed since it was looked at.
+var errFileChanges = errors.New("host: file changes")
 
 // takeFile puts a file of the folder in force, or what is behind one that is
 // gone. On error nothing has changed.
@@ -322,12 +322,12 @@ func (m *Manager) takeFile(file string, there bool, sum [sha256.Size]byte) error
 		return err
 	}
 	used, _ := set.uses(name)
-	m.note("plugin:activate", "plugin/"+name, nil, "source", "plugin_dir", "there", strconv.FormatBool(there), "generation", strconv.FormatUint(revision, 10))
-	m.log.Info("plugin folder in force", "plugin", name, "there", there, "generation", revision, "used", used)
+	m.note("plugin:activate", "plugin/"+name, nil, "source", "plugin_dir", "there", strconv.FormatBool(there), "revision", strconv.FormatUint(revision, 10))
+	m.log.Info("plugin folder in force", "plugin", name, "there", there, "revision", revision, "used", used)
 	return nil
 }
 
-// open returns the module in a file, errFileMoves if its digest is another than sum.
+// open returns the module in a file, errFileChanges if its digest is another than sum.
 func (f *folder) open(file string, sum [sha256.Size]byte) ([]byte, error) {
 	if fault := f.stats[file].fault; fault != nil {
 		return nil, fault
@@ -339,7 +339,7 @@ func (f *folder) open(file string, sum [sha256.Size]byte) ([]byte, error) {
 	defer root.Close()
 	code, err := readIn(root, file)
 	if err != nil || sha256.Sum256(code) != sum {
-		return nil, errFileMoves
+		return nil, errFileChanges
 	}
 	return code, nil
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// TestAdapter_large_hammer: a guest that has no memory for the largest batch the
+// TestAdapter_large_stress: a guest that has no memory for the largest batch the
 // ABI has, asked by several decisions at once, between small batches. Each large one
 // is answered with the guest's fault, or with why nobody was asked; no small one
 // gets a wrong score; and the plugin answers again once its breaker lets it.
-func TestAdapter_large_hammer(t *testing.T) {
+func TestAdapter_large_stress(t *testing.T) {
 	code, err := (&guests.Guest{File: "alloc_large"}).Code()
 	if err != nil {
 		t.Fatal(err)
@@ -47,8 +47,8 @@ func TestAdapter_large_hammer(t *testing.T) {
 		}
 		return nil
 	}
-	// unheard tells whether err says why nobody was asked.
-	unheard := func(err error) bool {
+	// unobserved tells whether err says why nobody was asked.
+	unobserved := func(err error) bool {
 		return errors.Is(err, wasm.ErrBusy) || strings.HasPrefix(err.Error(), "in quarantine after: ")
 	}
 	for range 4 {
@@ -57,10 +57,10 @@ func TestAdapter_large_hammer(t *testing.T) {
 			large := fill(t, abi.MaxCandidates)
 			for range 50 {
 				err := s.Score(large)
-				if f, ok := errors.AsType[*wasm.Fault](err); err == nil || ok && f.Reason != wasm.ReasonAlloc || !ok && !unheard(err) {
+				if f, ok := errors.AsType[*wasm.Fault](err); err == nil || ok && f.Reason != wasm.ReasonAlloc || !ok && !unobserved(err) {
 					t.Errorf("4,096 candidates: got %v", err)
 				}
-				if err := small(s); err != nil && !unheard(err) {
+				if err := small(s); err != nil && !unobserved(err) {
 					t.Errorf("5 candidates: %v", err)
 				}
 			}
@@ -75,7 +75,7 @@ func TestAdapter_large_hammer(t *testing.T) {
 		if small(s) == nil {
 			return
 		}
-		if next := table.runtime.Mend(ctx, now); next.After(now) {
+		if next := table.runtime.Maintain(ctx, now); next.After(now) {
 			now = next
 		}
 	}

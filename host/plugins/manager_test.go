@@ -132,7 +132,7 @@ func TestRollback_quarantined(t *testing.T) {
 	if err := scorer.Score(b); err == nil || !strings.Contains(err.Error(), "in quarantine after") {
 		t.Fatalf("not in quarantine: %v", err)
 	}
-	m.table.runtime.Mend(t.Context(), time.Now())
+	m.table.runtime.Maintain(t.Context(), time.Now())
 	third := push(append(good, 0, 3, 1, 'n', 'n'))
 	v, err := m.Rollback(t.Context(), "mine")
 	if err != nil || v.Digest != first {

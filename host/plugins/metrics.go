@@ -14,7 +14,7 @@ import (
 func (m *Manager) Collect(e *telemetry.Emitter) {
 	var names []pluginKey
 	all := map[pluginKey]wasm.Stats{}
-	observed, unheard := map[pluginKey]uint64{}, map[pluginKey]uint64{}
+	observed, unobserved := map[pluginKey]uint64{}, map[pluginKey]uint64{}
 	for _, p := range m.table.list() {
 		k, st := pluginKey{name: p.key.name, digest: p.key.digest}, p.Stats()
 		sum, there := all[k]
@@ -22,7 +22,7 @@ func (m *Manager) Collect(e *telemetry.Emitter) {
 			names = append(names, k)
 			sum.Faults = map[wasm.Reason]uint64{}
 		}
-		observed[k], unheard[k] = observed[k]+p.observed.Load(), unheard[k]+p.unheard.Load()
+		observed[k], unobserved[k] = observed[k]+p.observed.Load(), unobserved[k]+p.unobserved.Load()
 		sum.Calls, sum.Abstained, sum.Busy = sum.Calls+st.Calls, sum.Abstained+st.Abstained, sum.Busy+st.Busy
 		sum.LastUnits, sum.CallNanos = max(sum.LastUnits, st.LastUnits), max(sum.CallNanos, st.CallNanos)
 		sum.Quarantined = sum.Quarantined || st.Quarantined
@@ -41,7 +41,7 @@ func (m *Manager) Collect(e *telemetry.Emitter) {
 		e.Emit(metric.PluginAbstained, float64(st.Abstained), labels...)
 		e.Emit(metric.PluginBusy, float64(st.Busy), labels...)
 		e.Emit(metric.PluginObserved, float64(observed[k]), labels...)
-		e.Emit(metric.PluginUnobserved, float64(unheard[k]), labels...)
+		e.Emit(metric.PluginUnobserved, float64(unobserved[k]), labels...)
 		e.Emit(metric.PluginFuelUnits, float64(st.LastUnits), labels...)
 		e.Emit(metric.PluginCallSeconds, st.CallNanos/1e9, labels...)
 		e.Emit(metric.PluginQuarantined, quarantined, labels...)

@@ -142,7 +142,7 @@ func (pl *plan) load(c *config.Plugin, cfg config.JSON, strict bool, fits func(*
 		err = fmt.Errorf("plugin %s (%s): %w", c.Name, m.source, err)
 		k := asideKey{c.Name, m.source, m.digest}
 		if pl.prev == nil && strict || pl.prev != nil && pl.prev.aside[k] == nil {
-			return nil, nil, distrusted(pl.prev, k, err)
+			return nil, nil, withSignatureAdvice(pl.prev, k, err)
 		}
 		if why == nil {
 			why = err
@@ -155,10 +155,10 @@ func (pl *plan) load(c *config.Plugin, cfg config.JSON, strict bool, fits func(*
 	return nil, why, nil
 }
 
-// distrusted adds to why a module is not taken what to do about it where it is in
+// withSignatureAdvice adds to why a module is not taken what to do about it where it is in
 // force and would be no longer trusted: whose key is taken out of the configuration
 // may not lose placement by it.
-func distrusted(prev *Set, k asideKey, err error) error {
+func withSignatureAdvice(prev *Set, k asideKey, err error) error {
 	unsigned := errors.Is(err, plugsign.ErrUntrusted) || errors.Is(err, plugsign.ErrUnsigned)
 	if !unsigned || prev == nil || !slices.ContainsFunc(prev.plugins, func(p *plugin) bool { return p.key.name == k.name && p.key.digest == k.digest }) {
 		return err
@@ -219,34 +219,34 @@ func (m *Manager) asideModules() (keys []asideKey, why map[asideKey]error) {
 	return set.asideModules()
 }
 
-// absent stands in the place of a plugin all of whose modules are set aside, so
+// placeholder stands in the place of a plugin all of whose modules are set aside, so
 // that explain and the metrics tell of it.
-type absent struct {
+type placeholder struct {
 	name string
 	unit scheduler.Unit
 	why  error
 }
 
 // Name implements scheduler.Scorer, scheduler.Filter and scheduler.Picker.
-func (a absent) Name() string { return a.name }
+func (a placeholder) Name() string { return a.name }
 
 // Digest implements scheduler.Digester.
-func (absent) Digest() string { return "none" }
+func (placeholder) Digest() string { return "none" }
 
 // Unit implements scheduler.Scorer.
-func (a absent) Unit() scheduler.Unit { return a.unit }
+func (a placeholder) Unit() scheduler.Unit { return a.unit }
 
 // Wants implements scheduler.Wanter.
-func (absent) Wants() scheduler.ColumnSet { return 0 }
+func (placeholder) Wants() scheduler.ColumnSet { return 0 }
 
 // Score implements scheduler.Scorer.
-func (a absent) Score(*scheduler.Batch) error { return a.why }
+func (a placeholder) Score(*scheduler.Batch) error { return a.why }
 
 // Filter implements scheduler.Filter.
-func (a absent) Filter(*scheduler.Batch, []uint32) error { return a.why }
+func (a placeholder) Filter(*scheduler.Batch, []uint32) error { return a.why }
 
 // Reasons implements scheduler.Filter.
-func (absent) Reasons() []string { return nil }
+func (placeholder) Reasons() []string { return nil }
 
 // Pick implements scheduler.Picker.
-func (a absent) Pick(*scheduler.Batch, []uint32, []uint32) (int, error) { return 0, a.why }
+func (a placeholder) Pick(*scheduler.Batch, []uint32, []uint32) (int, error) { return 0, a.why }

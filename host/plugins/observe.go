@@ -13,11 +13,11 @@ import (
 
 // ended is what came of one request, without what it referred to.
 type ended struct {
-	endpoint   endpoint.ID
-	generation uint32
-	status     uint32
-	at         time.Time
-	failed     bool
+	endpoint endpoint.ID
+	epoch    uint32
+	status   uint32
+	at       time.Time
+	failed   bool
 
 	ttft, e2e, itl                    float32 // ms
 	prompt, cached, predicted, output float32 // tokens; cached is -1 where not reported
@@ -28,7 +28,7 @@ func millis(d time.Duration) float32 { return float32(d.Seconds() * 1e3) }
 func endedOf(x *scheduler.Observation, now time.Time) ended {
 	o := &x.Outcome
 	e := ended{
-		endpoint: x.Endpoint, generation: x.Epoch, status: uint32(max(o.Status, 0)), at: now, failed: scheduler.Failed(o),
+		endpoint: x.Endpoint, epoch: x.Epoch, status: uint32(max(o.Status, 0)), at: now, failed: scheduler.Failed(o),
 		ttft: millis(o.TTFT), e2e: millis(o.E2E), prompt: float32(x.PromptTokens), cached: -1, predicted: float32(x.PredictedCached),
 	}
 	if o.HasCached {
@@ -74,7 +74,7 @@ func (b *outcomes) fill(snap *endpoint.Snapshot, now time.Time) (gone uint64) {
 	}
 	for i := range b.ends {
 		e := &b.ends[i]
-		if !snap.Current(e.endpoint, e.generation) {
+		if !snap.Current(e.endpoint, e.epoch) {
 			gone++
 			continue
 		}
@@ -89,7 +89,7 @@ func (b *outcomes) write(e *ended, now time.Time) {
 	putU := func(c int, v uint32) { u[c] = append(u[c], v) }
 	put := func(c int, v float32) { f[c] = append(f[c], v) }
 	putU(abi.OutEndpointRow, b.rows[e.endpoint])
-	putU(abi.OutEndpointID, abi.EndpointID(uint32(e.endpoint), e.generation))
+	putU(abi.OutEndpointID, abi.EndpointID(uint32(e.endpoint), e.epoch))
 	putU(abi.OutStatus, e.status)
 	put(abi.OutTTFTMS, e.ttft)
 	put(abi.OutE2eMS, e.e2e)
@@ -131,8 +131,8 @@ func (pl *plan) configuredObservers() error {
 func (pl *plan) configuredObserver(c *config.Plugin, strict bool) error {
 	cfg := scorerConfig(pl.cfg, c.Name)
 	for m := range pl.modules(c) {
-		if k := keyOf(c, m.digest, cfg); pl.prev != nil && pl.prev.mute[k] {
-			pl.mute[k] = true
+		if k := keyOf(c, m.digest, cfg); pl.prev != nil && pl.prev.nonObservers[k] {
+			pl.nonObservers[k] = true
 			return nil
 		}
 		break
@@ -142,7 +142,7 @@ func (pl *plan) configuredObserver(c *config.Plugin, strict bool) error {
 		return err
 	}
 	if !p.Has(wasm.Observe) {
-		pl.mute[p.key] = true
+		pl.nonObservers[p.key] = true
 		pl.spare = append(pl.spare, p)
 		return nil
 	}

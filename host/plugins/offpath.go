@@ -108,7 +108,7 @@ func (o *offPath) observe() {
 		return
 	}
 	for _, p := range observers {
-		n := &p.unheard
+		n := &p.unobserved
 		err := p.rest.call(o.m.now, func() error { return p.Observe(&o.batch.out) })
 		if err == nil || errors.Is(err, wasm.ErrAbstain) {
 			n = &p.observed

@@ -158,8 +158,8 @@ func TestOffPath_run(t *testing.T) {
 		}
 		synctest.Wait()
 		waits(-100, -20, -10)
-		if n := p.observed.Load(); n != 1+flushAt || p.unheard.Load() != 0 || o.full.Load() != 0 || o.gone.Load() != 0 {
-			t.Errorf("%d observed, %d not", n, p.unheard.Load())
+		if n := p.observed.Load(); n != 1+flushAt || p.unobserved.Load() != 0 || o.full.Load() != 0 || o.gone.Load() != 0 {
+			t.Errorf("%d observed, %d not", n, p.unobserved.Load())
 		}
 		cancel()
 		<-done
@@ -201,8 +201,8 @@ func TestShadows_full(t *testing.T) {
 	}
 }
 
-// TestShadows_hammer offers decisions while shadows come and go.
-func TestShadows_hammer(t *testing.T) {
+// TestShadows_stress offers decisions while shadows come and go.
+func TestShadows_stress(t *testing.T) {
 	table := openTable(t)
 	var s shadows
 	s.init()

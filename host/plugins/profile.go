@@ -21,14 +21,14 @@ type profileBuilder struct {
 // use loads a plugin in a role; nil without an error is one that there is no module
 // of yet, and takes part once one is pushed. Of one whose modules are all set aside
 // only the stand-in is returned.
-func (b *profileBuilder) use(name string, role wasm.Role, cfg config.JSON) (*adapter, *absent, error) {
+func (b *profileBuilder) use(name string, role wasm.Role, cfg config.JSON) (*adapter, *placeholder, error) {
 	c := declared(b.cfg, name)
 	fits := func(p *plugin) error {
 		if !p.Has(role) {
 			return fmt.Errorf("its manifest has no role %v", role)
 		}
 		if role == wasm.Score {
-			return b.alike(p)
+			return b.addable(p)
 		}
 		return nil
 	}
@@ -37,7 +37,7 @@ func (b *profileBuilder) use(name string, role wasm.Role, cfg config.JSON) (*ada
 		return nil, nil, err
 	}
 	if pl == nil && why != nil {
-		return nil, &absent{name: name, why: why}, nil
+		return nil, &placeholder{name: name, why: why}, nil
 	}
 	if pl == nil {
 		b.log.Warn("plugin is not there yet: placed without it until it is pushed", "plugin", name)
@@ -51,15 +51,15 @@ func (b *profileBuilder) use(name string, role wasm.Role, cfg config.JSON) (*ada
 	return a, nil, nil
 }
 
-// alike says why a plugin's scores cannot be added to those of the scorers before
+// addable says why a plugin's scores cannot be added to those of the scorers before
 // it, nil = they can.
-func (b *profileBuilder) alike(p *plugin) error {
+func (b *profileBuilder) addable(p *plugin) error {
 	for _, s := range b.out.Scorers {
-		if _, gone := s.Scorer.(*absent); gone || b.p.Normalize != "off" {
+		if _, gone := s.Scorer.(*placeholder); gone || b.p.Normalize != "off" {
 			continue
 		}
 		if unit := (scorer{&adapter{p: p}}).Unit(); unit != s.Scorer.Unit() {
-			return fmt.Errorf("it scores in %v, %s in %v: they cannot be added up; normalize: minmax or rank makes them alike", unit, s.Scorer.Name(), s.Scorer.Unit())
+			return fmt.Errorf("it scores in %v, %s in %v: they cannot be added up; normalize: minmax or rank makes them comparable", unit, s.Scorer.Name(), s.Scorer.Unit())
 		}
 	}
 	return nil
@@ -92,12 +92,12 @@ func (b *profileBuilder) scorer(s *config.Scorer) error {
 func (b *profileBuilder) unify() {
 	unit := scheduler.CostTokens
 	for _, s := range b.out.Scorers {
-		if _, gone := s.Scorer.(*absent); !gone {
+		if _, gone := s.Scorer.(*placeholder); !gone {
 			unit = s.Scorer.Unit()
 		}
 	}
 	for _, s := range b.out.Scorers {
-		if gone, ok := s.Scorer.(*absent); ok {
+		if gone, ok := s.Scorer.(*placeholder); ok {
 			gone.unit = unit
 		}
 	}

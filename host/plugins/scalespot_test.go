@@ -79,7 +79,7 @@ func TestScaleSpot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Manager{rules: fixed{&Set{special: map[specialKey]*plugin{{"cheap", wasm.Autoscale}: {Plugin: p}},
+	h := &Manager{rules: fixed{&Set{byRole: map[experimentalKey]*plugin{{"cheap", wasm.Autoscale}: {Plugin: p}},
 		cfg: &config.Config{Pools: []config.Pool{{Name: "own", Autoscale: config.Autoscale{Plugin: "cheap"}}}}}}}
 	m := &market{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), stock: map[string]int{"own": 16}, nodes: map[string][]autoscale.Node{}}
 	for range 2 {

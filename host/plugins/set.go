@@ -10,16 +10,16 @@ import (
 // Set is the plugins of one revision of the rules. It is immutable once planned
 // and safe for concurrent use until Release.
 type Set struct {
-	m         *Manager
-	cfg       *config.Config
-	plugins   []*plugin // to release
-	observers []*plugin // of plugins, one of a name
-	mute      map[pluginKey]bool
-	aside     map[asideKey]error
-	special   map[specialKey]*plugin
-	missing   map[specialKey]error
-	scored    []*scoring          // plugins that score, by profile
-	profiles  []scheduler.Profile // what the plugins add to each
+	m            *Manager
+	cfg          *config.Config
+	plugins      []*plugin // to release
+	observers    []*plugin // of plugins, one of a name
+	nonObservers map[pluginKey]bool
+	aside        map[asideKey]error
+	byRole       map[experimentalKey]*plugin
+	missing      map[experimentalKey]error
+	scored       []*scoring          // plugins that score, by profile
+	profiles     []scheduler.Profile // what the plugins add to each
 }
 
 // Change is what a plan takes in place of the modules that are stored and saved.
@@ -41,7 +41,7 @@ func (c *Change) Commit() error { return c.commit() }
 // goes before what is stored and saved. It may take seconds and changes nothing; on
 // error all that was loaded is given up. The caller calls Release of the Set once.
 func (m *Manager) Plan(cfg *config.Config, prev *Set, change *Change) (_ *Set, err error) {
-	s := &Set{m: m, cfg: cfg, mute: map[pluginKey]bool{}, aside: map[asideKey]error{}, special: map[specialKey]*plugin{}, missing: map[specialKey]error{}}
+	s := &Set{m: m, cfg: cfg, nonObservers: map[pluginKey]bool{}, aside: map[asideKey]error{}, byRole: map[experimentalKey]*plugin{}, missing: map[experimentalKey]error{}}
 	p := &plan{Manager: m, Set: s, prev: prev, change: change}
 	defer func() {
 		m.table.release(p.spare)
@@ -63,7 +63,7 @@ func (m *Manager) Plan(cfg *config.Config, prev *Set, change *Change) (_ *Set, e
 		}
 		s.profiles = append(s.profiles, out)
 	}
-	if err := p.specialPlugins(); err != nil {
+	if err := p.experimentalPlugins(); err != nil {
 		return nil, err
 	}
 	s.addObservers()

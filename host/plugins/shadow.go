@@ -219,7 +219,7 @@ func (s *shadow) status() *admin.Shadow {
 	}
 	c := s.compared.Stats()
 	st := &admin.Shadow{Digest: s.digest, Signer: s.signer, Since: s.since, Decisions: c.Decisions, RankAgreement: c.Agreement,
-		Elsewhere: float64(c.Elsewhere) / float64(max(c.Decisions, 1)), Abstained: c.Abstained, Faults: c.Unheard, Skipped: s.skipped.Load()}
+		Elsewhere: float64(c.Elsewhere) / float64(max(c.Decisions, 1)), Abstained: c.Abstained, Faults: c.Failed, Skipped: s.skipped.Load()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.plugins {
@@ -237,7 +237,7 @@ func (s *shadows) collect(e *telemetry.Emitter) {
 		e.Emit(metric.ShadowElsewhere, float64(c.Elsewhere), labels...)
 		e.Emit(metric.ShadowRankAgreement, c.Agreement, labels...)
 		e.Emit(metric.ShadowAbstained, float64(c.Abstained), labels...)
-		e.Emit(metric.ShadowFaults, float64(c.Unheard), labels...)
+		e.Emit(metric.ShadowFaults, float64(c.Failed), labels...)
 		e.Emit(metric.ShadowSkipped, float64(sh.skipped.Load()), labels...)
 	}
 }

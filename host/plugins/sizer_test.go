@@ -80,7 +80,7 @@ func TestSizer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		current.set = &Set{special: map[specialKey]*plugin{{"x", wasm.Autoscale}: {Plugin: p}},
+		current.set = &Set{byRole: map[experimentalKey]*plugin{{"x", wasm.Autoscale}: {Plugin: p}},
 			cfg: &config.Config{Pools: []config.Pool{{Name: "own", Autoscale: config.Autoscale{Plugin: "x", Shadow: true}}, {Name: "spot"}}}}
 	}
 	const hostile = "../../conformance/guests/experimental/hostile.wasm"
@@ -106,7 +106,7 @@ func TestSizer(t *testing.T) {
 		if o, err := propose(); o != nil || err == nil || !strings.Contains(err.Error(), "trap") {
 			t.Errorf("trap: %+v, %v", o, err)
 		}
-		rt.Mend(context.Background(), time.Now())
+		rt.Maintain(context.Background(), time.Now())
 	}
 	if _, err := propose(); !errors.Is(err, wasm.ErrQuarantined) || !strings.Contains(err.Error(), "trap") {
 		t.Errorf("quarantine: %v", err)
@@ -115,7 +115,7 @@ func TestSizer(t *testing.T) {
 	if o, err := propose(); err != nil || o.Desired != 20 || !strings.HasPrefix(o.By, "x 1.0.0 ") {
 		t.Errorf("%+v, %v", o, err)
 	}
-	current.set = &Set{missing: map[specialKey]error{{"x", wasm.Autoscale}: errors.New("set aside")}}
+	current.set = &Set{missing: map[experimentalKey]error{{"x", wasm.Autoscale}: errors.New("set aside")}}
 	if _, err := propose(); err == nil || err.Error() != "set aside" {
 		t.Errorf("set aside: %v", err)
 	}

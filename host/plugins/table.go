@@ -22,9 +22,9 @@ type plugin struct {
 	since  time.Time
 	uses   int // generations that hold it; guarded by table.mu
 
-	signer            atomic.Pointer[string] // names of the trusted keys that signed it, by the rules it was last loaded for
-	rest              rest                   // between calls off the request path
-	observed, unheard atomic.Uint64          // outcomes it was told of, and those it failed to take
+	signer               atomic.Pointer[string] // names of the trusted keys that signed it, by the rules it was last loaded for
+	rest                 rest                   // between calls off the request path
+	observed, unobserved atomic.Uint64          // outcomes it was told of, and those it failed to take
 }
 
 // signedBy returns the names of the trusted keys that signed the module.
@@ -116,7 +116,7 @@ func (t *table) wakeLocked() {
 // run closes plugins that nobody holds until ctx ends.
 func (t *table) run(ctx context.Context) error {
 	for {
-		t.bury()
+		t.closeDead()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -125,7 +125,7 @@ func (t *table) run(ctx context.Context) error {
 	}
 }
 
-func (t *table) bury() {
+func (t *table) closeDead() {
 	t.mu.Lock()
 	dead := t.dead
 	t.dead = nil
@@ -154,7 +154,7 @@ func (t *table) list() []*plugin {
 
 // close closes everything, after the last generation was given up.
 func (t *table) close() error {
-	t.bury()
+	t.closeDead()
 	return t.runtime.Close()
 }
 

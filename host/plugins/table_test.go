@@ -112,21 +112,21 @@ func TestTable(t *testing.T) {
 		t.Errorf("%p %p %p of %d", a, b, c, len(table.list()))
 	}
 	table.release([]*plugin{a, c})
-	table.bury()
+	table.closeDead()
 	in := scorer{newAdapter(a, &config.Config{}, 0, "blend")}
 	if err := in.Score(fill(t, 3)); err != nil || len(table.list()) != 1 {
 		t.Errorf("held once more: %v, %d loaded", err, len(table.list()))
 	}
 	table.release([]*plugin{b})
-	table.bury()
+	table.closeDead()
 	if err := in.Score(fill(t, 3)); err == nil || len(table.list()) != 0 {
 		t.Errorf("after the last release: %v, %d loaded", err, len(table.list()))
 	}
 }
 
-// TestTable_hammer swaps generations of plugins under decisions: no
+// TestTable_stress swaps generations of plugins under decisions: no
 // decision meets a closed plugin.
-func TestTable_hammer(t *testing.T) {
+func TestTable_stress(t *testing.T) {
 	table := openTable(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var background, readers sync.WaitGroup
@@ -171,7 +171,7 @@ func TestTable_hammer(t *testing.T) {
 	holder.Swap(nil, nil)
 	cancel()
 	background.Wait()
-	table.bury()
+	table.closeDead()
 	if n := len(table.list()); n != 0 {
 		t.Errorf("%d plugins are still loaded", n)
 	}

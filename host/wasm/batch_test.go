@@ -119,14 +119,14 @@ func TestBreaker(t *testing.T) {
 	wait := time.Duration(0)
 	for range 20 {
 		probe, until := b.due(now)
-		if probe || until.Sub(now) < wait || until.Sub(now) > maxBackOff {
+		if probe || until.Sub(now) < wait || until.Sub(now) > maxBackoff {
 			t.Fatalf("probe %v in %v, the last wait was %v", probe, until.Sub(now), wait)
 		}
 		wait, now = until.Sub(now), until
 		b.probed(now, f)
 	}
-	if wait != maxBackOff {
-		t.Errorf("the longest wait is %v, want %v", wait, maxBackOff)
+	if wait != maxBackoff {
+		t.Errorf("the longest wait is %v, want %v", wait, maxBackoff)
 	}
 	b.probed(now, nil)
 	if !b.allow() || b.reason() != "" {

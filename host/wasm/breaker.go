@@ -13,8 +13,8 @@ import (
 const (
 	strikesToOpen = 3
 	forgiveEvery  = 100
-	firstBackOff  = time.Second
-	maxBackOff    = 5 * time.Minute
+	firstBackoff  = time.Second
+	maxBackoff    = 5 * time.Minute
 )
 
 // breaker decides whether a plugin is heard. allow and ok are for the request
@@ -23,12 +23,12 @@ type breaker struct {
 	open    atomic.Bool
 	strikes atomic.Int32 // > 0: ok has something to count
 
-	mu      sync.Mutex // guards what follows, and changes of the above
-	good    int        // calls since the last change of strikes
-	opens   int        // quarantines since strikes were last 0
-	slows   int        // quarantines of a plugin that was too slow, never forgiven
-	until   time.Time  // next probe while open
-	lastErr string     // the fault that opened it
+	mu        sync.Mutex // guards what follows, and changes of the above
+	good      int        // calls since the last change of strikes
+	opens     int        // quarantines since strikes were last 0
+	slowOpens int        // quarantines of a plugin that was too slow, never forgiven
+	until     time.Time  // next probe while open
+	lastErr   string     // the fault that opened it
 }
 
 func (b *breaker) allow() bool { return !b.open.Load() }
@@ -78,13 +78,13 @@ func (b *breaker) slow(now time.Time, err error) {
 	b.good = 0
 	b.strikes.Store(strikesToOpen)
 	b.reopenLocked(now, err)
-	b.slows++
+	b.slowOpens++
 }
 
 func (b *breaker) reopenLocked(now time.Time, err error) {
-	wait := firstBackOff << min(b.opens+b.slows, 20)
+	wait := firstBackoff << min(b.opens+b.slowOpens, 20)
 	b.opens++
-	b.until = now.Add(min(wait, maxBackOff))
+	b.until = now.Add(min(wait, maxBackoff))
 	b.lastErr = err.Error()
 	b.open.Store(true)
 }

@@ -77,7 +77,7 @@ func (p *Plugin) giveBack(in *instance) {
 		in.old = in.grown()
 	}
 	if in.old {
-		in = p.succeed(in)
+		in = p.swapGrown(in)
 	}
 	p.pool.put(in)
 }

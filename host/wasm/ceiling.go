@@ -55,8 +55,8 @@ func (w *watch) due() bool { return w.left.Load() > 0 && w.left.Add(-1) >= 0 }
 // suspect has the next calls timed.
 func (w *watch) suspect() { w.left.Store(watchCalls) }
 
-// saw notes what a timed call took and reports whether the plugin is too slow.
-func (w *watch) saw(took, ceiling time.Duration) (slow bool) {
+// record notes what a timed call took and reports whether the plugin is too slow.
+func (w *watch) record(took, ceiling time.Duration) (slow bool) {
 	if took > ceiling/2 {
 		w.suspect()
 	}
@@ -87,7 +87,7 @@ func (p *Plugin) timed(in *instance, r Role, n int, budget int64) error {
 	t := time.Now()
 	cpu, err := in.processorTime(r, budget)
 	p.stats.sample(time.Since(t), in.used(), n)
-	if ceiling := p.Ceiling(n); p.watch.saw(cpu, ceiling) && err == nil {
+	if ceiling := p.Ceiling(n); p.watch.record(cpu, ceiling) && err == nil {
 		return &Fault{Plugin: p.name, Reason: ReasonTime,
 			Detail: fmt.Sprintf("calls take too long: the last took %v of processor time with %d candidates, at most %v", cpu.Round(time.Microsecond), n, ceiling)}
 	}

@@ -26,7 +26,7 @@ func TestWatch(t *testing.T) {
 	} {
 		w, found := new(watch), -1
 		for i, took := range c.took {
-			if w.saw(took, 2*ms) && found < 0 {
+			if w.record(took, 2*ms) && found < 0 {
 				found = i
 			}
 		}
@@ -35,11 +35,11 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	w := new(watch)
-	w.saw(ms, 2*ms)
+	w.record(ms, 2*ms)
 	if w.due() {
 		t.Error("timed again after a fast call")
 	}
-	w.saw(ms+1, 2*ms)
+	w.record(ms+1, 2*ms)
 	for range watchCalls {
 		if !w.due() {
 			t.Fatal("not timed after a call of more than half the ceiling")
@@ -102,7 +102,7 @@ func TestCeiling(t *testing.T) {
 		}
 		_, until := strict.breaker.due(time.Now())
 		waits = append(waits, time.Until(until).Round(time.Second))
-		rt.Mend(t.Context(), until)
+		rt.Maintain(t.Context(), until)
 	}
 	if waits[1] <= waits[0] || waits[2] <= waits[1] {
 		t.Errorf("it waits %v", waits)

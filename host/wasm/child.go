@@ -34,8 +34,8 @@ const (
 	childUses = 500
 )
 
-// maxProven bounds what is remembered of modules that a child took.
-const maxProven = 256
+// maxAccepted bounds what is remembered of modules that a child took.
+const maxAccepted = 256
 
 // trial is what a child is asked: to load a module as this process will.
 type trial struct {
@@ -51,23 +51,23 @@ type verdict struct{ Step, Err string }
 // errNoChild says that no child could be started.
 var errNoChild = errors.New("wasm: no child process")
 
-// nursery has modules compiled and tried by a child, so that what is compiled,
+// compileWorker has modules compiled and tried by a child, so that what is compiled,
 // spins or allocates for the first time does so in a process of the lowest
 // priority. It is safe for concurrent use; a child does one module at a time.
-type nursery struct {
+type compileWorker struct {
 	command  []string
 	cacheDir string
 	lost     sync.Once // says that there is no child
 
-	turn    chan struct{}                  // cap 1: held to use what follows
-	running *child                         // nil = none
-	used    time.Time                      // when running answered last
-	proven  map[[sha256.Size]byte]struct{} // trials that succeeded
+	turn     chan struct{}                  // cap 1: held to use what follows
+	running  *child                         // nil = none
+	used     time.Time                      // when running answered last
+	accepted map[[sha256.Size]byte]struct{} // trials that succeeded
 }
 
 // take has a child load a module within most of time on the clock. Afterwards the compile cache holds its code.
 // The error is a *LoadError, errNoChild or that of ctx.
-func (n *nursery) take(ctx context.Context, digest string, code []byte, t *trial, most time.Duration) error {
+func (n *compileWorker) take(ctx context.Context, digest string, code []byte, t *trial, most time.Duration) error {
 	head, err := json.Marshal(t)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (n *nursery) take(ctx context.Context, digest string, code []byte, t *trial
 	}
 	defer func() { <-n.turn }()
 	key := sha256.Sum256(append([]byte(digest), head...))
-	if _, ok := n.proven[key]; ok {
+	if _, ok := n.accepted[key]; ok {
 		return nil
 	}
 	v, err := n.ask(ctx, head, code, most)
@@ -89,15 +89,15 @@ func (n *nursery) take(ctx context.Context, digest string, code []byte, t *trial
 	case v.Step != "":
 		return loadErr(v.Step, errors.New(v.Err))
 	}
-	if len(n.proven) >= maxProven {
-		clear(n.proven)
+	if len(n.accepted) >= maxAccepted {
+		clear(n.accepted)
 	}
-	n.proven[key] = struct{}{}
+	n.accepted[key] = struct{}{}
 	return pruneCache(n.cacheDir, maxCacheBytes)
 }
 
 // ask hands a module to the child that runs, or to one it starts.
-func (n *nursery) ask(ctx context.Context, head, code []byte, most time.Duration) (v verdict, err error) {
+func (n *compileWorker) ask(ctx context.Context, head, code []byte, most time.Duration) (v verdict, err error) {
 	fresh := n.running == nil
 	if fresh {
 		if n.running, err = startChild(n.command); err != nil {
@@ -117,16 +117,16 @@ func (n *nursery) ask(ctx context.Context, head, code []byte, most time.Duration
 }
 
 // end ends the running child.
-func (n *nursery) end() {
+func (n *compileWorker) end() {
 	if n.running != nil {
 		n.running.end()
 		n.running = nil
 	}
 }
 
-// mend ends a child that has had nothing to do, and returns when to look again;
+// maintain ends a child that has had nothing to do, and returns when to look again;
 // zero = there is none.
-func (n *nursery) mend(now time.Time) time.Time {
+func (n *compileWorker) maintain(now time.Time) time.Time {
 	select {
 	case n.turn <- struct{}{}:
 	default: // at work
@@ -144,18 +144,18 @@ func (n *nursery) mend(now time.Time) time.Time {
 }
 
 // close ends the child for good. No take may follow.
-func (n *nursery) close() {
+func (n *compileWorker) close() {
 	n.turn <- struct{}{}
 	n.end()
 }
 
 // child is a process that loads modules.
 type child struct {
-	cmd       *exec.Cmd
-	in        io.WriteCloser
-	out       io.Reader
-	complaint beginning
-	uses      int
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    io.Reader
+	stderr prefix
+	uses   int
 }
 
 // errEnded says that a child ended by itself.
@@ -164,7 +164,7 @@ var errEnded = errors.New("ended without an answer")
 func startChild(command []string) (*child, error) {
 	c := &child{cmd: exec.Command(command[0], command[1:]...)}
 	c.cmd.Env = []string{"GOMAXPROCS=1"} // nothing of this process's environment
-	c.cmd.Stderr = &c.complaint
+	c.cmd.Stderr = &c.stderr
 	in, err1 := c.cmd.StdinPipe()
 	out, err2 := c.cmd.StdoutPipe()
 	if err := errors.Join(err1, err2); err != nil {
@@ -202,7 +202,7 @@ func (c *child) ask(ctx context.Context, head, code []byte, most time.Duration) 
 		ended = err
 	}
 	return verdict{}, loadErr("compile", fmt.Errorf("the process that compiles plugins (at most %v of processor time and %d MiB each) %w: %v%s",
-		childProcessor, childBytes>>20, errEnded, ended, &c.complaint))
+		childProcessor, childBytes>>20, errEnded, ended, &c.stderr))
 }
 
 func readVerdict(in io.Reader, v *verdict) error {
@@ -232,16 +232,16 @@ func (c *child) end() error {
 	return c.cmd.Wait()
 }
 
-// beginning keeps the first bytes of what is written to it.
-type beginning struct{ text []byte }
+// prefix keeps the first bytes of what is written to it.
+type prefix struct{ text []byte }
 
-func (w *beginning) Write(p []byte) (int, error) {
+func (w *prefix) Write(p []byte) (int, error) {
 	w.text = append(w.text, p[:min(len(p), maxLastText-len(w.text))]...)
 	return len(p), nil
 }
 
 // String returns the first line behind a colon, or nothing.
-func (w *beginning) String() string {
+func (w *prefix) String() string {
 	line, _, _ := strings.Cut(string(w.text), "\n")
 	if line != "" {
 		return ": " + strings.ToValidUTF8(line, "?")

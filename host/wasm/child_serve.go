@@ -57,9 +57,9 @@ func ServeChild(in io.Reader, out io.Writer, modules []*HostModule, check func(c
 	return nil
 }
 
-// Again returns the command line that starts this program with one argument.
+// SelfCommand returns the command line that starts this program with one argument.
 // On Linux it is the file that runs, whatever lies in its place since.
-func Again(arg string) ([]string, error) {
+func SelfCommand(arg string) ([]string, error) {
 	const running = "/proc/self/exe"
 	if _, err := os.Stat(running); err == nil {
 		return []string{running, arg}, nil

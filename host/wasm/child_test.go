@@ -63,7 +63,7 @@ func (f firstAnswer) Write(p []byte) (int, error) {
 func withChild(t testing.TB, kind string) (rt *wasm.Runtime, cache string, logged *bytes.Buffer) {
 	t.Helper()
 	cache, logged = filepath.Join(t.TempDir(), "cache"), new(bytes.Buffer)
-	command, err := wasm.Again(kind)
+	command, err := wasm.SelfCommand(kind)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@
 //
 // What is loaded is compiled and tried by a child process first, if the Config
 // names a program for it: one that calls ServeChild with the modules its guests
-// may import, early in main. Again is the command line of the same program.
+// may import, early in main. SelfCommand is the command line of the same program.
 //
 // A guest is bounded in time, memory and reach, but it shares the process: the
 // engine's compiled code is no wall between hostile tenants.

@@ -37,7 +37,7 @@ func TestDocument_hostile(t *testing.T) {
 				if f == nil || c.want != "" && f.Reason != c.want {
 					t.Errorf("%d, role %d: %v, want %s", c.do, i, f, c.want)
 				}
-				rt.Mend(context.Background(), time.Now())
+				rt.Maintain(context.Background(), time.Now())
 			}
 		}
 	}

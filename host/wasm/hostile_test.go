@@ -79,7 +79,7 @@ type suiteGuest struct {
 }
 
 // Call calls the role and checks the books: an instance is lost by a fault,
-// and made anew by Mend.
+// and made anew by Maintain.
 func (g *suiteGuest) Call(role string, waiting []float32) (a conformance.Answer) {
 	b := wasm.SmokeBatch(len(waiting), 99)
 	b.Columns[abi.ColWaiting] = waiting
@@ -100,7 +100,7 @@ func (g *suiteGuest) Call(role string, waiting []float32) (a conformance.Answer)
 	if got := g.p.Stats().Instances; got != 1 {
 		g.h.t.Errorf("%s: %d instances after a fault, want 1", g.p.Name(), got)
 	}
-	g.h.rt.Mend(context.Background(), time.Now())
+	g.h.rt.Maintain(context.Background(), time.Now())
 	if got := g.p.Stats(); got.Instances != 2 || got.Refills != 1 || got.Faults[f.Reason] != 1 {
 		g.h.t.Errorf("%s after mending: %+v", g.p.Name(), got)
 	}

@@ -96,7 +96,7 @@ func parseMembers(d *json.Decoder, path string, depth int) (any, error) {
 	return o, err
 }
 
-// each calls f for every member, but those beginning "x-". f returns false for
+// each calls f for every member, but those beginning with "x-". f returns false for
 // a key it does not know.
 func (o *object) each(f func(at, key string, v any) (known bool, err error)) error {
 	for _, m := range o.members {

@@ -172,7 +172,7 @@ func (p *Plugin) load(ctx context.Context, code []byte) error {
 // cannot be started is no reason to refuse a module: it is then compiled here,
 // beside the requests.
 func (p *Plugin) tried(ctx context.Context, code []byte) error {
-	n := p.rt.nursery
+	n := p.rt.worker
 	if n == nil {
 		return nil
 	}

@@ -235,7 +235,7 @@ func (m *module) readExports(r *reader) error {
 		name := r.Name()
 		e := export{r.Byte(), r.U32()}
 		if strings.HasPrefix(name, reservedPrefix) {
-			return fmt.Errorf("export %q: names beginning %q belong to the host", name, reservedPrefix)
+			return fmt.Errorf("export %q: names beginning with %q belong to the host", name, reservedPrefix)
 		}
 		if _, twice := m.exports[name]; twice {
 			return fmt.Errorf("export %q twice", name)

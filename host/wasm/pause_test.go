@@ -53,7 +53,7 @@ func TestHostile_neighbours(t *testing.T) {
 			if _, err := callRole(p, g.Role, wasm.SmokeBatch(g.N, 99)); faultOf(err) == nil {
 				t.Errorf("%s: got %v, want a fault", g.File, err)
 			}
-			rt.Mend(context.Background(), time.Now())
+			rt.Maintain(context.Background(), time.Now())
 			faults++
 		}
 	}

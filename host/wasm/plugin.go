@@ -55,25 +55,25 @@ type Plugin struct {
 	states   []any        // per module of the runtime
 	opened   []bool
 
-	hot     *variant // nil = no hot role
-	cold    *variant // sliced, for the pinned roles; nil = the plugin has none
-	budgets [NumRoles]budget
-	pool    pool
-	heirs   heirs
-	breaker breaker
-	watch   watch
-	every   uint64 // one call in this many is timed
-	stats   counters
+	hot          *variant // nil = no hot role
+	cold         *variant // sliced, for the pinned roles; nil = the plugin has none
+	budgets      [NumRoles]budget
+	pool         pool
+	replacements replacements
+	breaker      breaker
+	watch        watch
+	every        uint64 // one call in this many is timed
+	stats        counters
 
 	printed atomic.Int64 // second of the last output that was logged
 
 	deadMu sync.Mutex // guards dead
 	dead   []*instance
 
-	mu     sync.Mutex // guards what follows; held while instances are made
-	bad    bool       // its quarantine was told
-	pinned *instance  // for observe and the experimental roles; nil = lost to a fault
-	closed bool
+	mu       sync.Mutex // guards what follows; held while instances are made
+	reported bool       // its quarantine was reported
+	pinned   *instance  // for observe and the experimental roles; nil = lost to a fault
+	closed   bool
 }
 
 // Name returns the manifest's name.
@@ -122,7 +122,7 @@ func (p *Plugin) fault(in *instance, r Role, err error) error {
 	return f
 }
 
-func (p *Plugin) bury() {
+func (p *Plugin) closeDead() {
 	p.deadMu.Lock()
 	dead := p.dead
 	p.dead = nil
@@ -132,16 +132,16 @@ func (p *Plugin) bury() {
 	}
 }
 
-// mend frees lost instances, makes missing ones and probes a plugin whose
+// maintain frees lost instances, makes missing ones and probes a plugin whose
 // quarantine is over. It returns the time of the next probe, zero = none.
-func (p *Plugin) mend(ctx context.Context, now time.Time) time.Time {
+func (p *Plugin) maintain(ctx context.Context, now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.bury()
+	p.closeDead()
 	if f, n := p.stats.takeFault(); f != nil {
 		p.rt.log.Warn("plugin fault", "plugin", p.name, "digest", p.digest, "role", f.Role, "reason", f.Reason, "detail", f.Detail, "faults", n, "quarantined", !p.breaker.allow())
 	}
-	p.tellQuarantineLocked()
+	p.reportQuarantineLocked()
 	if p.closed {
 		return time.Time{}
 	}
@@ -161,20 +161,20 @@ func (p *Plugin) mend(ctx context.Context, now time.Time) time.Time {
 	if err := p.refillLocked(ctx); err != nil {
 		p.breaker.fault(now, err)
 		p.rt.log.Warn("plugin instance", "plugin", p.name, "err", err)
-		return now.Add(firstBackOff)
+		return now.Add(firstBackoff)
 	}
 	return time.Time{}
 }
 
-// tellQuarantineLocked tells the runtime's owner that the plugin went into quarantine,
+// reportQuarantineLocked tells the runtime's owner that the plugin went into quarantine,
 // or that what it did is forgiven. The caller holds p.mu.
-func (p *Plugin) tellQuarantineLocked() {
+func (p *Plugin) reportQuarantineLocked() {
 	why := p.breaker.reason()
-	if p.rt.told == nil || (why != "") == p.bad || why == "" && !p.breaker.forgiven() {
+	if p.rt.quarantined == nil || (why != "") == p.reported || why == "" && !p.breaker.forgiven() {
 		return
 	}
-	p.bad = why != ""
-	p.rt.told(p.digest, why)
+	p.reported = why != ""
+	p.rt.quarantined(p.digest, why)
 }
 
 // probe runs the smoke batches on a fresh instance.
@@ -207,7 +207,7 @@ func (p *Plugin) refillLocked(ctx context.Context) error {
 		p.pool.add(in)
 		p.stats.refills.Add(1)
 	}
-	if err := p.makeHeirLocked(ctx); err != nil {
+	if err := p.makeReplacementLocked(ctx); err != nil {
 		return err
 	}
 	if p.cold != nil && p.pinned == nil {
@@ -233,14 +233,14 @@ func (p *Plugin) Close() {
 	}
 	p.closed = true
 	p.pool.close()
-	if heir := p.heirs.ready.Swap(nil); heir != nil {
-		heir.close()
+	if replacement := p.replacements.ready.Swap(nil); replacement != nil {
+		replacement.close()
 	}
 	if p.pinned != nil {
 		p.pinned.close()
 		p.pinned = nil
 	}
-	p.bury()
+	p.closeDead()
 	p.hot.close()
 	if p.cold != p.hot {
 		p.cold.close()

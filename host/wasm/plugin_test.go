@@ -94,7 +94,7 @@ func TestQuarantine(t *testing.T) {
 			t.Fatalf("call %d: got %v, want a fault", i, err)
 		}
 		if i < 2 {
-			rt.Mend(ctx, now)
+			rt.Maintain(ctx, now)
 		}
 	}
 	if _, err := callRole(p, "score", wasm.SmokeBatch(5, 99)); !errors.Is(err, wasm.ErrQuarantined) {
@@ -105,12 +105,12 @@ func TestQuarantine(t *testing.T) {
 	}
 	wait := time.Second
 	for range 3 {
-		next := rt.Mend(ctx, now)
+		next := rt.Maintain(ctx, now)
 		if d := next.Sub(now); d > wait+time.Second/2 || d < wait-time.Second/2 {
 			t.Fatalf("probe in %v, want %v", d, wait)
 		}
 		now = next
-		rt.Mend(ctx, now)
+		rt.Maintain(ctx, now)
 		if _, err := callRole(p, "score", wasm.SmokeBatch(5, 99)); err != nil {
 			t.Fatalf("after the probe: %v", err)
 		}
@@ -124,9 +124,9 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// TestSwap_hammer swaps plugins under load: no call fails, every instance is
+// TestSwap_stress swaps plugins under load: no call fails, every instance is
 // closed, nothing is left.
-func TestSwap_hammer(t *testing.T) {
+func TestSwap_stress(t *testing.T) {
 	swaps, workers := 500, 4
 	if testing.Short() {
 		swaps, workers = 40, 2
@@ -195,7 +195,7 @@ func TestSwap_hammer(t *testing.T) {
 
 // TestRun mends by itself: a guest that faults every now and then keeps its
 // instances, called from several goroutines at once.
-func TestRun_hammer(t *testing.T) {
+func TestRun_stress(t *testing.T) {
 	rt := newRuntime(t, "")
 	p := load(t, rt, "unreachable", wasm.Options{Instances: 3})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -230,7 +230,7 @@ func TestRun_hammer(t *testing.T) {
 	if good.Load() == 0 || faults.Load() == 0 {
 		t.Errorf("%d good, %d faults, %d other", good.Load(), faults.Load(), other.Load())
 	}
-	rt.Mend(context.Background(), time.Now().Add(time.Hour))
+	rt.Maintain(context.Background(), time.Now().Add(time.Hour))
 	if got := p.Stats().Instances; got != 3 {
 		t.Errorf("%d instances at the end, want 3", got)
 	}

@@ -16,19 +16,19 @@ func (in *instance) grown() bool {
 	return uint64(in.mem.Size()) > growthLimit*(uint64(in.atStart)+uint64(in.size))
 }
 
-// heirs makes instances that take the place of those that grew. A caller that
-// gives such a one back gives back its heir instead, if there is one, and goes on
+// replacements makes instances that take the place of those that grew. A caller that
+// gives such a one back gives back its replacement instead, if there is one, and goes on
 // with the old one otherwise.
-type heirs struct {
+type replacements struct {
 	wanted atomic.Bool // an instance grew
 	ready  atomic.Pointer[instance]
 }
 
-// succeed returns what is to be given back to the pool for in, which grew.
-func (p *Plugin) succeed(in *instance) *instance {
-	heir := p.heirs.ready.Swap(nil)
-	if heir == nil {
-		p.heirs.wanted.Store(true)
+// swapGrown returns what is to be given back to the pool for in, which grew.
+func (p *Plugin) swapGrown(in *instance) *instance {
+	replacement := p.replacements.ready.Swap(nil)
+	if replacement == nil {
+		p.replacements.wanted.Store(true)
 		p.rt.notify()
 		return in
 	}
@@ -37,12 +37,12 @@ func (p *Plugin) succeed(in *instance) *instance {
 	p.dead = append(p.dead, in)
 	p.deadMu.Unlock()
 	p.rt.notify()
-	return heir
+	return replacement
 }
 
-// makeHeirLocked makes the heir that is wanted. The caller holds p.mu.
-func (p *Plugin) makeHeirLocked(ctx context.Context) error {
-	if p.hot == nil || !p.heirs.wanted.Swap(false) || p.heirs.ready.Load() != nil {
+// makeReplacementLocked makes the replacement that is wanted. The caller holds p.mu.
+func (p *Plugin) makeReplacementLocked(ctx context.Context) error {
+	if p.hot == nil || !p.replacements.wanted.Swap(false) || p.replacements.ready.Load() != nil {
 		return nil
 	}
 	in, err := p.instantiate(ctx, p.hot)
@@ -50,6 +50,6 @@ func (p *Plugin) makeHeirLocked(ctx context.Context) error {
 		return err
 	}
 	in.clocked = false
-	p.heirs.ready.Store(in)
+	p.replacements.ready.Store(in)
 	return nil
 }

@@ -26,7 +26,7 @@ func TestScore_recycled(t *testing.T) {
 				t.Fatal("no score")
 			}
 		}
-		rt.Mend(context.Background(), time.Now())
+		rt.Maintain(context.Background(), time.Now())
 	}
 	// 64 calls to be looked at, 64 more than the start and the arena explain.
 	if got := leak.Stats(); got.Recycled < 3000/128-2 || got.Recycled > 3000/64+2 || got.Refills != 0 || got.Instances != 1 {
@@ -37,8 +37,8 @@ func TestScore_recycled(t *testing.T) {
 	}
 }
 
-// TestScore_recycled_hammer: callers, Mend and Close at once.
-func TestScore_recycled_hammer(t *testing.T) {
+// TestScore_recycled_stress: callers, Maintain and Close at once.
+func TestScore_recycled_stress(t *testing.T) {
 	rt := newRuntime(t, "")
 	for range 5 {
 		p := load(t, rt, "leak", wasm.Options{Instances: 3})
@@ -49,7 +49,7 @@ func TestScore_recycled_hammer(t *testing.T) {
 		for range 3 {
 			callers.Go(func() {
 				b := wasm.SmokeBatch(7, 99)
-				// Those that run Mend may come late: go on until they did.
+				// Those that run Maintain may come late: go on until they did.
 				for i := 0; i < 600 || i < 1e6 && p.Stats().Recycled == 0; i++ {
 					if _, err := callRole(p, "score", b); err != nil {
 						t.Error(err)

@@ -38,17 +38,17 @@ type Config struct {
 
 // Runtime is one trust domain of plugins. It is safe for concurrent use.
 type Runtime struct {
-	rt      wazero.Runtime
-	cache   wazero.CompilationCache
-	modules []*HostModule // [0] is WASI
-	check   func(context.Context, *Runtime, *Plugin) error
-	told    func(digest, why string)
-	log     *slog.Logger
-	board   board
-	wake    chan struct{} // cap 1: a plugin has something to mend
+	rt          wazero.Runtime
+	cache       wazero.CompilationCache
+	modules     []*HostModule // [0] is WASI
+	check       func(context.Context, *Runtime, *Plugin) error
+	quarantined func(digest, why string)
+	log         *slog.Logger
+	board       board
+	wake        chan struct{} // cap 1: a plugin has something to mend
 
-	nursery *nursery // nil = modules are compiled in this process alone
-	tempDir string   // a cache directory of this runtime alone, "" = none
+	worker  *compileWorker // nil = modules are compiled in this process alone
+	tempDir string         // a cache directory of this runtime alone, "" = none
 
 	mu      sync.Mutex // guards plugins
 	plugins map[*Plugin]struct{}
@@ -64,12 +64,12 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	r := &Runtime{
-		log:     log,
-		check:   cfg.Check,
-		told:    cfg.Quarantined,
-		board:   board{cols: map[string]*published{}},
-		wake:    make(chan struct{}, 1),
-		plugins: map[*Plugin]struct{}{},
+		log:         log,
+		check:       cfg.Check,
+		quarantined: cfg.Quarantined,
+		board:       board{cols: map[string]*published{}},
+		wake:        make(chan struct{}, 1),
+		plugins:     map[*Plugin]struct{}{},
 	}
 	if err := r.openEngine(ctx, cfg.CacheDir, cfg.Child); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (r *Runtime) openEngine(ctx context.Context, dir string, command []string) 
 			}
 			dir = r.tempDir
 		}
-		r.nursery = &nursery{command: command, cacheDir: dir, turn: make(chan struct{}, 1), proven: map[[sha256.Size]byte]struct{}{}}
+		r.worker = &compileWorker{command: command, cacheDir: dir, turn: make(chan struct{}, 1), accepted: map[[sha256.Size]byte]struct{}{}}
 	}
 	if r.cache, err = openCache(dir); err != nil {
 		return errors.Join(err, r.removeTemp())
@@ -116,8 +116,8 @@ func (r *Runtime) removeTemp() error {
 
 // Close ends the engine. Every plugin must be closed before.
 func (r *Runtime) Close() error {
-	if r.nursery != nil {
-		r.nursery.close()
+	if r.worker != nil {
+		r.worker.close()
 	}
 	ctx := context.Background()
 	return errors.Join(r.rt.Close(ctx), r.cache.Close(ctx), r.removeTemp())
@@ -129,7 +129,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		next := r.Mend(ctx, time.Now())
+		next := r.Maintain(ctx, time.Now())
 		if next.IsZero() {
 			next = time.Now().Add(time.Hour)
 		}
@@ -143,9 +143,9 @@ func (r *Runtime) Run(ctx context.Context) error {
 	}
 }
 
-// Mend does what is to be done at now, and returns when there will be more to
+// Maintain does what is to be done at now, and returns when there will be more to
 // do if no fault comes before; zero = never. Run calls it.
-func (r *Runtime) Mend(ctx context.Context, now time.Time) (next time.Time) {
+func (r *Runtime) Maintain(ctx context.Context, now time.Time) (next time.Time) {
 	r.mu.Lock()
 	all := make([]*Plugin, 0, len(r.plugins))
 	for p := range r.plugins {
@@ -161,10 +161,10 @@ func (r *Runtime) Mend(ctx context.Context, now time.Time) (next time.Time) {
 		if ctx.Err() != nil {
 			return next
 		}
-		sooner(p.mend(ctx, now))
+		sooner(p.maintain(ctx, now))
 	}
-	if r.nursery != nil {
-		sooner(r.nursery.mend(now))
+	if r.worker != nil {
+		sooner(r.worker.maintain(now))
 	}
 	return next
 }

@@ -74,7 +74,7 @@ func TestAutoscale_hostile(t *testing.T) {
 				if _, err := p.Autoscale(scaleView()); !errors.Is(err, wasm.ErrBusy) && !errors.Is(err, wasm.ErrQuarantined) {
 					t.Errorf("before the instance is made anew: %v", err)
 				}
-				rt.Mend(context.Background(), time.Now())
+				rt.Maintain(context.Background(), time.Now())
 			}
 			if _, err := p.Autoscale(scaleView()); !errors.Is(err, wasm.ErrQuarantined) {
 				t.Errorf("after three faults: %v", err)

@@ -21,7 +21,7 @@ type ShadowStats struct {
 	Elsewhere uint64  // the candidate's best is another endpoint
 	Agreement float64 // mean over decisions of Kendall's tau-a, in [-1, 1]
 	Abstained uint64
-	Unheard   uint64 // faults, quarantine, no free instance
+	Failed    uint64 // faults, quarantine, no free instance
 }
 
 // Add has the candidate score b and compares its ranking with scores, by
@@ -38,7 +38,7 @@ func (s *Shadow) Add(p *Plugin, b *Batch, scores, scratch []float32) error {
 		s.s.Abstained++
 		return nil
 	case err != nil:
-		s.s.Unheard++
+		s.s.Failed++
 		return err
 	case b.N < 2:
 		return nil

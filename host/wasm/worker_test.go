@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-func testNursery(t testing.TB) *nursery {
+func testWorker(t testing.TB) *compileWorker {
 	t.Helper()
-	command, err := Again("__serves")
+	command, err := SelfCommand("__serves")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &nursery{command: command, cacheDir: t.TempDir(), turn: make(chan struct{}, 1), proven: map[[sha256.Size]byte]struct{}{}}
+	n := &compileWorker{command: command, cacheDir: t.TempDir(), turn: make(chan struct{}, 1), accepted: map[[sha256.Size]byte]struct{}{}}
 	if err := os.Chmod(n.cacheDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func testNursery(t testing.TB) *nursery {
 	return n
 }
 
-func (n *nursery) takeFile(t testing.TB, name string) error {
+func (n *compileWorker) takeFile(t testing.TB, name string) error {
 	code, err := os.ReadFile("../../conformance/guests/" + name + ".wasm")
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestChild_priority(t *testing.T) {
 		t.Log("no /proc: nothing to look at")
 		return
 	}
-	n := testNursery(t)
+	n := testWorker(t)
 	if err := n.takeFile(t, "ok"); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestChild_priority(t *testing.T) {
 
 // TestChild_orphan: a child ends when nobody waits for its answer any more.
 func TestChild_orphan(t *testing.T) {
-	n := testNursery(t)
+	n := testWorker(t)
 	code, err := os.ReadFile("../../conformance/guests/spin_always.wasm")
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestChild_orphan(t *testing.T) {
 
 // TestNursery_idle: one child serves many modules and ends when there are none.
 func TestNursery_idle(t *testing.T) {
-	n := testNursery(t)
+	n := testWorker(t)
 	if err := n.takeFile(t, "ok"); err != nil {
 		t.Fatal(err)
 	}
@@ -98,10 +98,10 @@ func TestNursery_idle(t *testing.T) {
 	if err := n.takeFile(t, "abstain"); err != nil || n.running != first {
 		t.Errorf("%v; another child was started: %v", err, n.running != first)
 	}
-	if next := n.mend(n.used.Add(childIdle / 2)); !next.Equal(n.used.Add(childIdle)) || n.running == nil {
+	if next := n.maintain(n.used.Add(childIdle / 2)); !next.Equal(n.used.Add(childIdle)) || n.running == nil {
 		t.Errorf("looked at early: ended %v, next %v", n.running == nil, next)
 	}
-	if next := n.mend(n.used.Add(childIdle)); !next.IsZero() || n.running != nil {
+	if next := n.maintain(n.used.Add(childIdle)); !next.IsZero() || n.running != nil {
 		t.Errorf("looked at late: ended %v, next %v", n.running == nil, next)
 	}
 	if st := first.cmd.ProcessState; st == nil || !st.Success() {
