@@ -244,7 +244,7 @@ func TestStart_aside(t *testing.T) {
 				if u.Fault != "" || len(u.Digest) != 64 || u.Digest == digest {
 					t.Errorf("got %+v", u)
 				}
-				demands(t, "note", u.Note, "the "+tc.source+" module stands in", tc.why)
+				demands(t, "note", u.Note, "using the "+tc.source+" module", tc.why)
 			} else if len(e.Plugins) != 2 || u.Digest != "none" || e.Plugins[1].Digest != "builtin" {
 				t.Errorf("got %+v", e.Plugins)
 			} else {
@@ -306,7 +306,7 @@ func TestStart_unlike(t *testing.T) {
 	const profile = "profiles: [{name: d, holdout: 0, scorers: [{builtin: roundrobin}, {plugin: mine, required: true}]}]\n"
 	h, _ := startHost(t, state, "plugins: [{name: mine}]\n"+profile)
 	e := placeOne(t, h, "a")
-	demands(t, "fault", e.Plugins[1].Fault, "it scores in cost_tokens, roundrobin in unit", "normalize: minmax or rank")
+	demands(t, "fault", e.Plugins[1].Fault, "unit cost_tokens, those of roundrobin unit unit", "normalize: minmax or rank")
 	if len(e.Plugins) != 3 || e.Plugins[2].Digest != "builtin" {
 		t.Errorf("got %+v: the built-in is to stand in for what is required", e.Plugins)
 	}
@@ -325,7 +325,7 @@ func TestStart_unlike(t *testing.T) {
 	if e := placeOne(t, h, "b"); len(e.Plugins) != 2 || e.Plugins[1].Fault != "" || e.Candidates[0].Scores["mine"].Counted == nil {
 		t.Errorf("got %+v", e)
 	}
-	if err := change("normalize: rank", "normalize: \"off\""); err == nil || !strings.Contains(err.Error(), "cannot be added up") {
+	if err := change("normalize: rank", "normalize: \"off\""); err == nil || !strings.Contains(err.Error(), "cannot be added") {
 		t.Errorf("got %v", err)
 	}
 }

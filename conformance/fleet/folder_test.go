@@ -122,7 +122,7 @@ func TestFolder_before(t *testing.T) {
 	file := filepath.Join(dir, "mine.wasm")
 	save(t, file, guest(t, "worst", 0))
 	places(guest(t, "worst", 0), "the folder's")
-	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=mine&activate=true", guest(t, "last", 0)); s != 200 || !strings.Contains(string(b), "mine.wasm in plugin_dir goes before it") {
+	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=mine&activate=true", guest(t, "last", 0)); s != 200 || !strings.Contains(string(b), "mine.wasm in plugin_dir takes precedence") {
 		t.Errorf("pushed behind the folder: %d %s", s, b)
 	}
 	save(t, file, guest(t, "first", 1)[:300])

@@ -15,8 +15,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// adapter shows a plugin to the scheduler, so that neither knows the other. It
-// is immutable and safe for concurrent use.
+// adapter implements the extensions of the scheduler by a plugin. It is immutable and
+// safe for concurrent use.
 type adapter struct {
 	p         *plugin
 	objective uint64
@@ -100,7 +100,7 @@ func (a *adapter) view(b *scheduler.Batch) *views {
 	return v
 }
 
-// done gives a view back without what it referred to.
+// done returns a view to the pool without its references.
 func (a *adapter) done(v *views) {
 	v.b.Columns = [abi.NumColumns][]float32{}
 	v.infos, v.order = nil, wasm.Order{}
@@ -120,7 +120,7 @@ func (v *views) Label(key, value string, dst []float32) {
 // sizeClass is the base-2 logarithm of a body's bytes, rounded up.
 func sizeClass(bytes int) uint64 { return uint64(bits.Len(uint(max(bytes, 1) - 1))) }
 
-// schedulerError turns the error of a plugin into what the scheduler knows and an
+// schedulerError turns the error of a plugin into an error of the scheduler that an
 // operator understands.
 func (a *adapter) schedulerError(err error) error {
 	switch {

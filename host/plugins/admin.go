@@ -57,7 +57,7 @@ func (m *Manager) Plugins(context.Context) ([]admin.Plugin, error) {
 	return append(out, m.folder.refusals()...), nil
 }
 
-// status returns what is known of a loaded plugin alone.
+// status returns the row of a loaded plugin without its stored versions.
 func (p *plugin) status() admin.Plugin {
 	st := p.Stats()
 	s := admin.Plugin{Name: p.key.name, Digest: p.Digest(), Version: p.Manifest().Version, Source: p.source, Roles: []string{},
@@ -97,7 +97,7 @@ func (m *Manager) Push(ctx context.Context, name string, code []byte, activate b
 }
 
 func errPluginName(name string) error {
-	return fmt.Errorf("%w: name %.128q: say ?name=NAME with lower-case letters, digits and -", admin.ErrRefused, name)
+	return fmt.Errorf("%w: invalid plugin name %.128q: use ?name=NAME with lower-case letters, digits and -", admin.ErrRefused, name)
 }
 
 // apply puts a change of the active version of a plugin in force; digest is that
@@ -113,13 +113,13 @@ func (m *Manager) apply(digest string, c *Change) (*admin.PluginChange, error) {
 	}
 	used, signer := set.uses(c.name)
 	if sh := m.offPath.shadows.of(c.name); sh != nil && sh.digest == digest {
-		m.offPath.shadows.set(c.name, nil) // there is nothing left to compare
+		m.offPath.shadows.set(c.name, nil) // the shadow is the active version
 	}
 	m.log.Info("plugin in force", "plugin", c.name, "digest", digest, "signer", signer, "revision", revision, "used", used)
 	answer := &admin.PluginChange{Name: c.name, Digest: digest, Active: true, Used: used, Signer: signer, Revision: revision}
 	if m.folder.code(c.name) != nil {
-		answer.Used, answer.Note = false, c.name+".wasm in plugin_dir goes before it while it lies there"
-		m.log.Warn("the watched folder goes before the active version of a plugin", "plugin", c.name)
+		answer.Used, answer.Note = false, c.name+".wasm in plugin_dir takes precedence"
+		m.log.Warn("plugin_dir takes precedence over the active version of a plugin", "plugin", c.name)
 	}
 	return answer, nil
 }

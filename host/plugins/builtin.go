@@ -6,8 +6,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
-// roundRobin is the scorer that takes the candidates in turn whatever they hold
-// and do: the baseline that locality is measured against.
+// roundRobin is the scorer that uses the candidates in turn: the baseline for
+// measurements of locality.
 type roundRobin struct{ next atomic.Uint64 }
 
 func (*roundRobin) Name() string         { return "roundrobin" }
@@ -16,7 +16,7 @@ func (*roundRobin) Unit() scheduler.Unit { return scheduler.UnitScore }
 // Wants implements scheduler.Wanter.
 func (*roundRobin) Wants() scheduler.ColumnSet { return 0 }
 
-// Score gives the candidate whose turn it is 0 and each further one less.
+// Score scores the candidate whose turn it is 0 and each following one less.
 func (r *roundRobin) Score(b *scheduler.Batch) error {
 	if b.N == 0 {
 		return nil

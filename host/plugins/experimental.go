@@ -7,7 +7,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// experimentalKey names a plugin in an experimental role.
+// experimentalKey identifies the use of a plugin in an experimental role.
 type experimentalKey struct {
 	name string
 	role wasm.Role
@@ -23,11 +23,11 @@ func (s *Set) experimental(name string, role wasm.Role) (*plugin, error) {
 	if why := s.missing[k]; why != nil {
 		return nil, why
 	}
-	return nil, fmt.Errorf("plugins: there is no module of plugin %s yet: push it", name)
+	return nil, fmt.Errorf("plugins: no module for plugin %s: push it", name)
 }
 
-// useExperimental loads a plugin in an experimental role. One without a module takes
-// part once it is pushed; of one whose modules are set aside the reason is kept.
+// useExperimental loads a plugin in an experimental role. A plugin without a module is
+// used once it is pushed; if its modules are set aside, the reason is kept in missing.
 func (pl *plan) useExperimental(name string, role wasm.Role) error {
 	k := experimentalKey{name, role}
 	if pl.byRole[k] != nil || pl.missing[k] != nil {
@@ -49,7 +49,7 @@ func (pl *plan) useExperimental(name string, role wasm.Role) error {
 	case why != nil:
 		pl.missing[k] = why
 	default:
-		pl.log.Warn("plugin is not there yet: the built-in is used until it is pushed", "plugin", name, "role", role)
+		pl.log.Warn("plugin has no module: using the built-in until it is pushed", "plugin", name, "role", role)
 	}
 	return nil
 }

@@ -25,38 +25,37 @@ import (
 // fromFolder is the source of a module in the watched folder.
 const fromFolder = "folder"
 
-// folderEvery is how often the watched folder is looked at. What two looks in a
-// row find is put in force, so that a file is not taken while it is written: a
-// save counts within twice this and its time of loading, together less than a
-// second for a small module. A look costs a stat call per file.
+// folderEvery is the interval at which the watched folder is scanned. Two consecutive
+// scans must agree, so that a file is not loaded while it is written: a saved file is
+// in force after at most twice this time and its loading, less than a second for a
+// small module. A scan costs a stat call per file.
 const folderEvery = 150 * time.Millisecond
 
-// settled is how old a change must be for a file of the same size and time to be
-// the same: file systems count in steps of up to two seconds, and a second write
-// within a step is seen by reading only.
+// settled is the age from which a file of the same size and time is unchanged: times of
+// file systems have steps of up to two seconds, and a second write within a step is
+// only visible in the contents.
 const settled = 3 * time.Second
 
-// maxFolderFiles bounds the modules of the folder: their code is kept in memory,
-// because a file may turn bad while its module is in force.
+// maxFolderFiles limits the modules of the folder: their code is kept in memory,
+// because a file may become invalid while its module is in force.
 const maxFolderFiles = 32
 
-// folder is the watched folder: NAME.wasm in it is the module of plugin NAME
-// while it lies there.
+// folder is the watched folder: NAME.wasm in it is the module of plugin NAME.
 type folder struct {
 	dir string // "" = none
 
-	// Of the one goroutine that looks.
+	// Of the one goroutine that scans.
 	stats   map[string]folderFile        // by file
 	last    map[string][sha256.Size]byte // contents at the look before, by file
 	tried   map[string]triedFile         // by file
-	trouble string                       // what was said last of the folder as a whole
+	trouble string                       // the last error of the folder as a whole
 
 	mu      sync.Mutex // guards what follows
 	held    map[string]heldModule
 	refused map[string]error
 }
 
-// heldModule is what a file of the folder stands for.
+// heldModule is the module of a file in the folder.
 type heldModule struct {
 	code   []byte
 	scores bool // it has the role score
@@ -65,7 +64,7 @@ type heldModule struct {
 // folderFile remembers a file's contents by its size and time of change.
 type folderFile struct {
 	size    int64
-	changed time.Time // as the file system tells
+	changed time.Time // of the file system
 	read    time.Time
 	sum     [sha256.Size]byte
 	fault   error // why it cannot be a module, nil if it may be one
@@ -89,14 +88,14 @@ func (f *folder) code(name string) []byte {
 	return f.held[name].code
 }
 
-// modules returns a copy of what the files stand for, by plugin.
+// modules returns a copy of the modules, by plugin.
 func (f *folder) modules() map[string]heldModule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.held)
 }
 
-// hold has a file stand for m; no code = the file is gone.
+// hold sets the module of a file; no code = the file was removed.
 func (f *folder) hold(name string, m heldModule) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +104,7 @@ func (f *folder) hold(name string, m heldModule) {
 	}
 }
 
-// refusals returns the rows of the plugin list that tell of refused files.
+// refusals returns the rows of the plugin list for refused files.
 func (f *folder) refusals() (rows []admin.Plugin) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,7 +115,7 @@ func (f *folder) refusals() (rows []admin.Plugin) {
 	return rows
 }
 
-// look returns the digests of the modules' files, by file.
+// look scans the folder and returns the digests of its modules, by file.
 func (f *folder) look(now time.Time) (map[string][sha256.Size]byte, error) {
 	root, err := os.OpenRoot(f.dir)
 	if err != nil {
@@ -135,7 +134,8 @@ func (f *folder) look(now time.Time) (map[string][sha256.Size]byte, error) {
 	return out, nil
 }
 
-// moduleFiles lists what ends in .wasm and is not hidden, as editors' copies are.
+// moduleFiles lists the files that end in .wasm and are not hidden, as copies of editors
+// are.
 func moduleFiles(root *os.Root) ([]string, error) {
 	d, err := root.Open(".")
 	if err != nil {
@@ -174,7 +174,7 @@ func (f *folder) sum(root *os.Root, name string, now time.Time) [sha256.Size]byt
 // readIn reads a module of the folder. A link that leads out of it is refused.
 func readIn(root *os.Root, name string) ([]byte, error) {
 	if plugin := strings.TrimSuffix(name, ".wasm"); !plugstore.ValidName(plugin) {
-		return nil, fmt.Errorf("%.80q is no plugin's name: want letters, digits, . _ and -", plugin)
+		return nil, fmt.Errorf("invalid plugin name %.80q: want letters, digits, . _ and -", plugin)
 	}
 	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not block
 	if err != nil {
@@ -186,7 +186,7 @@ func readIn(root *os.Root, name string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !st.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no regular file", name)
+		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
 	code, err := io.ReadAll(io.LimitReader(file, plugstore.MaxCodeBytes+1))
 	if err == nil && len(code) > plugstore.MaxCodeBytes {
@@ -198,8 +198,8 @@ func readIn(root *os.Root, name string) ([]byte, error) {
 	return code, nil
 }
 
-// due returns the files whose state is to be put in force, those that are gone
-// first. settle says that only what the look before found too counts.
+// due returns the files whose state is not in force yet, removed ones first. With
+// settle it ignores files that changed since the last scan.
 func (f *folder) due(now map[string][sha256.Size]byte, cfg *config.Config, settle bool) (files []string) {
 	all := maps.Clone(now)
 	for name := range f.tried {
@@ -229,7 +229,7 @@ func (f *folder) due(now map[string][sha256.Size]byte, cfg *config.Config, settl
 	return files
 }
 
-// watchFolder puts in force what is saved in the watched folder until ctx ends.
+// watchFolder scans the folder until ctx ends.
 func (m *Manager) watchFolder(ctx context.Context) error {
 	if m.folder.dir == "" {
 		<-ctx.Done()
@@ -248,10 +248,9 @@ func (m *Manager) watchFolder(ctx context.Context) error {
 }
 
 // LookFolder puts in force what changed in the folder. A file that is refused
-// leaves the module before it in force; it is told and counted once, and tried
-// again when it or the configuration changes. So is a folder that cannot be read.
-// With settle only what two calls in a row find counts. It must not be called while
-// Run runs.
+// leaves the previous module in force; it is reported and counted once, and tried again
+// when it or the configuration changes. So is a folder that cannot be read. With settle
+// two consecutive calls must agree. It must not be called while Run runs.
 func (m *Manager) LookFolder(settle bool) {
 	f := m.folder
 	if f.dir == "" {
@@ -290,11 +289,11 @@ func (m *Manager) LookFolder(settle bool) {
 	}
 }
 
-// errFileChanges says that a file changed since it was looked at.
-var errFileChanges = errors.New("host: file changes")
+// errFileChanges is returned if a file changed since the scan.
+var errFileChanges = errors.New("plugins: file is changing")
 
-// takeFile puts a file of the folder in force, or what is behind one that is
-// gone. On error nothing has changed.
+// takeFile puts a file of the folder in force, or the next module of the plugin if the
+// file was removed. On error nothing has changed.
 func (m *Manager) takeFile(file string, there bool, sum [sha256.Size]byte) error {
 	f, name := m.folder, strings.TrimSuffix(file, ".wasm")
 	var held heldModule
@@ -323,11 +322,11 @@ func (m *Manager) takeFile(file string, there bool, sum [sha256.Size]byte) error
 	}
 	used, _ := set.uses(name)
 	m.note("plugin:activate", "plugin/"+name, nil, "source", "plugin_dir", "there", strconv.FormatBool(there), "revision", strconv.FormatUint(revision, 10))
-	m.log.Info("plugin folder in force", "plugin", name, "there", there, "revision", revision, "used", used)
+	m.log.Info("plugin_dir in force", "plugin", name, "there", there, "revision", revision, "used", used)
 	return nil
 }
 
-// open returns the module in a file, errFileChanges if its digest is another than sum.
+// open returns the module in a file, or errFileChanges if its digest is not sum.
 func (f *folder) open(file string, sum [sha256.Size]byte) ([]byte, error) {
 	if fault := f.stats[file].fault; fault != nil {
 		return nil, fault
@@ -346,7 +345,7 @@ func (f *folder) open(file string, sum [sha256.Size]byte) ([]byte, error) {
 
 // withFolder returns a profile as it is placed by: the default one, if it names no
 // scorers, has the folder's scorers that no profile names instead of the default
-// cost, so that a file saved there is heard without a line of configuration.
+// cost, so that a saved file is used without configuration.
 func (pl *plan) withFolder(number int) (*config.Profile, error) {
 	cfg := pl.cfg
 	p := &cfg.Profiles[number]

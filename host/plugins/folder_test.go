@@ -50,8 +50,8 @@ func TestFolder_look(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"good.wasm": "", "alias.wasm": "", "bad name.wasm": "no plugin's name", "link.wasm": "escapes", "pipe.wasm": "no regular file",
-		"dir.wasm": "no regular file", "large.wasm": "more than"}
+	want := map[string]string{"good.wasm": "", "alias.wasm": "", "bad name.wasm": "invalid plugin name", "link.wasm": "escapes", "pipe.wasm": "not a regular file",
+		"dir.wasm": "not a regular file", "large.wasm": "more than"}
 	for file, fault := range want {
 		_, there := now[file]
 		got := f.stats[file].fault

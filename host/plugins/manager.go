@@ -1,7 +1,7 @@
 // Package plugins owns the plugins of a router: it loads the modules that a
 // configuration names, stores those that are pushed, watches a folder for those
-// that are saved there, and gives the scheduler, the autoscaler and the readers of
-// engines what they call.
+// that are saved there, and implements the interfaces of the scheduler, the
+// autoscaler and the readers of engines by plugins.
 //
 // A Manager lives as long as the process. A Set is the plugins of one revision of
 // the rules: Manager.Plan makes it, everything that can be refused is refused
@@ -36,7 +36,7 @@ type Rules interface {
 	Apply(change *Change) (set *Set, revision uint64, err error)
 }
 
-// Options are what a Manager uses.
+// Options are the dependencies and settings of a Manager.
 type Options struct {
 	StateDir string // holds the stored modules and the compiled code
 	Dir      string // the watched folder, "" = none
@@ -51,8 +51,8 @@ type Options struct {
 
 	// Failed is called with a change of the watched folder that was refused.
 	Failed func(err error)
-	// Note records in the audit log what the watched folder changed; detail are
-	// names and values in turn.
+	// Note records a change by the watched folder in the audit log; detail alternates
+	// names and values.
 	Note func(verb, object string, err error, detail ...string)
 }
 
@@ -76,8 +76,8 @@ type Manager struct {
 	change sync.Mutex // held through a change of the store's or the folder's modules
 }
 
-// New opens the store of modules and makes the engine that plugins run in. It loads
-// and starts nothing. The caller calls Close after the last Set was released.
+// New opens the store of modules and creates the engine of plugins. It loads and starts
+// nothing. The caller calls Close after the last Set was released.
 func New(opt Options) (*Manager, error) {
 	m := &Manager{log: opt.Log, now: opt.Now, endpoints: opt.Endpoints, rules: opt.Rules, failed: opt.Failed, note: opt.Note,
 		folder: newFolder(opt.Dir), metrics: hostmod.NewMetrics(), trials: trials{by: map[string]bool{}}}
@@ -100,8 +100,8 @@ func New(opt Options) (*Manager, error) {
 	return m, nil
 }
 
-// Run keeps plugins alive, hands them outcomes and watches the folder until ctx
-// ends or one of that fails.
+// Run maintains plugins, passes outcomes to them and watches the folder until ctx ends
+// or one of these tasks fails.
 func (m *Manager) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -124,15 +124,14 @@ func (m *Manager) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// quarantined keeps with the stored versions of a module why it went into quarantine,
-// "" = it has recovered.
+// quarantined stores why a module went into quarantine, "" = it has recovered.
 func (m *Manager) quarantined(digest, why string) {
 	if err := m.store.Quarantine(digest, why); err != nil {
 		m.log.Error("plugin store", "digest", digest, "err", err)
 	}
 }
 
-// Adopted tells that set is that of the revision in force.
+// Adopted is called when the revision of set has come into force.
 func (m *Manager) Adopted(set *Set) {
 	m.offPath.wanted.Store(len(set.observers) > 0)
 	l := &set.cfg.PluginStore

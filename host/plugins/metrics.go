@@ -9,7 +9,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// Collect tells what plugins did. A module that is loaded with several
+// Collect emits the metrics of plugins. A module that is loaded with several
 // configs counts as one.
 func (m *Manager) Collect(e *telemetry.Emitter) {
 	var names []pluginKey

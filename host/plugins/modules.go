@@ -27,12 +27,12 @@ const (
 	fromShipped  = "shipped"  // with the router
 )
 
-// module is one that a plugin's name may stand for.
+// module is a module that a plugin may use.
 type module struct {
 	source string
 	code   []byte
-	digest string // in hex, "" where there is no code
-	err    error  // why there is none
+	digest string // in hex, "" without code
+	err    error  // why there is no code
 }
 
 func moduleOf(source string, code []byte, err error) module {
@@ -43,10 +43,9 @@ func moduleOf(source string, code []byte, err error) module {
 	return module{source: source, code: code, digest: hex.EncodeToString(sum[:])}
 }
 
-// modules yields what a plugin's name stands for and, after it, what would stand
-// in where that does not load: the file of the watched folder, the version that
-// was activated, the one active before, the file of the configuration, what ships
-// with the router.
+// modules yields the modules of a plugin in order of precedence: the file in the
+// watched folder, the active version, the one active before, the file of the
+// configuration, the shipped module. A later one is the fallback of those before.
 func (p *plan) modules(c *config.Plugin) iter.Seq[module] {
 	return func(yield func(module) bool) {
 		if code := p.folderCode(c.Name); code != nil && !yield(moduleOf(fromFolder, code, nil)) {
@@ -86,7 +85,7 @@ func (p *plan) storedCode(c *config.Plugin) (code, previous []byte) {
 	digest, code, ok := p.store.Active(c.Name)
 	previous, err := p.store.Previous(c.Name)
 	if err != nil {
-		previous = nil // there is none, or it is torn
+		previous = nil // none, or a corrupt file
 	}
 	if x := p.change; x != nil && !x.folder && x.name == c.Name {
 		return x.code, code
@@ -117,17 +116,16 @@ func ReadModule(name string) ([]byte, error) {
 // asideKey names a module that was set aside.
 type asideKey struct{ name, source, digest string }
 
-// load loads the module that c's name stands for; cfg replaces the plugin's
-// own config. fits says why a plugin that was loaded is of no use, nil = it is. The
-// caller must release the plugin.
+// load loads the first module of plugin c that loads; cfg replaces the plugin's own
+// config. fits returns why a loaded plugin cannot be used, nil = it can. The caller
+// must release the plugin.
 //
 // At the start of the router (prev is nil) a module that does not load is set aside
-// and what stands behind it taken, so that a stale file or a version that this host
-// no longer takes stops nobody; it stays set aside in later generations as long as
-// it does not load. Otherwise, and if the caller is strict, it is an error, and the
-// rules before stay in force.
-// Without an error and without a plugin there is no module, or all are set aside,
-// which why tells.
+// and the next one used, so that a stale file or an outdated version does not prevent
+// the start; it stays set aside in later revisions until it loads. Otherwise, or if
+// strict, it is an error, and the previous revision stays in force.
+// p and err are nil if there is no module, or if all are set aside; why is then the
+// reason.
 func (pl *plan) load(c *config.Plugin, cfg config.JSON, strict bool, fits func(*plugin) error) (p *plugin, why error, err error) {
 	for m := range pl.modules(c) {
 		err := m.err
@@ -149,26 +147,26 @@ func (pl *plan) load(c *config.Plugin, cfg config.JSON, strict bool, fits func(*
 		}
 		if pl.aside[k] == nil {
 			pl.aside[k] = err
-			pl.log.Error("a plugin's module does not load: it is set aside, another stands in", "err", err)
+			pl.log.Error("plugin module does not load: set aside, using a fallback", "err", err)
 		}
 	}
 	return nil, why, nil
 }
 
-// withSignatureAdvice adds to why a module is not taken what to do about it where it is in
-// force and would be no longer trusted: whose key is taken out of the configuration
-// may not lose placement by it.
+// withSignatureAdvice adds advice to the error of a module that is in force and would
+// no longer be trusted: removing a key from the configuration must not silently remove
+// a plugin.
 func withSignatureAdvice(prev *Set, k asideKey, err error) error {
 	unsigned := errors.Is(err, plugsign.ErrUntrusted) || errors.Is(err, plugsign.ErrUnsigned)
 	if !unsigned || prev == nil || !slices.ContainsFunc(prev.plugins, func(p *plugin) bool { return p.key.name == k.name && p.key.digest == k.digest }) {
 		return err
 	}
-	return fmt.Errorf("%w; it is in force and goes on placing: first put a version in force that a key signed which stays "+
-		"(kvasir plugin sign FILE --key KEY, then push or save that), or go back (kvasir plugin rollback %s)", err, k.name)
+	return fmt.Errorf("%w; the version in force stays in use: first activate a version signed by a key that remains "+
+		"(kvasir plugin sign FILE --key KEY, then push or save it), or roll back (kvasir plugin rollback %s)", err, k.name)
 }
 
-// acquireSigned acquires a plugin whose module is signed as cfg asks for. The
-// caller must release it.
+// acquireSigned acquires a plugin whose module has the signatures that cfg requires.
+// The caller must release it.
 func (m *Manager) acquireSigned(ctx context.Context, cfg *config.Config, k pluginKey, source string, code []byte, trial trialOptions) (*plugin, error) {
 	signer, err := signerOf(cfg, source, code)
 	if err != nil {
@@ -207,7 +205,7 @@ func (s *Set) asideModules() (keys []asideKey, why map[asideKey]error) {
 func (s *Set) Aside() (lines []string) {
 	keys, _ := s.asideModules()
 	for _, k := range keys {
-		lines = append(lines, fmt.Sprintf("plugin %s: the %s module does not load, another stands in", k.name, k.source))
+		lines = append(lines, fmt.Sprintf("plugin %s: the %s module does not load, using a fallback", k.name, k.source))
 	}
 	return lines
 }
@@ -219,8 +217,8 @@ func (m *Manager) asideModules() (keys []asideKey, why map[asideKey]error) {
 	return set.asideModules()
 }
 
-// placeholder stands in the place of a plugin all of whose modules are set aside, so
-// that explain and the metrics tell of it.
+// placeholder replaces a plugin whose modules are all set aside, so that explain and
+// the metrics show it.
 type placeholder struct {
 	name string
 	unit scheduler.Unit

@@ -11,7 +11,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// ended is what came of one request, without what it referred to.
+// ended is the outcome of one request without references.
 type ended struct {
 	endpoint endpoint.ID
 	epoch    uint32
@@ -58,8 +58,8 @@ func (b *outcomes) add(e ended) int {
 
 func (b *outcomes) reset() { b.ends = b.ends[:0] }
 
-// fill writes the columns. It leaves out outcomes of endpoints that are no
-// more, and returns their number: nobody can be placed there.
+// fill writes the columns. It omits outcomes of removed endpoints, where no request
+// can be placed, and returns their number.
 func (b *outcomes) fill(snap *endpoint.Snapshot, now time.Time) (gone uint64) {
 	o := &b.out
 	o.N, o.NowMS, o.Endpoints = 0, float64(now.UnixMilli()), o.Endpoints[:0]
@@ -106,14 +106,14 @@ func (b *outcomes) write(e *ended, now time.Time) {
 	put(abi.OutFailed, failed)
 }
 
-// configuredObservers loads the configured plugins that observe. It goes before
-// the profiles, so that a scorer finds the columns that another plugin
-// publishes. A plugin observes once, whatever configs it scores with: with its
-// own, or that of the first scorer that gives it one.
+// configuredObservers loads the configured plugins that observe. It is called before
+// the profiles are planned, so that the columns that another plugin publishes exist. A
+// plugin observes once, even if it scores with several configs: with its own, or that
+// of the first scorer that sets one.
 //
-// The plugins that it loaded and that do not observe are spare.
+// Loaded plugins that do not observe are appended to spare.
 func (pl *plan) configuredObservers() error {
-	var again []*config.Plugin // they may read what one further down publishes
+	var again []*config.Plugin // they may read columns that a later one publishes
 	for i := range pl.cfg.Plugins {
 		c := &pl.cfg.Plugins[i]
 		if pl.configuredObserver(c, true) != nil {

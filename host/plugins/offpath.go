@@ -10,32 +10,32 @@ import (
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// offPath is the actor behind the request path: it hands outcomes to plugins
-// that observe, decisions to shadows, and time to plugins that want it. What
-// comes faster than it works is dropped and counted; requests never wait.
+// offPath works off the request path: it passes outcomes to plugins that observe and
+// decisions to shadows, and calls idle. Its queues are bounded; when one is full, the
+// outcome or decision is dropped and counted, so that requests never wait.
 type offPath struct {
 	m       *Manager
 	ended   chan ended
 	wanted  atomic.Bool   // a plugin of the rules in force observes
 	ends    atomic.Uint64 // requests that ended
 	full    atomic.Uint64 // outcomes dropped because ended was full
-	gone    atomic.Uint64 // outcomes dropped because their endpoint is no more
+	gone    atomic.Uint64 // outcomes dropped because their endpoint was removed
 	shadows shadows
 
 	batch outcomes // of run
 }
 
 const (
-	// queuedOutcomes is how many outcomes may wait: 0.8 s of 5,000 requests/s, the
-	// time an observe that uses up its fuel may take.
+	// queuedOutcomes is the length of the queue: 0.8 s of 5,000 requests/s, the time that
+	// an observe that uses up its fuel may take.
 	queuedOutcomes = 4096
-	// flushAt and flushAfter bound a batch: an outcome that a scorer is to learn
-	// from is told while the burst it belongs to goes on, and a call, which costs
-	// about a microsecond before the first outcome, is shared by as many as came.
+	// flushAt and flushAfter limit a batch: a scorer learns from an outcome while the
+	// burst that it belongs to goes on, and the fixed cost of a call, about a
+	// microsecond, is shared by the outcomes of the batch.
 	flushAt    = 64
 	flushAfter = 100 * time.Millisecond
-	// quietFor is how long no request may have ended before plugins get time for
-	// maintenance, and how often they get it then.
+	// quietFor is the time without a finished request after which idle is called, and
+	// the interval of its calls.
 	quietFor = time.Second
 )
 
@@ -45,7 +45,7 @@ func newOffPath(m *Manager) *offPath {
 	return o
 }
 
-// offer takes what came of a request. It does not block.
+// offer queues the outcome of a request. It does not block.
 func (o *offPath) offer(x *scheduler.Observation) {
 	o.ends.Add(1)
 	if !o.wanted.Load() {
@@ -58,10 +58,10 @@ func (o *offPath) offer(x *scheduler.Observation) {
 	}
 }
 
-// Observe takes what came of a request. It does not block.
+// Observe queues the outcome of a request for plugins. It does not block.
 func (m *Manager) Observe(x *scheduler.Observation) { m.offPath.offer(x) }
 
-// run works until ctx ends.
+// run processes the queues until ctx ends.
 func (o *offPath) run(ctx context.Context) error {
 	flush := time.NewTimer(flushAfter)
 	flush.Stop()
@@ -94,7 +94,7 @@ func (o *offPath) run(ctx context.Context) error {
 	}
 }
 
-// observe tells the plugins of the rules in force of the batch.
+// observe passes the batch to the observers of the revision in force.
 func (o *offPath) observe() {
 	set, _, release := o.m.rules.Current()
 	defer release()
@@ -112,12 +112,12 @@ func (o *offPath) observe() {
 		err := p.rest.call(o.m.now, func() error { return p.Observe(&o.batch.out) })
 		if err == nil || errors.Is(err, wasm.ErrAbstain) {
 			n = &p.observed
-		} // a fault is counted, logged and put right by the plugin
+		} // the plugin counts and logs a fault, and replaces the instance
 		n.Add(uint64(o.batch.out.N))
 	}
 }
 
-// idle gives every plugin of the rules in force time for maintenance.
+// idle calls idle of every plugin of the revision in force.
 func (o *offPath) idle() {
 	set, _, release := o.m.rules.Current()
 	defer release()

@@ -18,9 +18,8 @@ type profileBuilder struct {
 	scorers int        // of scored that are plugins
 }
 
-// use loads a plugin in a role; nil without an error is one that there is no module
-// of yet, and takes part once one is pushed. Of one whose modules are all set aside
-// only the stand-in is returned.
+// use loads a plugin in a role. It returns nil without an error if the plugin has no
+// module yet, and a placeholder if all its modules are set aside.
 func (b *profileBuilder) use(name string, role wasm.Role, cfg config.JSON) (*adapter, *placeholder, error) {
 	c := declared(b.cfg, name)
 	fits := func(p *plugin) error {
@@ -40,26 +39,26 @@ func (b *profileBuilder) use(name string, role wasm.Role, cfg config.JSON) (*ada
 		return nil, &placeholder{name: name, why: why}, nil
 	}
 	if pl == nil {
-		b.log.Warn("plugin is not there yet: placed without it until it is pushed", "plugin", name)
+		b.log.Warn("plugin has no module: placing without it until it is pushed", "plugin", name)
 		return nil, nil, nil
 	}
 	b.Set.plugins, b.used = append(b.Set.plugins, pl), append(b.used, pl)
 	a := newAdapter(pl, b.cfg, b.number, b.p.Objective)
 	if why != nil {
-		a.note = fmt.Sprintf("the %s module stands in: %v", pl.source, why)
+		a.note = fmt.Sprintf("using the %s module: %v", pl.source, why)
 	}
 	return a, nil, nil
 }
 
-// addable says why a plugin's scores cannot be added to those of the scorers before
-// it, nil = they can.
+// addable returns why the scores of a plugin cannot be added to those of the scorers
+// before it, nil = they can.
 func (b *profileBuilder) addable(p *plugin) error {
 	for _, s := range b.out.Scorers {
 		if _, gone := s.Scorer.(*placeholder); gone || b.p.Normalize != "off" {
 			continue
 		}
 		if unit := (scorer{&adapter{p: p}}).Unit(); unit != s.Scorer.Unit() {
-			return fmt.Errorf("it scores in %v, %s in %v: they cannot be added up; normalize: minmax or rank makes them comparable", unit, s.Scorer.Name(), s.Scorer.Unit())
+			return fmt.Errorf("its scores have unit %v, those of %s unit %v: they cannot be added; normalize: minmax or rank makes them comparable", unit, s.Scorer.Name(), s.Scorer.Unit())
 		}
 	}
 	return nil
@@ -88,7 +87,7 @@ func (b *profileBuilder) scorer(s *config.Scorer) error {
 	return nil
 }
 
-// unify gives stand-ins the unit of the scorers beside them.
+// unify gives placeholders the unit of the other scorers.
 func (b *profileBuilder) unify() {
 	unit := scheduler.CostTokens
 	for _, s := range b.out.Scorers {

@@ -19,10 +19,10 @@ type Set struct {
 	byRole       map[experimentalKey]*plugin
 	missing      map[experimentalKey]error
 	scored       []*scoring          // plugins that score, by profile
-	profiles     []scheduler.Profile // what the plugins add to each
+	profiles     []scheduler.Profile // extensions of each
 }
 
-// Change is what a plan takes in place of the modules that are stored and saved.
+// Change replaces the stored or saved module of one plugin in a plan.
 type Change struct {
 	name   string
 	folder bool   // of the watched folder, not of the store
@@ -32,14 +32,14 @@ type Change struct {
 	commit func() error
 }
 
-// Commit makes the change last. It is called once, when the plan with the change
-// has succeeded, and before the plan is put in force. It takes a few writes to disk.
+// Commit stores the change. It is called once, after the plan with the change has
+// succeeded and before it is put in force. It takes a few writes to disk.
 func (c *Change) Commit() error { return c.commit() }
 
 // Plan loads the plugins that cfg names and returns them. Modules that prev (nil at
-// start) uses too, with the same settings, are shared with it; change (may be nil)
-// goes before what is stored and saved. It may take seconds and changes nothing; on
-// error all that was loaded is given up. The caller calls Release of the Set once.
+// start) uses with the same settings are shared with it; change (may be nil) replaces a
+// stored or saved module. It may take seconds and changes nothing; on error all loaded
+// plugins are released. The caller calls Release of the Set once.
 func (m *Manager) Plan(cfg *config.Config, prev *Set, change *Change) (_ *Set, err error) {
 	s := &Set{m: m, cfg: cfg, nonObservers: map[pluginKey]bool{}, aside: map[asideKey]error{}, byRole: map[experimentalKey]*plugin{}, missing: map[experimentalKey]error{}}
 	p := &plan{Manager: m, Set: s, prev: prev, change: change}
@@ -70,8 +70,8 @@ func (m *Manager) Plan(cfg *config.Config, prev *Set, change *Change) (_ *Set, e
 	return s, nil
 }
 
-// Release gives up the plugins of the set. They are closed by Run when no other
-// set uses them. Of a nil Set it does nothing.
+// Release releases the plugins of the set. Run closes them when no other set uses them.
+// A nil Set has no plugins.
 func (s *Set) Release() {
 	if s != nil {
 		s.m.table.release(s.plugins)

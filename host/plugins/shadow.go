@@ -94,7 +94,7 @@ type shadowJob struct {
 }
 
 // shadowJobs is how many decisions may wait. A decision over 1,024 endpoints is
-// 70 KB; what there is no room for is left out, which a sample bears.
+// 70 KB; decisions beyond that are skipped, which does not bias the comparison.
 const shadowJobs = 32
 
 // shadows are the candidates under comparison, one of a name. offer may be
@@ -273,11 +273,11 @@ func (m *Manager) newShadow(ctx context.Context, name string, code []byte) (_ *s
 		sh.digest = p.Digest()
 		sh.plugins[s.key.config] = &plugin{Plugin: p, key: k, source: fromStore, since: sh.since}
 		if !p.Has(wasm.Score) {
-			return nil, fmt.Errorf("plugin %s: its manifest has no role %v, and scores are what is compared", name, wasm.Score)
+			return nil, fmt.Errorf("plugin %s: its manifest has no role %v, which a shadow needs", name, wasm.Score)
 		}
 	}
 	if len(sh.plugins) == 0 {
-		return nil, fmt.Errorf("plugin %s: no profile scores by it, so there is nothing to compare with", name)
+		return nil, fmt.Errorf("plugin %s: no profile uses it as a scorer, so there is nothing to compare with", name)
 	}
 	return sh, nil
 }
@@ -314,7 +314,7 @@ func (m *Manager) Shadow(ctx context.Context, name string, code []byte, who stri
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
 	m.offPath.shadows.set(name, sh)
-	m.log.Info("shadow begins", "plugin", name, "digest", digest, "signer", sh.signer)
+	m.log.Info("shadow started", "plugin", name, "digest", digest, "signer", sh.signer)
 	return &admin.PluginChange{Name: name, Digest: digest, Shadow: true, Signer: sh.signer}, nil
 }
 
@@ -324,6 +324,6 @@ func (m *Manager) EndShadow(_ context.Context, name string) (*admin.PluginChange
 	if sh == nil {
 		return nil, fmt.Errorf("%w: plugin %.128q has no shadow", admin.ErrNotFound, name)
 	}
-	m.log.Info("shadow ends", "plugin", name, "digest", sh.digest)
+	m.log.Info("shadow ended", "plugin", name, "digest", sh.digest)
 	return &admin.PluginChange{Name: name, Digest: sh.digest}, nil
 }

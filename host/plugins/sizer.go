@@ -120,7 +120,7 @@ func count(n int) uint32 { return uint32(max(0, min(n, 1<<30))) }
 
 func millis64(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
-// scaleOverride gives what a plugin answered the names of v.
+// scaleOverride converts the answer of a plugin to the names of v.
 func scaleOverride(v *autoscale.View, s *wasm.ScaleSize) *autoscale.Override {
 	o := &autoscale.Override{Desired: int(s.Desired), HoldMs: clampMS(s.HoldMS), TTLMs: clampMS(s.TTLMS), Reason: s.Reason}
 	for i, n := range s.Pools {
@@ -143,6 +143,6 @@ func scaleOverride(v *autoscale.View, s *wasm.ScaleSize) *autoscale.Override {
 	return o
 }
 
-// clampMS turns finite milliseconds of at least 0 into a whole number; what is too
-// large to be one is as wrong as the largest, and refused with it.
+// clampMS converts finite milliseconds of at least 0 to an integer. Values too large
+// become the largest one, which is rejected later.
 func clampMS(ms float64) int64 { return int64(min(ms, 1e15)) }

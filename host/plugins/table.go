@@ -13,18 +13,18 @@ import (
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// plugin is a loaded plugin. Generations that use the same module with the same
-// settings share it.
+// plugin is a loaded plugin. Revisions that use the same module with the same settings
+// share it.
 type plugin struct {
 	*wasm.Plugin
 	key    pluginKey
 	source string
 	since  time.Time
-	uses   int // generations that hold it; guarded by table.mu
+	uses   int // sets that hold it; guarded by table.mu
 
 	signer               atomic.Pointer[string] // names of the trusted keys that signed it, by the rules it was last loaded for
 	rest                 rest                   // between calls off the request path
-	observed, unobserved atomic.Uint64          // outcomes it was told of, and those it failed to take
+	observed, unobserved atomic.Uint64          // outcomes that were passed to it, and those that were not
 }
 
 // signedBy returns the names of the trusted keys that signed the module.
@@ -35,15 +35,15 @@ func (p *plugin) signedBy() string {
 	return ""
 }
 
-// pluginKey is what makes two uses of a plugin the same.
+// pluginKey identifies a loaded plugin: uses with equal keys share it.
 type pluginKey struct {
 	name, digest, config, grants string
 	memory                       config.Size
 	call                         config.Duration
 }
 
-// table holds the loaded plugins. A plugin is closed when no generation
-// holds it, by run and not by the request that ended the last lease.
+// table holds the loaded plugins. A plugin is closed when no set holds it, by run and
+// not by the request that released the last lease.
 type table struct {
 	runtime *wasm.Runtime
 	loads   atomic.Uint64
@@ -58,8 +58,8 @@ func newTable(r *wasm.Runtime) *table {
 	return &table{runtime: r, all: map[pluginKey]*plugin{}, wake: make(chan struct{}, 1)}
 }
 
-// acquire returns the plugin of k, loaded from code if it is not there. The
-// caller must release it.
+// acquire returns the plugin of k and loads it from code if necessary. The caller must
+// release it.
 func (t *table) acquire(ctx context.Context, k pluginKey, source string, code []byte, now time.Time, trial trialOptions) (*plugin, error) {
 	t.mu.Lock()
 	if p := t.all[k]; p != nil {
@@ -92,7 +92,7 @@ func (k *pluginKey) options() wasm.Options {
 		CallTime: time.Duration(k.call)}
 }
 
-// release gives plugins back.
+// release releases plugins.
 func (t *table) release(ps []*plugin) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +105,7 @@ func (t *table) release(ps []*plugin) {
 	t.wakeLocked()
 }
 
-// wakeLocked has run look at dead.
+// wakeLocked makes run close dead plugins.
 func (t *table) wakeLocked() {
 	select {
 	case t.wake <- struct{}{}:
@@ -113,7 +113,7 @@ func (t *table) wakeLocked() {
 	}
 }
 
-// run closes plugins that nobody holds until ctx ends.
+// run closes released plugins until ctx ends.
 func (t *table) run(ctx context.Context) error {
 	for {
 		t.closeDead()
@@ -152,17 +152,17 @@ func (t *table) list() []*plugin {
 	return out
 }
 
-// close closes everything, after the last generation was given up.
+// close closes everything, after the last set was released.
 func (t *table) close() error {
 	t.closeDead()
 	return t.runtime.Close()
 }
 
-// grantModules are the modules behind the words of the configuration.
+// grantModules are the modules of the grants in the configuration.
 var grantModules = map[string]string{"log": abi.ModuleLog, "kv": abi.ModuleKV, "metrics": abi.ModuleMetrics}
 
-// declared returns the settings of a plugin; one that ships with the router
-// needs none.
+// declared returns the settings of a plugin, the defaults for a shipped plugin without
+// any.
 func declared(cfg *config.Config, name string) config.Plugin {
 	for _, p := range cfg.Plugins {
 		if p.Name == name {
@@ -172,8 +172,8 @@ func declared(cfg *config.Config, name string) config.Plugin {
 	return config.Plugin{Name: name}
 }
 
-// keyOf returns what the module of a digest is loaded as; cfg replaces the plugin's
-// own config.
+// keyOf returns the key of plugin p with the module of a digest; cfg replaces the
+// plugin's own config.
 func keyOf(p *config.Plugin, digest string, cfg config.JSON) pluginKey {
 	k := pluginKey{name: p.Name, digest: digest, config: string(cfg), memory: p.Limits.Memory, call: p.Limits.Call}
 	if cfg == "" {

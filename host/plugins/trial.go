@@ -22,11 +22,10 @@ const (
 	waitTrial = 3
 )
 
-// errBusy says that a pusher's module is being tried already.
-var errBusy = errors.New("another module that you pushed is being tried: push again when that has ended")
+// errBusy is returned while another module of the same pusher is tried.
+var errBusy = errors.New("another module of the same pusher is being tried: push again when it is done")
 
-// trials bounds what pushed modules may take before anyone has accepted them. No lock
-// is held while one is tried.
+// trials limits the resources of modules that are tried. No lock is held during a trial.
 type trials struct {
 	mu sync.Mutex // guards by
 	by map[string]bool
@@ -37,7 +36,7 @@ func trialTime(cfg *config.Config) time.Duration {
 	return cmp.Or(time.Duration(cfg.PluginStore.Trial), defaultTrialTime)
 }
 
-// begin notes a trial of a pusher. end must be called when it has ended. It returns
+// begin registers a trial of a pusher. The caller calls end when it is done. It returns
 // errBusy while another trial of the same pusher runs.
 func (t *trials) begin(pusher string) (end func(), err error) {
 	t.mu.Lock()
@@ -75,7 +74,7 @@ func (m *Manager) try(ctx context.Context, name, source, pusher string, code []b
 		if err != nil {
 			m.table.release(out)
 			if ctx.Err() != nil {
-				err = fmt.Errorf("not compiled and checked within %v, of which other modules may have taken a part", (1+waitTrial)*most)
+				err = fmt.Errorf("not compiled and checked within %v, including the wait for other pushers", (1+waitTrial)*most)
 			}
 			return nil, err
 		}
@@ -97,8 +96,8 @@ func configsOf(cfg *config.Config, name string) []config.JSON {
 	return out
 }
 
-// trialOptions say how a module is loaded that nobody has accepted yet; the zero
-// value is for one that was.
+// trialOptions control the load of a module that is not yet accepted; the zero value is
+// for accepted ones.
 type trialOptions struct {
 	check bool          // as `kvasir plugin check` does
 	most  time.Duration // time on the clock, 0 = the engine's bound

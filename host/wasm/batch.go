@@ -28,7 +28,7 @@ type Batch struct {
 	Labels        LabelSource // nil = no endpoint has labels
 }
 
-// LabelSource tells which candidates carry a label.
+// LabelSource reports which candidates have a label.
 type LabelSource interface {
 	// Label sets dst[i] to 1 where candidate i has the label, else to 0. dst
 	// is [N] and valid during the call.
@@ -146,8 +146,7 @@ func floatsOf(u []uint32) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(u))), len(u))
 }
 
-// writeColumns writes the columns of a role, of which the first stands at
-// column first.
+// writeColumns writes the columns of a role, beginning at column first.
 func writeColumns(v []byte, b *Batch, cols []column, l *layout, first uint32) {
 	if len(cols) == 0 {
 		return
@@ -211,7 +210,7 @@ func (c *column) write(dst []uint32, b *Batch) {
 	fill(dst, c.def)
 }
 
-// unwrittenScores is what a row of scores holds before the call.
+// unwrittenScores is the initial content of a row of scores.
 var unwrittenScores = func() (row [256]uint32) {
 	fill(row[:], abi.UnwrittenScore)
 	return row

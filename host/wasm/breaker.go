@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A plugin goes into quarantine at strikesToOpen faults; forgiveEvery calls
-// without a fault take one strike back. Three, because one fault may be one
-// odd request and the second its retry; 100, so that a plugin that faults in
-// more than one percent of its calls is not heard.
+// A plugin goes into quarantine at strikesToOpen strikes. A fault is one strike, and
+// forgiveEvery calls without a fault remove one. Three, because one fault may be caused
+// by an unusual request and the second by its retry; 100, so that a plugin with faults
+// in more than one percent of its calls goes into quarantine.
 const (
 	strikesToOpen = 3
 	forgiveEvery  = 100
@@ -17,7 +17,7 @@ const (
 	maxBackoff    = 5 * time.Minute
 )
 
-// breaker decides whether a plugin is heard. allow and ok are for the request
+// breaker decides whether a plugin is called. allow and ok are for the request
 // path and take no lock in the ordinary case.
 type breaker struct {
 	open    atomic.Bool
@@ -26,15 +26,14 @@ type breaker struct {
 	mu        sync.Mutex // guards what follows, and changes of the above
 	good      int        // calls since the last change of strikes
 	opens     int        // quarantines since strikes were last 0
-	slowOpens int        // quarantines of a plugin that was too slow, never forgiven
+	slowOpens int        // of opens, those for slow calls; never reset
 	until     time.Time  // next probe while open
 	lastErr   string     // the fault that opened it
 }
 
 func (b *breaker) allow() bool { return !b.open.Load() }
 
-// ok counts a call without a fault and reports whether it is the one that forgives
-// the last strike.
+// ok counts a call without a fault and reports whether it removed the last strike.
 func (b *breaker) ok() (forgiven bool) {
 	if b.strikes.Load() == 0 {
 		return false
@@ -55,7 +54,7 @@ func (b *breaker) ok() (forgiven bool) {
 // forgiven reports whether no strike is left.
 func (b *breaker) forgiven() bool { return b.strikes.Load() == 0 }
 
-// fault counts a fault at now and tells whether it opened the breaker.
+// fault counts a fault at now and reports whether it opened the breaker.
 func (b *breaker) fault(now time.Time, err error) (opened bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,8 +66,8 @@ func (b *breaker) fault(now time.Time, err error) (opened bool) {
 	return true
 }
 
-// slow opens the breaker at once: a plugin whose calls take too long holds up every
-// request, and one that became slow after many calls is fast when it is probed.
+// slow opens the breaker at once, because a slow plugin delays every request. Its
+// back-off only grows: a plugin that becomes slow after many calls passes each probe.
 func (b *breaker) slow(now time.Time, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,7 +88,7 @@ func (b *breaker) reopenLocked(now time.Time, err error) {
 	b.open.Store(true)
 }
 
-// due tells whether a probe is due at now, and if not when it will be; until
+// due reports whether a probe is due at now, and if not when it will be; until
 // is zero while the breaker is closed.
 func (b *breaker) due(now time.Time) (probe bool, until time.Time) {
 	b.mu.Lock()
@@ -100,8 +99,8 @@ func (b *breaker) due(now time.Time) (probe bool, until time.Time) {
 	return !now.Before(b.until), b.until
 }
 
-// probed ends a probe: without an error the plugin is heard again, and the
-// next fault puts it back.
+// probed ends a probe: without an error the plugin leaves quarantine, and the next
+// fault opens the breaker again.
 func (b *breaker) probed(now time.Time, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

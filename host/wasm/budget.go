@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Fuel of one call. A unit is about one instruction: a million take 0.2 to
-// 1 ms in code as C compilers write it, 0.01 ms as Go's does (one loop around
-// all blocks of a function, each turn of it paid in full).
+// Fuel of one call. A unit is about one instruction: a million take 0.2 to 1 ms in the
+// output of C compilers, 0.01 ms in that of Go (one loop around all blocks of a
+// function, each iteration charged in full).
 const (
-	baseUnits    = 200_000     // what any call may use
+	baseUnits    = 200_000     // minimum for any call
 	hotUnits     = 2_000_000   // most for a hot call in plain form, about 1 ms
 	hotUnitsMax  = 128_000_000 // most for a hot call in sliced form, whatever was measured
 	startBudget  = 4_000_000   // start section, _initialize, alloc, configure in plain form
 	startSliced  = 500_000_000 // the same in sliced form
 	coldBudget   = 500_000_000 // observe, idle
 	runtimeUnits = 64_000_000  // least for a hot call of a module with a runtime of its own: a collection in Go's takes 21 million (0.5 ms)
-	margin       = 32          // a call may use this many times what was measured
+	margin       = 32          // budget of a call, as a multiple of the measured fuel
 	slicedAbove  = 1_000       // units per candidate above which the sliced form is used
 	slicedBytes  = 256 << 10   // modules above this begin in sliced form
 	hotCallNanos = time.Millisecond
 )
 
-// budget is what calls of one role may use.
+// budget limits the fuel of calls of one role.
 type budget struct {
 	fixed, per float64 // measured units: fixed + per*n
 	floor      int64   // sliced form: units of about 1 ms
@@ -36,7 +36,7 @@ func (b *budget) of(n int) int64 {
 	return max(min(baseUnits+margin*want, max(hotUnits, 2*want)), b.floor)
 }
 
-// measurement is what calls of one role used, by size of the batch.
+// measurement is the fuel and time that calls of one role used, by batch size.
 type measurement struct {
 	n     []int
 	units []int64

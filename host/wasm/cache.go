@@ -12,7 +12,7 @@ import (
 )
 
 // maxCacheBytes bounds a compile cache's directory: 70 modules of Go's standard
-// toolchain, or 100,000 in C. What it drops is compiled again when it is needed.
+// toolchain, or 100,000 in C. Removed code is compiled again when it is needed.
 const maxCacheBytes = 512 << 20
 
 func openCache(dir string) (wazero.CompilationCache, error) {
@@ -27,7 +27,7 @@ func openCache(dir string) (wazero.CompilationCache, error) {
 		return nil, fmt.Errorf("wasm: compile cache: %w", err)
 	}
 	if st.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("wasm: compile cache %s has mode %#o, want 0700: what is in it is executed", dir, st.Mode().Perm())
+		return nil, fmt.Errorf("wasm: compile cache %s has mode %#o, want 0700: its contents are executed", dir, st.Mode().Perm())
 	}
 	if err := pruneCache(dir, maxCacheBytes); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 // cost twice an empty call.
 const sampleEvery = 64
 
-// begin takes an instance for a hot role.
+// begin acquires an instance for a hot role.
 func (p *Plugin) begin(r Role, n int) (*instance, *spec, error) {
 	s := p.specs[r]
 	switch {
@@ -53,7 +53,8 @@ func (p *Plugin) call(in *instance, r Role, n int) error {
 	return err
 }
 
-// finish gives the instance back, or discards it after a fault, and counts.
+// finish returns the instance to the pool, or discards it after a fault, and counts
+// the call.
 func (p *Plugin) finish(in *instance, r Role, err error) error {
 	switch {
 	case err == nil:
@@ -71,7 +72,7 @@ func (p *Plugin) finish(in *instance, r Role, err error) error {
 	return p.fault(in, r, err)
 }
 
-// giveBack returns an instance to the pool, or one in its place.
+// giveBack returns an instance, or its replacement, to the pool.
 func (p *Plugin) giveBack(in *instance) {
 	if in.uses%sampleEvery == 0 && !in.old {
 		in.old = in.grown()
@@ -84,7 +85,7 @@ func (p *Plugin) giveBack(in *instance) {
 
 // Score has the candidates rated: scores is [b.N], higher is better. terms is
 // nil or [len(Terms) * b.N], term by term, and filled with the parts of the
-// scores (NaN = not told); asking for them does not change a score.
+// scores (NaN = not given); asking for them does not change a score.
 //
 // Errors: ErrNoRole, ErrAbstain, ErrBusy, ErrQuarantined, ErrClosed, *Fault;
 // scores are then undefined. It may be called concurrently.
@@ -153,8 +154,8 @@ func (p *Plugin) write(in *instance, b *Batch, s *spec, l *layout, flags, first 
 const exponent = 0x7f800000 // all ones in NaN and in infinities
 
 // copyFinite copies src, in guest memory at a multiple of 8, to dst of the same
-// length and tells whether every number is finite. It looks at two at once: what
-// has all ones in its exponent carries into its sign when one is added there.
+// length and reports whether every number is finite. It checks two at once: an
+// exponent of all ones carries into the sign when one is added to it.
 func copyFinite(dst, src []uint32) bool {
 	const pair, one, signs = exponent<<32 | exponent, 0x00800000_00800000, 0x80000000_80000000
 	copy(dst, src)

@@ -12,20 +12,19 @@ import (
 // defaultCallTime is the processor time that a call of a hot role with
 // ceilingCandidates may take. A scorer in C takes 1 to 20 µs there, one of Go's
 // standard toolchain 20 to 60, with a collection of garbage 500. Less would refuse
-// what is useful on a slow machine; at 2 ms one processor still places 500 requests
-// in a second, and a profile may have several plugins.
+// useful plugins on a slow machine; at 2 ms one processor places 500 requests a second,
+// and a profile may have several plugins.
 const (
 	defaultCallTime   = 2 * time.Millisecond
 	ceilingCandidates = 64
 )
 
-// How a plugin that became slow is found. One call in sampleEvery (plain form) or
-// sampleSliced (sliced form) is timed, and the next watchCalls of them all after a
-// call that took more than half its ceiling or used much more fuel than measured. A
-// plugin goes into quarantine when slowCalls timed calls are over the ceiling and
-// not as many below it came between; a call far over it counts as all of them. What is
-// measured is processor time of the thread, so that a thread that had to wait is not
-// taken for a slow guest.
+// How a plugin that became slow is detected. One call in sampleEvery (plain form) or
+// sampleSliced (sliced form) is timed. After a call that took more than half of its
+// ceiling or used much more fuel than measured, the next watchCalls calls are timed. A
+// plugin goes into quarantine after slowCalls timed calls over the ceiling, less those
+// below it; a call far over it counts as slowCalls. The processor time of the thread is
+// measured, so that waiting for a processor does not count.
 const (
 	sampleSliced = 8
 	watchCalls   = 64
@@ -34,8 +33,8 @@ const (
 	suspectUnits = 4  // times what was measured, and at least baseUnits/2
 )
 
-// plainTime is the most that a call with the largest smoke batch may take in plain
-// form, in which nothing else runs on the thread and a collection of garbage waits.
+// plainTime is the longest time that a call with the largest smoke batch may take in
+// plain form, which cannot be preempted and delays a garbage collection.
 const plainTime = 250 * time.Microsecond
 
 // Ceiling returns the processor time that a call with n candidates may take.
@@ -43,7 +42,7 @@ func (p *Plugin) Ceiling(n int) time.Duration {
 	return p.opt.CallTime * time.Duration(max(1, (n+ceilingCandidates-1)/ceilingCandidates))
 }
 
-// watch finds calls that take too long.
+// watch detects calls that take too long.
 type watch struct {
 	left atomic.Int32 // calls yet to be timed one after another
 	over atomic.Int32 // timed calls over the ceiling, less those below it
@@ -52,10 +51,10 @@ type watch struct {
 // due reports whether a call is to be timed although it is not sampled.
 func (w *watch) due() bool { return w.left.Load() > 0 && w.left.Add(-1) >= 0 }
 
-// suspect has the next calls timed.
+// suspect makes the next calls timed.
 func (w *watch) suspect() { w.left.Store(watchCalls) }
 
-// record notes what a timed call took and reports whether the plugin is too slow.
+// record records the time of a call and reports whether the plugin is too slow.
 func (w *watch) record(took, ceiling time.Duration) (slow bool) {
 	if took > ceiling/2 {
 		w.suspect()
@@ -82,7 +81,7 @@ func (b *budget) suspicious(n int) int64 {
 	return max(baseUnits/2, suspectUnits*(b.units+b.perUnits*int64(n)))
 }
 
-// timed runs a role and compares what it took with its ceiling.
+// timed runs a role and compares its processor time with the ceiling.
 func (p *Plugin) timed(in *instance, r Role, n int, budget int64) error {
 	t := time.Now()
 	cpu, err := in.processorTime(r, budget)
@@ -103,7 +102,7 @@ func (in *instance) processorTime(r Role, budget int64) (time.Duration, error) {
 	return threadTime() - began, err
 }
 
-// timings is how many calls are timed when a plugin is loaded: their median counts.
+// timings is the number of calls that are timed at load. Their median is used.
 const timings = 7
 
 // timeRoles returns the most that the median call of a hot role takes with n
@@ -124,7 +123,7 @@ func (p *Plugin) timeRoles(in *instance, n int) (most time.Duration, slowest Rol
 	return most, slowest, nil
 }
 
-// timeRole returns the median of some calls, of three where they are slow.
+// timeRole returns the median time of several calls, of three if they are slow.
 func (p *Plugin) timeRole(in *instance, r Role, n int) (time.Duration, error) {
 	var took []time.Duration
 	for i := range timings {
@@ -145,7 +144,7 @@ func (p *Plugin) timeRole(in *instance, r Role, n int) (time.Duration, error) {
 	return took[len(took)/2], nil
 }
 
-// checkTime refuses a plugin whose calls take more than their ceiling.
+// checkTime returns an error if the calls of a plugin take more than their ceiling.
 func (p *Plugin) checkTime(in *instance) error {
 	took, r, err := p.timeRoles(in, ceilingCandidates)
 	if err != nil {

@@ -15,9 +15,8 @@ import (
 	"time"
 )
 
-// Bounds of a child. The largest module that is taken needs 20 s and 500 MB;
-// the time on the clock is for machines with little to spare, because a child
-// gets only what nobody else wants.
+// Limits of a child. The largest module that is accepted needs 20 s and 500 MB. The
+// limit of elapsed time is for busy machines, because a child has the lowest priority.
 const (
 	childProcessor = 60 * time.Second // for one module
 	childBytes     = 2 << 30
@@ -26,18 +25,18 @@ const (
 	childHeader    = 1 << 20         // most bytes of a trial's head
 )
 
-// A child lives childIdle after its last module, because to start one holds a
-// processor of this process for a millisecond, and longer on a busy machine; it
-// is ended after childUses modules or a large one, whose memory it would keep.
+// A child stays for childIdle after its last module, because starting one blocks a
+// thread of this process for a millisecond, longer on a busy machine. It is replaced
+// after childUses modules or a large one, because it keeps the memory.
 const (
 	childIdle = time.Minute
 	childUses = 500
 )
 
-// maxAccepted bounds what is remembered of modules that a child took.
+// maxAccepted is the most trials that are remembered as successful.
 const maxAccepted = 256
 
-// trial is what a child is asked: to load a module as this process will.
+// trial asks a child to load a module as this process will.
 type trial struct {
 	CacheDir  string
 	Options   Options
@@ -45,19 +44,19 @@ type trial struct {
 	Size      int                // bytes of the module, which follows
 }
 
-// verdict is a child's answer. Step is that of a LoadError, "" = it loads.
+// verdict is the result of a trial. Step is that of a LoadError, "" = success.
 type verdict struct{ Step, Err string }
 
-// errNoChild says that no child could be started.
+// errNoChild is returned if no child can be started.
 var errNoChild = errors.New("wasm: no child process")
 
-// compileWorker has modules compiled and tried by a child, so that what is compiled,
-// spins or allocates for the first time does so in a process of the lowest
-// priority. It is safe for concurrent use; a child does one module at a time.
+// compileWorker compiles and tries modules in a child process of the lowest priority,
+// so that compiling them, their loops and their allocations do not delay requests. It
+// is safe for concurrent use; a child loads one module at a time.
 type compileWorker struct {
 	command  []string
 	cacheDir string
-	lost     sync.Once // says that there is no child
+	lost     sync.Once // logs that there is no child
 
 	turn     chan struct{}                  // cap 1: held to use what follows
 	running  *child                         // nil = none
@@ -65,7 +64,7 @@ type compileWorker struct {
 	accepted map[[sha256.Size]byte]struct{} // trials that succeeded
 }
 
-// take has a child load a module within most of time on the clock. Afterwards the compile cache holds its code.
+// take loads a module in the child, in at most the given elapsed time. Afterwards the compile cache holds its code.
 // The error is a *LoadError, errNoChild or that of ctx.
 func (n *compileWorker) take(ctx context.Context, digest string, code []byte, t *trial, most time.Duration) error {
 	head, err := json.Marshal(t)
@@ -96,7 +95,7 @@ func (n *compileWorker) take(ctx context.Context, digest string, code []byte, t 
 	return pruneCache(n.cacheDir, maxCacheBytes)
 }
 
-// ask hands a module to the child that runs, or to one it starts.
+// ask passes a module to the running child, or starts one.
 func (n *compileWorker) ask(ctx context.Context, head, code []byte, most time.Duration) (v verdict, err error) {
 	fresh := n.running == nil
 	if fresh {
@@ -110,7 +109,7 @@ func (n *compileWorker) ask(ctx context.Context, head, code []byte, most time.Du
 	if err != nil || len(code) > slicedBytes || n.running.uses >= childUses {
 		n.end()
 	}
-	if errors.Is(err, errEnded) && !fresh { // perhaps before it was asked: that says nothing of this module
+	if errors.Is(err, errEnded) && !fresh { // perhaps before it read the module
 		return n.ask(ctx, head, code, most)
 	}
 	return v, err
@@ -124,12 +123,12 @@ func (n *compileWorker) end() {
 	}
 }
 
-// maintain ends a child that has had nothing to do, and returns when to look again;
-// zero = there is none.
+// maintain ends a child that has been idle for childIdle, and returns when to call it
+// again; zero = there is no child.
 func (n *compileWorker) maintain(now time.Time) time.Time {
 	select {
 	case n.turn <- struct{}{}:
-	default: // at work
+	default: // in use
 		return now.Add(childIdle)
 	}
 	defer func() { <-n.turn }()
@@ -143,7 +142,7 @@ func (n *compileWorker) maintain(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// close ends the child for good. No take may follow.
+// close ends the child. take must not be called afterwards.
 func (n *compileWorker) close() {
 	n.turn <- struct{}{}
 	n.end()
@@ -158,8 +157,8 @@ type child struct {
 	uses   int
 }
 
-// errEnded says that a child ended by itself.
-var errEnded = errors.New("ended without an answer")
+// errEnded is returned if a child ends by itself.
+var errEnded = errors.New("exited without a verdict")
 
 func startChild(command []string) (*child, error) {
 	c := &child{cmd: exec.Command(command[0], command[1:]...)}
@@ -177,7 +176,7 @@ func startChild(command []string) (*child, error) {
 	return c, nil
 }
 
-// ask has the child load a module. After an error the child has ended.
+// ask loads a module in the child. After an error the child has ended.
 func (c *child) ask(ctx context.Context, head, code []byte, most time.Duration) (v verdict, err error) {
 	within, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -197,11 +196,11 @@ func (c *child) ask(ctx context.Context, head, code []byte, most time.Duration) 
 	case ctx.Err() != nil:
 		return verdict{}, ctx.Err()
 	case within.Err() != nil:
-		return verdict{}, loadErr("compile", fmt.Errorf("the process that compiles and tries plugins gave no answer in %v", most))
+		return verdict{}, loadErr("compile", fmt.Errorf("no verdict of the compile process within %v", most))
 	case ended == nil:
 		ended = err
 	}
-	return verdict{}, loadErr("compile", fmt.Errorf("the process that compiles plugins (at most %v of processor time and %d MiB each) %w: %v%s",
+	return verdict{}, loadErr("compile", fmt.Errorf("the compile process (limits: %v of processor time, %d MiB) %w: %v%s",
 		childProcessor, childBytes>>20, errEnded, ended, &c.stderr))
 }
 
@@ -221,8 +220,8 @@ func readVerdict(in io.Reader, v *verdict) error {
 	return json.Unmarshal(text, v)
 }
 
-// end closes the child's input, at which it ends, kills it if it is at work, and
-// returns how it ended. More than once it does nothing.
+// end closes the child's input, which ends it, and returns its exit status. It may be
+// called more than once.
 func (c *child) end() error {
 	if c.in == nil {
 		return nil
@@ -240,7 +239,7 @@ func (w *prefix) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns the first line behind a colon, or nothing.
+// String returns a colon and the first line, or "".
 func (w *prefix) String() string {
 	line, _, _ := strings.Cut(string(w.text), "\n")
 	if line != "" {

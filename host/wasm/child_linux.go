@@ -9,10 +9,10 @@ import (
 	"unsafe"
 )
 
-const schedIdle = 5 // SCHED_IDLE of sched.h: runs when nothing else wants to
+const schedIdle = 5 // SCHED_IDLE of sched.h: runs only if the processor is idle
 
 // lowerChild gives every thread of this process the lowest priority; those to
-// come inherit it. It also bounds what the process may use.
+// come inherit it. It also limits the memory of the process.
 func lowerChild() error {
 	if err := limitChild(); err != nil {
 		return err

@@ -4,7 +4,7 @@ package wasm
 
 import "syscall"
 
-// lowerChild gives this process the lowest priority and bounds what it may use.
+// lowerChild gives this process the lowest priority and limits its memory.
 func lowerChild() error {
 	if err := limitChild(); err != nil {
 		return err

@@ -12,10 +12,11 @@ import (
 	"sync/atomic"
 )
 
-// ServeChild is the program of Config.Child: it loads the modules that it is
-// handed on in, with the modules a guest may import and the check that pushed ones
-// must pass (may be nil), and answers on out, until in ends. It gives this process the lowest priority and bounds its memory and
-// processor time, and ends it when in is closed while it is at work.
+// ServeChild is the program of Config.Child: it reads modules from in, loads them with
+// the modules that a guest may import and the check that pushed modules must pass (may
+// be nil), and writes a verdict for each to out, until in ends. It gives this process
+// the lowest priority, limits its memory and processor time, and exits the process when
+// in is closed during a load.
 func ServeChild(in io.Reader, out io.Writer, modules []*HostModule, check func(context.Context, *Runtime, *Plugin) error) error {
 	if err := lowerChild(); err != nil {
 		return fmt.Errorf("wasm: child: %w", err)
@@ -30,7 +31,7 @@ func ServeChild(in io.Reader, out io.Writer, modules []*HostModule, check func(c
 	go func() { // ends with the process
 		for {
 			t, code, err := readTrial(in)
-			if err != nil && busy.Load() { // nobody waits for the answer
+			if err != nil && busy.Load() { // no one reads the verdict
 				os.Exit(1)
 			}
 			busy.Store(err == nil)
@@ -58,7 +59,7 @@ func ServeChild(in io.Reader, out io.Writer, modules []*HostModule, check func(c
 }
 
 // SelfCommand returns the command line that starts this program with one argument.
-// On Linux it is the file that runs, whatever lies in its place since.
+// On Linux it is the file that runs, even if it has been replaced since.
 func SelfCommand(arg string) ([]string, error) {
 	const running = "/proc/self/exe"
 	if _, err := os.Stat(running); err == nil {
@@ -71,7 +72,7 @@ func SelfCommand(arg string) ([]string, error) {
 	return []string{path, arg}, nil
 }
 
-// readTrial reads the next trial; io.EOF = there is none.
+// readTrial reads the next trial; io.EOF = no more.
 func readTrial(in io.Reader) (t *trial, code []byte, err error) {
 	var size [4]byte
 	if _, err := io.ReadFull(in, size[:]); err != nil {

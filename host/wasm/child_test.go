@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// firstAnswer ends the process behind what is written first.
+// firstAnswer exits the process after the first write.
 type firstAnswer struct{ out io.Writer }
 
 func (f firstAnswer) Write(p []byte) (int, error) {
@@ -146,11 +146,11 @@ func TestLoad_noChild(t *testing.T) {
 	load(t, rt, "ok", wasm.Options{})
 	load(t, rt, "nan", wasm.Options{})
 	if n := strings.Count(logged.String(), "compiled in this process"); n != 1 {
-		t.Errorf("told %d times: %s", n, logged)
+		t.Errorf("logged %d times: %s", n, logged)
 	}
 }
 
-// TestLoad_childDies: the module it dies of is refused, with what it said.
+// TestLoad_childDies: a module that kills the child is refused with its output.
 func TestLoad_childDies(t *testing.T) {
 	rt, _, _ := withChild(t, childDies)
 	_, err := rt.Load(t.Context(), okModule(t), wasm.Options{})

@@ -4,17 +4,17 @@
 //
 // A Runtime is one trust domain: one engine, one compile cache, the modules
 // its guests may import. Load checks a module step by step, rewrites it so
-// that every instruction is paid for in fuel, measures what it costs and
-// returns a Plugin: an immutable rule that owns instances and is closed by the
-// holder of its generation. A Plugin is called with columns and answers in
-// the same call; it never blocks, starts no goroutine and makes no instance
-// on the caller's time. Instances lost to faults are made again, and plugins
-// in quarantine probed, by Runtime.Run.
+// that every instruction consumes fuel, measures the cost of its calls and
+// returns a Plugin, which is immutable, owns instances and is closed by the
+// revision of rules that holds it. A Plugin is called with columns and returns its
+// results from the same call; it never blocks, starts no goroutine and creates no
+// instance during a call. Runtime.Run replaces instances that were lost to faults
+// and probes plugins in quarantine.
 //
-// What is loaded is compiled and tried by a child process first, if the Config
-// names a program for it: one that calls ServeChild with the modules its guests
-// may import, early in main. SelfCommand is the command line of the same program.
+// If Config.Child is set, a child process compiles and tries each module first. The
+// child is a program that calls ServeChild early in main, with the modules that
+// guests may import. SelfCommand returns the command line of the running program.
 //
-// A guest is bounded in time, memory and reach, but it shares the process: the
-// engine's compiled code is no wall between hostile tenants.
+// A guest is limited in time, memory and reach, but it shares the process: compiled
+// code is not a security boundary between hostile tenants.
 package wasm

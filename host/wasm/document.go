@@ -6,14 +6,14 @@ import (
 	"github.com/kvasir-router/kvasir/abi"
 )
 
-// Figure is one figure a plugin told of an engine.
+// Figure is one figure of an engine that a plugin reported.
 type Figure struct {
-	ID    uint32  // abi.Figure…; hosts pass over what they do not know
+	ID    uint32  // abi.Figure…; hosts ignore unknown figures
 	Value float64 // finite, 0 or more, below 1e18
 }
 
-// BackendParse has the plugin read a scrape, at most abi.MaxDocument bytes. Every
-// figure stands once. It belongs off the request path. Errors: as Autoscale.
+// BackendParse has the plugin parse a scrape of at most abi.MaxDocument bytes. Figures
+// are unique. Call it off the request path. Errors: as Autoscale.
 func (p *Plugin) BackendParse(text []byte, nowMS float64) ([]Figure, error) {
 	if err := p.fits(BackendParse, text); err != nil {
 		return nil, err
@@ -29,8 +29,8 @@ func (p *Plugin) BackendParse(text []byte, nowMS float64) ([]Figure, error) {
 	return out, err
 }
 
-// Discover has the plugin read a document that lists endpoints, and returns the
-// text it made of it. Bounds and errors as BackendParse.
+// Discover has the plugin parse a document that lists endpoints and returns the
+// resulting text. Limits and errors: as BackendParse.
 func (p *Plugin) Discover(doc []byte, nowMS float64) (string, error) {
 	if err := p.fits(Discover, doc); err != nil {
 		return "", err
@@ -46,7 +46,7 @@ func (p *Plugin) Discover(doc []byte, nowMS float64) (string, error) {
 	return out, err
 }
 
-// fits refuses a document that is too long, which is no fault of the guest.
+// fits rejects a document that is too long, which is not the guest's fault.
 func (p *Plugin) fits(r Role, doc []byte) error {
 	if len(doc) > abi.MaxDocument {
 		return &Fault{Plugin: p.name, Role: r.String(), Reason: ReasonTooMany, Detail: fmt.Sprintf("a document of %d bytes, at most %d", len(doc), abi.MaxDocument)}
@@ -54,8 +54,8 @@ func (p *Plugin) fits(r Role, doc []byte) error {
 	return nil
 }
 
-// document calls a role that reads one. It returns what lies behind the header of
-// the result and how many rows of unit bytes were told, which fit.
+// document calls a role that parses a document. It returns the result after its header
+// and the number of rows of unit bytes in it, which is checked.
 func (p *Plugin) document(in *instance, r Role, doc []byte, nowMS float64, room, unit uint32) ([]byte, uint32, error) {
 	data := alignUp(abi.DocumentHeaderSize)
 	out := data + alignUp(uint32(len(doc)))
@@ -100,7 +100,7 @@ func readFigures(b []byte, n uint32, plugin string) ([]Figure, error) {
 		case f.ID == abi.Unwritten:
 			return nil, &Fault{Plugin: plugin, Reason: ReasonUnwritten, Detail: fmt.Sprintf("figure %d of %d is not written", i, n)}
 		case seen[f.ID]:
-			return nil, &Fault{Plugin: plugin, Reason: ReasonIndex, Detail: fmt.Sprintf("figure %d is told twice", f.ID)}
+			return nil, &Fault{Plugin: plugin, Reason: ReasonIndex, Detail: fmt.Sprintf("duplicate figure %d", f.ID)}
 		case !(f.Value >= 0 && f.Value < 1e18):
 			return nil, &Fault{Plugin: plugin, Reason: ReasonNotFinite, Detail: fmt.Sprintf("figure %d is %v", f.ID, f.Value)}
 		}

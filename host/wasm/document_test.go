@@ -89,7 +89,7 @@ func TestDocument_madeup(t *testing.T) {
 	}
 }
 
-// FuzzReadFigures: whatever rows a guest leaves, figures are finite and told once.
+// FuzzReadFigures: for any rows of a guest, figures are finite and unique.
 func FuzzReadFigures(f *testing.F) {
 	f.Add(make([]byte, 32))
 	f.Add(bytes.Repeat([]byte{0xff}, 48))

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Errors of a call that are no fault of the guest.
+// Errors of a call that are not faults of the guest.
 var (
 	ErrAbstain     = errors.New("wasm: the plugin abstains")                // any role
 	ErrQuarantined = errors.New("wasm: the plugin is in quarantine")        // after repeated faults
@@ -15,7 +15,7 @@ var (
 	ErrClosed      = errors.New("wasm: the plugin is closed")
 )
 
-// Reason is the word for a kind of fault in metrics and explain.
+// Reason is a kind of fault, as named in metrics and explain.
 type Reason string
 
 const (
@@ -35,7 +35,7 @@ const (
 	ReasonTooMany   Reason = "too_many_rows" // the host's batch has more rows than the ABI allows
 )
 
-// Fault is a guest's fault. The instance it happened in is gone.
+// Fault is a fault of a guest. The instance in which it happened is closed.
 type Fault struct {
 	Plugin string
 	Role   string
@@ -47,7 +47,7 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("wasm: plugin %q: %s: %s: %s", f.Plugin, f.Role, f.Reason, f.Detail)
 }
 
-// LoadError says why a module was refused and in which step.
+// LoadError is the reason why a module was refused, with the step of loading.
 type LoadError struct {
 	Step string // module, exports, imports, rewrite, compile, start, abi, manifest, roles, columns, grants, configure, smoke, time, check
 	Err  error

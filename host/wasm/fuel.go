@@ -16,7 +16,7 @@ const (
 	sliceGlobal = reservedPrefix + "slice" // units left of the running slice, sliced form only
 )
 
-// sliceUnits is what a sliced guest may use between two returns to Go. At
+// sliceUnits is the fuel that a sliced guest may use between two returns to Go. At
 // 100,000 units (about 0.1 ms of C) a collection of garbage waits that long
 // for a guest, and the returns cost 4 to 15 percent; less costs more.
 const sliceUnits = 100_000
@@ -25,7 +25,7 @@ const sliceUnits = 100_000
 // A module of Go's standard toolchain takes 50 ms.
 const yieldBytes = 32 << 10
 
-// rewriteOptions say how a module is metered and what it is limited to.
+// rewriteOptions control how a module is metered and limited.
 type rewriteOptions struct {
 	sliced  bool
 	initial int64  // fuel when an instance is made, spent by a start section
@@ -338,8 +338,8 @@ func (w *rewriter) function(body []byte, params uint64) ([]byte, error) {
 	return out, r.Err
 }
 
-// lengthShift tells which instructions are charged by the length on top of
-// the stack, and the power of two of units per element.
+// lengthShift reports whether an instruction is charged by the length on top of the
+// stack, and the power of two of units per element.
 func lengthShift(op byte, sub uint32) (shift int64, charged bool) {
 	switch {
 	case op == opMemoryGrow:

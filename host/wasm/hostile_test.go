@@ -102,7 +102,7 @@ func (g *suiteGuest) Call(role string, waiting []float32) (a conformance.Answer)
 	}
 	g.h.rt.Maintain(context.Background(), time.Now())
 	if got := g.p.Stats(); got.Instances != 2 || got.Refills != 1 || got.Faults[f.Reason] != 1 {
-		g.h.t.Errorf("%s after mending: %+v", g.p.Name(), got)
+		g.h.t.Errorf("%s after Maintain: %+v", g.p.Name(), got)
 	}
 	return a
 }

@@ -18,14 +18,14 @@ const (
 	F64 Value = typeF64
 )
 
-// HostModule is something a guest may import, by name and version.
+// HostModule is a module that guests may import, by name and version.
 type HostModule struct {
 	Name  string
 	Funcs []HostFunc
 
-	// Open makes the module's state for one plugin, at load; nil = none.
+	// Open creates the module's state for one plugin, at load; nil = no state.
 	Open func(Guest) (state any, err error)
-	// Close ends that state, when the plugin is closed; nil = nothing to do.
+	// Close closes that state when the plugin is closed; nil = no call.
 	Close func(state any)
 }
 
@@ -39,26 +39,26 @@ type HostFunc struct {
 	Units           int64 // fuel of a call beside its bytes, 0 = abi.FuelHostCall
 }
 
-// Guest tells a HostModule for whom it is opened.
+// Guest identifies the plugin that a HostModule is opened for.
 type Guest struct {
 	Plugin       string
 	StateVersion uint32
 	Overlay      bool // writes must not be seen by others: shadow or canary
 }
 
-// Call is one host call under way.
+// Call is one running host call.
 type Call struct {
 	in    *instance
 	state any
 }
 
-// State returns what the module's Open returned for this plugin.
+// State returns the state that the module's Open returned for this plugin.
 func (c *Call) State() any { return c.state }
 
 // Role returns the role the guest is called in; Idle while it starts.
 func (c *Call) Role() Role { return c.in.role }
 
-// Hot tells whether a request waits for the guest.
+// Hot reports whether a request waits for the guest.
 func (c *Call) Hot() bool { return c.in.started && c.in.role.hot() }
 
 // Plugin returns the plugin's name.
@@ -76,10 +76,10 @@ func (c *Call) Read(addr, n uint32) (b []byte, ok bool) {
 	return b, true
 }
 
-// Charge takes fuel for what a call costs beside what it reads.
+// Charge takes fuel for costs of a call beyond the bytes it reads.
 func (c *Call) Charge(units int64) { c.in.chargeHost(units) }
 
-// Fail makes the running guest call a fault; it ends at its next charge.
+// Fail turns the running guest call into a fault; it ends at its next charge.
 func (c *Call) Fail(r Reason, detail string) { c.in.violate(r, detail) }
 
 type instanceKey struct{}

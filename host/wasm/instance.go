@@ -20,7 +20,7 @@ var errExit = errors.New("proc_exit")
 // above the lowest number that none wraps around.
 const stopped = ^uint64(1<<40 - 1)
 
-// maxLastText bounds what is kept of a guest's output.
+// maxLastText is the most bytes of a guest's output that are kept.
 const maxLastText = 256
 
 // instance is one instance of a plugin's module. One caller at a time.
@@ -43,7 +43,7 @@ type instance struct {
 	role     Role
 	started  bool // past configure
 	violated *Fault
-	nanos    int64  // what the guest's clock says, never falling
+	nanos    int64  // the guest's clock, never decreasing
 	random   uint64 // state of the guest's random numbers
 	budget   int64
 	base     uint32 // arena
@@ -52,7 +52,7 @@ type instance struct {
 	atStart  uint32 // bytes of memory after the start
 	laid     layout // of the last call of score, with laidN candidates
 	laidN    uint32
-	old      bool     // grew: another is to take its place
+	old      bool     // grew: to be replaced
 	trace    *tracing // set during a Tracer's call
 	clocked  bool     // not in the pool yet: every call is timed into took
 	took     time.Duration
@@ -60,8 +60,8 @@ type instance struct {
 	stack    [4]uint64
 }
 
-// attach fills in what a host call needs while a start section runs, before
-// the engine has returned the module.
+// attach sets the fields that host calls need while a start section runs, before the
+// engine has returned the module.
 func (in *instance) attach(mod api.Module) {
 	if in.mem != nil {
 		return
@@ -92,7 +92,7 @@ func (in *instance) violate(r Reason, detail string) {
 	}
 }
 
-// keepText remembers what a guest wrote, for the detail of a fault.
+// keepText keeps the output of a guest for the detail of a fault.
 func (in *instance) keepText(text []byte) {
 	in.lastText = append(in.lastText, text[:min(len(text), maxLastText-len(in.lastText))]...)
 }
@@ -125,7 +125,7 @@ func (in *instance) invoke(f api.Function) error {
 	return in.faultOf(err)
 }
 
-// faultOf says what ended a call.
+// faultOf returns the fault that ended a call.
 func (in *instance) faultOf(err error) *Fault {
 	if in.violated != nil {
 		return in.violated
@@ -182,7 +182,7 @@ func (in *instance) view(size uint32) []byte {
 	return in.own.all[in.base : in.base+size : in.base+size]
 }
 
-// setClock sets what the guest's clock and random numbers begin with.
+// setClock sets the guest's clock and the seed of its random numbers.
 func (in *instance) setClock(nowMS float64, seed uint64) {
 	if ns := nowMS * 1e6; ns > float64(in.nanos) && ns < math.MaxInt64 {
 		in.nanos = int64(ns)

@@ -24,7 +24,7 @@ type member struct {
 	value any // *object, []any, string, json.Number, bool or nil
 }
 
-// parseObject reads exactly one JSON object. A key that stands twice is an
+// parseObject reads exactly one JSON object. A duplicate key is an
 // error at every level.
 func parseObject(text []byte) (*object, error) {
 	if !utf8.Valid(text) {

@@ -17,7 +17,7 @@ import (
 	"github.com/kvasir-router/kvasir/abi"
 )
 
-// Options say how a plugin is loaded.
+// Options control how a plugin is loaded.
 type Options struct {
 	Config []byte // JSON given to kvasir_configure; nil = {}
 	// Grants are the modules the plugin may import, by name ("kvasir:log/1").
@@ -32,9 +32,9 @@ type Options struct {
 	// 64 candidates may take, and as much for every further 64; 0 = 2 ms. A plugin
 	// that takes more is refused, and goes into quarantine where it does so later.
 	CallTime time.Duration
-	// Check has the module pass Config.Check too, in the child where there is one.
+	// Check runs Config.Check on the module too, in the child if there is one.
 	Check bool
-	// TrialTime is the most time on the clock that the child may take for the module;
+	// TrialTime limits the elapsed time that the child may take for the module;
 	// 0 = 3 minutes.
 	TrialTime time.Duration
 	// Overlay keeps the plugin's writes to host state to itself: shadow, canary.
@@ -54,7 +54,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate reports all faults of o.
+// Validate reports all errors in o.
 func (o Options) Validate() error {
 	var errs []error
 	if len(o.Config) > 0 && !json.Valid(o.Config) {
@@ -88,7 +88,7 @@ var exportTypes = map[string]funcType{
 // is that of a *LoadError's Step: module, exports, imports, rewrite, compile,
 // start, abi, manifest, roles, columns, grants, configure, smoke, time,
 // check. With a child
-// (Config.Child) all that follows imports is done there first. It takes
+// (Config.Child) all steps after imports run there first. It takes
 // milliseconds for a small module and seconds for one of Go's standard
 // toolchain that is not in the compile cache. code is not kept.
 func (r *Runtime) Load(ctx context.Context, code []byte, opt Options) (*Plugin, error) {
@@ -119,7 +119,8 @@ func (r *Runtime) Load(ctx context.Context, code []byte, opt Options) (*Plugin, 
 	return p, nil
 }
 
-// checkApart checks an instance of a module that nobody else uses.
+// checkApart checks a separate copy of the module, so that checks change no state of
+// the plugin.
 func (r *Runtime) checkApart(ctx context.Context, code []byte, opt Options) error {
 	if r.check == nil {
 		return nil
@@ -168,9 +169,8 @@ func (p *Plugin) load(ctx context.Context, code []byte) error {
 	return p.finishLoad(ctx, m, first)
 }
 
-// tried has a child load the module first, where there is one. A child that
-// cannot be started is no reason to refuse a module: it is then compiled here,
-// beside the requests.
+// tried loads the module in the child first, if there is one. If no child can be
+// started, the module is compiled in this process and competes with requests.
 func (p *Plugin) tried(ctx context.Context, code []byte) error {
 	n := p.rt.worker
 	if n == nil {
@@ -178,7 +178,7 @@ func (p *Plugin) tried(ctx context.Context, code []byte) error {
 	}
 	t := &trial{CacheDir: n.cacheDir, Options: p.opt, Published: p.rt.board.defaults(), Size: len(code)}
 	t.Options.Instances = 1
-	t.Options.TrialTime = 0 // what was tried under another bound needs no second trial
+	t.Options.TrialTime = 0 // the time limit does not change the verdict
 	err := n.take(ctx, p.digest, code, t, cmp.Or(p.opt.TrialTime, childTime))
 	if errors.Is(err, errNoChild) {
 		n.lost.Do(func() { p.rt.log.Warn("plugins are compiled in this process, requests may wait", "err", err) })
@@ -189,8 +189,8 @@ func (p *Plugin) tried(ctx context.Context, code []byte) error {
 	return err
 }
 
-// begun compiles m and makes a first instance, in sliced form if asked or if
-// it needs more fuel to start than a plain one has.
+// begun compiles m and creates the first instance, in sliced form if requested or if
+// it needs more fuel to start than plain form allows.
 func (p *Plugin) begun(ctx context.Context, m *module, sliced bool) (*variant, *instance, error) {
 	v, err := p.compile(ctx, m, sliced)
 	if err != nil {
@@ -233,8 +233,8 @@ func (p *Plugin) finishLoad(ctx context.Context, m *module, first *variant) erro
 	return nil
 }
 
-// fit measures what the hot roles cost and compiles the module anew where the
-// other form suits it better.
+// fit measures the cost of the hot roles and recompiles the module if the other form
+// suits it better.
 func (p *Plugin) fit(ctx context.Context, m *module, in *instance) error {
 	units, err := p.calibrate(in)
 	if f, ok := errors.AsType[*Fault](err); ok && f.Reason == ReasonFuel && !p.hot.sliced {
@@ -366,12 +366,12 @@ func (p *Plugin) compile(ctx context.Context, m *module, sliced bool) (v *varian
 func (p *Plugin) checkRoles(m *module) error {
 	for r, s := range p.manifest.Roles {
 		if _, ok := m.exports[roleExports[r]]; s != nil && !ok {
-			return loadErr("roles", fmt.Errorf("the manifest lists %s, but %s is not exported", Role(r), roleExports[r]))
+			return loadErr("roles", fmt.Errorf("role %s is in the manifest, but %s is not exported", Role(r), roleExports[r]))
 		}
 	}
 	for _, im := range m.imports {
 		if im.module != abi.ModuleWASI && !slices.Contains(p.manifest.Imports, im.module) {
-			return loadErr("grants", fmt.Errorf("%s is imported, but the manifest does not list it", im.module))
+			return loadErr("grants", fmt.Errorf("%s is imported but not listed in the manifest", im.module))
 		}
 	}
 	return nil
@@ -381,7 +381,7 @@ func (p *Plugin) checkRoles(m *module) error {
 // host modules it imports. It runs once, before the first configure.
 func (p *Plugin) resolve(in *instance) error {
 	if want := fmt.Sprintf("%d.%d", abi.Major, abi.Minor); p.manifest.ABI != want {
-		return loadErr("manifest", fmt.Errorf("abi %q, but kvasir_abi says %s", p.manifest.ABI, want))
+		return loadErr("manifest", fmt.Errorf("abi is %q, but kvasir_abi returns %s", p.manifest.ABI, want))
 	}
 	for _, pub := range p.manifest.Publishes {
 		c, _ := p.rt.board.open(pub.Name, pub.Default, true)
@@ -409,7 +409,7 @@ func (p *Plugin) resolve(in *instance) error {
 func (p *Plugin) open(name string) error {
 	at := slices.IndexFunc(p.rt.modules, func(h *HostModule) bool { return h.Name == name })
 	if at < 0 {
-		return fmt.Errorf("the manifest lists %s, which this host does not have", name)
+		return fmt.Errorf("the manifest lists unknown module %s", name)
 	}
 	if at > 0 && !p.granted[name] {
 		return fmt.Errorf("%s is not granted to this plugin", name)

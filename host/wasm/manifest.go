@@ -10,7 +10,7 @@ import (
 	"github.com/kvasir-router/kvasir/abi"
 )
 
-// Role is what a plugin is called for.
+// Role is a function of a plugin.
 type Role uint8
 
 const (
@@ -34,11 +34,11 @@ var roleExports = [NumRoles]string{abi.ExportFilter, abi.ExportScore, abi.Export
 // String returns the manifest's word for r.
 func (r Role) String() string { return roleNames[r] }
 
-// pinned tells whether r is called on the one pinned instance, off the request
+// pinned reports whether r is called on the one pinned instance, off the request
 // path, and makes a plugin of its own.
 func (r Role) pinned() bool { return r == Observe || r > Idle }
 
-// hot tells whether r is called while a request waits.
+// hot reports whether r is called while a request waits.
 func (r Role) hot() bool { return r <= Pick }
 
 // Limits of a manifest's lists.
@@ -53,7 +53,7 @@ type ColumnRef struct {
 	Optional bool // false: a host that does not know it must not load the plugin
 }
 
-// RoleSpec is what a manifest says of one role.
+// RoleSpec is the part of a manifest about one role.
 type RoleSpec struct {
 	Columns []ColumnRef
 	Request []ColumnRef
@@ -68,7 +68,7 @@ type Publication struct {
 	Default float32
 }
 
-// Manifest is what a plugin says of itself. It is immutable.
+// Manifest is the description that a plugin exports. It is immutable.
 type Manifest struct {
 	Name, Version, ABI string
 	Roles              [NumRoles]*RoleSpec // nil = the plugin has no such role
@@ -250,7 +250,7 @@ func (m *Manifest) readPublishes(at string, v any) error {
 	return nil
 }
 
-// validate checks what concerns several members or their values.
+// validate checks values, and members against each other.
 func (m *Manifest) validate() error {
 	if !validName(m.Name) {
 		return fmt.Errorf("name %q is not 1…63 of a-z, 0-9, -, beginning with a letter", m.Name)
@@ -280,7 +280,7 @@ func (m *Manifest) validate() error {
 	return nil
 }
 
-// has tells whether there is a role that is as asked.
+// has reports whether a role has a property.
 func (m *Manifest) has(is func(Role) bool) bool {
 	for r, s := range m.Roles {
 		if s != nil && is(Role(r)) {

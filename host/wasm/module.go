@@ -20,7 +20,7 @@ const (
 	secExport = 7
 	secStart  = 8
 	secCode   = 10
-	secCount  = 12 // data count, stands before code
+	secCount  = 12 // data count, comes before code
 )
 
 // Kinds of imports and exports.
@@ -83,8 +83,8 @@ type importFunc struct {
 	typ          funcType
 }
 
-// module is what the host needs to know of a binary module to check and to
-// rewrite it. Code is not looked at before rewriting.
+// module is the part of a binary module that the host needs to check and rewrite it.
+// Code is not parsed before rewriting.
 type module struct {
 	sections []section
 	types    []funcType
@@ -138,7 +138,7 @@ func parseModule(b []byte) (*module, error) {
 	return m, r.Err
 }
 
-// sectionRank is the order of sections: data count stands before code.
+// sectionRank is the order of sections: data count comes before code.
 func sectionRank(id byte) int {
 	if id == secCount {
 		return secCode*10 - 5

@@ -14,7 +14,7 @@ func readFile(t testing.TB, file string) []byte {
 	return b
 }
 
-// TestRewriteFuel_refuses checks that what is not known is not rewritten.
+// TestRewriteFuel_refuses checks that unknown code is not rewritten.
 func TestRewriteFuel_refuses(t *testing.T) {
 	body := func(code ...byte) []byte {
 		out := []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x05\x03\x01\x00\x01\x0a")

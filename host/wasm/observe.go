@@ -17,21 +17,20 @@ type Outcomes struct {
 	NowMS     float64
 	Endpoints []uint32 // [M] endpoint_id of the endpoints there are
 
-	Columns [abi.NumOutcomeColumns][]float32 // by abi.Out…; u32 columns stand in U32
+	Columns [abi.NumOutcomeColumns][]float32 // by abi.Out…; u32 columns are in U32
 	U32     [abi.NumOutcomeColumns][]uint32
 }
 
-// Observe hands outcomes to the plugin's pinned instance and publishes what it
-// answers. It may take long: it belongs off the request path. Errors: as
-// Score. Concurrent calls wait for each other.
+// Observe passes outcomes to the plugin's pinned instance and publishes the columns
+// that it returns. It may take long: call it off the request path. Errors: as Score.
+// Concurrent calls wait for each other.
 func (p *Plugin) Observe(o *Outcomes) error {
 	return p.offPath(Observe, func(in *instance, s *spec) error { return p.observe(in, s, o) })
 }
 
-// Idle gives every instance time for maintenance, one after the other, so
-// that the others stay free. Instances that are with a caller are left out. It
-// belongs off the request path. Errors: ErrNoRole, ErrQuarantined, ErrClosed
-// and *Fault, of which the last is returned.
+// Idle gives every free instance time for maintenance, one after the other. Call it
+// off the request path. Errors: ErrNoRole, ErrQuarantined, ErrClosed and *Fault, the
+// last one if there are several.
 func (p *Plugin) Idle(now time.Time) error {
 	if !p.Has(Idle) {
 		return ErrNoRole

@@ -52,8 +52,8 @@ const (
 // reader reads a part of a module, and code instruction by instruction.
 type reader struct{ leb.Reader }
 
-// instruction skips one instruction with its immediates, and fails for every
-// one that is not in the feature set: what is not known is not rewritten.
+// instruction skips one instruction with its immediates. It fails for instructions
+// outside the feature set: unknown code is not rewritten.
 func (r *reader) instruction() (op byte, sub uint32) {
 	op = r.Byte()
 	switch {

@@ -39,7 +39,7 @@ type variant struct {
 
 // Plugin is a loaded plugin: immutable rules, and the instances they run in.
 // Its calls may be made concurrently. Close it once, after its last call: the
-// holder of the generation does (host/internal/snapshot).
+// revision of rules that holds it does (host/internal/snapshot).
 type Plugin struct {
 	rt       *Runtime
 	checked  bool // the child has passed it
@@ -51,7 +51,7 @@ type Plugin struct {
 	granted  map[string]bool
 	specs    [NumRoles]*spec
 	pubs     []*published // in the order of the manifest
-	used     []*published // to release: pubs and columns read
+	used     []*published // to release: pubs and the columns that are read
 	states   []any        // per module of the runtime
 	opened   []bool
 
@@ -85,10 +85,10 @@ func (p *Plugin) Digest() string { return p.digest }
 // Manifest returns the plugin's manifest. It must not be changed.
 func (p *Plugin) Manifest() *Manifest { return p.manifest }
 
-// Has tells whether the plugin has a role.
+// Has reports whether the plugin has a role.
 func (p *Plugin) Has(r Role) bool { return p.manifest.Roles[r] != nil }
 
-// Quarantine returns the fault a plugin is in quarantine for, "" = it is heard.
+// Quarantine returns the fault for which the plugin is in quarantine, "" = it is not.
 func (p *Plugin) Quarantine() string { return p.breaker.reason() }
 
 func (p *Plugin) unitsPerCandidate() float64 {
@@ -99,7 +99,7 @@ func (p *Plugin) unitsPerCandidate() float64 {
 	return u
 }
 
-// fault ends a call that failed: the instance is given up, the runtime told.
+// fault ends a failed call: it discards the instance and wakes the runtime.
 func (p *Plugin) fault(in *instance, r Role, err error) error {
 	f, ok := errors.AsType[*Fault](err)
 	if !ok {
@@ -132,8 +132,8 @@ func (p *Plugin) closeDead() {
 	}
 }
 
-// maintain frees lost instances, makes missing ones and probes a plugin whose
-// quarantine is over. It returns the time of the next probe, zero = none.
+// maintain closes lost instances, creates missing ones and probes a plugin whose
+// back-off has ended. It returns the time of the next probe, zero = none.
 func (p *Plugin) maintain(ctx context.Context, now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,7 +156,7 @@ func (p *Plugin) maintain(ctx context.Context, now time.Time) time.Time {
 			_, until = p.breaker.due(now)
 			return until
 		}
-		p.rt.log.Info("plugin heard again", "plugin", p.name, "digest", p.digest)
+		p.rt.log.Info("plugin left quarantine", "plugin", p.name, "digest", p.digest)
 	}
 	if err := p.refillLocked(ctx); err != nil {
 		p.breaker.fault(now, err)
@@ -166,8 +166,8 @@ func (p *Plugin) maintain(ctx context.Context, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// reportQuarantineLocked tells the runtime's owner that the plugin went into quarantine,
-// or that what it did is forgiven. The caller holds p.mu.
+// reportQuarantineLocked reports to Config.Quarantined that the plugin went into
+// quarantine, or that its faults have expired. The caller holds p.mu.
 func (p *Plugin) reportQuarantineLocked() {
 	why := p.breaker.reason()
 	if p.rt.quarantined == nil || (why != "") == p.reported || why == "" && !p.breaker.forgiven() {
@@ -180,7 +180,7 @@ func (p *Plugin) reportQuarantineLocked() {
 // probe runs the smoke batches on a fresh instance.
 func (p *Plugin) probe(ctx context.Context) error {
 	if p.hot == nil {
-		return nil // only pinned roles: made anew below
+		return nil // only pinned roles: created again below
 	}
 	in, err := p.instantiate(ctx, p.hot)
 	if err != nil {
@@ -220,7 +220,7 @@ func (p *Plugin) refillLocked(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the plugin and frees all it owns. Calls under way end first or
+// Close closes the plugin and frees all that it owns. Running calls finish first or
 // return ErrClosed or a fault.
 func (p *Plugin) Close() {
 	p.rt.mu.Lock()
@@ -267,7 +267,7 @@ func (v *variant) close() {
 func (p *Plugin) instantiate(ctx context.Context, v *variant) (*instance, error) {
 	in := &instance{plugin: p.name, states: p.states, logs: p.granted[abi.ModuleLog], role: Idle, clocked: true}
 	in.printed = &p.printed
-	in.nanos = 1 // Go's runtime stops where the clock says 0
+	in.nanos = 1 // Go's runtime stops if the clock is 0
 	in.call.in = in
 	in.ctx = &guestContext{context.WithoutCancel(ctx), in}
 	in.budget = v.start()

@@ -193,7 +193,7 @@ func TestSwap_stress(t *testing.T) {
 	}
 }
 
-// TestRun mends by itself: a guest that faults every now and then keeps its
+// TestRun: Run maintains plugins by itself: a guest that faults every now and then keeps its
 // instances, called from several goroutines at once.
 func TestRun_stress(t *testing.T) {
 	rt := newRuntime(t, "")

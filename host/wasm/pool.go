@@ -75,7 +75,7 @@ func (p *pool) add(in *instance) {
 	p.put(in)
 }
 
-// drop tells that an instance from get is gone.
+// drop counts an instance from get as lost.
 func (p *pool) drop() { p.alive.Add(-1) }
 
 // missing returns how many instances are to be made.
@@ -97,7 +97,7 @@ func (p *pool) idle() int {
 	return n
 }
 
-// close closes what is free; what is out is closed when it comes back.
+// close closes the free instances; others are closed when they are returned.
 func (p *pool) close() {
 	p.closed.Store(true)
 	p.drain()

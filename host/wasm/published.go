@@ -15,8 +15,8 @@ type published struct {
 	def  float32
 	refs int // publishers and readers that are loaded; guarded by board.mu
 
-	// cells is by slot: generation<<32 | bits of the value, 0 = never
-	// published. A value of another generation of the slot does not count.
+	// cells is by slot: epoch<<32 | bits of the value, 0 = never published. A value of
+	// another epoch of the slot is ignored.
 	cells [1 << abi.EndpointSlotBits]atomic.Uint64
 }
 
@@ -49,7 +49,7 @@ type board struct {
 }
 
 // open returns the column name. Only a publisher makes it; for others ok is
-// false where nobody publishes it. The caller must give it back by release.
+// false if no plugin publishes it. The caller must release it.
 func (b *board) open(name string, def float32, publisher bool) (p *published, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +65,7 @@ func (b *board) open(name string, def float32, publisher bool) (p *published, ok
 	return p, true
 }
 
-// defaults returns what is published, with its defaults.
+// defaults returns the published columns with their defaults.
 func (b *board) defaults() map[string]float32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -5,26 +5,26 @@ import (
 	"sync/atomic"
 )
 
-// growthLimit is how many times what an instance had after its start, and what
-// its arena takes, its memory may grow to before another takes its place. Go's
-// heap doubles between two collections, an arena that grows in powers of two
-// leaves as much behind; a limit of 16 MiB would be five starts of a Go guest.
+// growthLimit is the growth at which an instance is replaced, as a multiple of its
+// memory after the start and of its arena. Go's heap doubles between two collections,
+// and an arena that grows in powers of two leaves as much unused; a fixed limit of
+// 16 MiB would be five times the initial memory of a Go guest.
 const growthLimit = 4
 
-// grown tells whether the instance holds more memory than its work explains.
+// grown reports whether the memory of the instance exceeds growthLimit.
 func (in *instance) grown() bool {
 	return uint64(in.mem.Size()) > growthLimit*(uint64(in.atStart)+uint64(in.size))
 }
 
-// replacements makes instances that take the place of those that grew. A caller that
-// gives such a one back gives back its replacement instead, if there is one, and goes on
-// with the old one otherwise.
+// replacements holds an instance that replaces one that grew. A caller that returns a
+// grown instance to the pool returns the replacement instead if it is ready, and the
+// grown one otherwise.
 type replacements struct {
 	wanted atomic.Bool // an instance grew
 	ready  atomic.Pointer[instance]
 }
 
-// swapGrown returns what is to be given back to the pool for in, which grew.
+// swapGrown returns the replacement of in, which grew, or in if none is ready.
 func (p *Plugin) swapGrown(in *instance) *instance {
 	replacement := p.replacements.ready.Swap(nil)
 	if replacement == nil {
@@ -40,7 +40,7 @@ func (p *Plugin) swapGrown(in *instance) *instance {
 	return replacement
 }
 
-// makeReplacementLocked makes the replacement that is wanted. The caller holds p.mu.
+// makeReplacementLocked creates a replacement if one is wanted. The caller holds p.mu.
 func (p *Plugin) makeReplacementLocked(ctx context.Context) error {
 	if p.hot == nil || !p.replacements.wanted.Swap(false) || p.replacements.ready.Load() != nil {
 		return nil

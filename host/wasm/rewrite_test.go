@@ -281,7 +281,7 @@ func TestRewriteFuel_generated(t *testing.T) {
 	}
 }
 
-// known tells whether an instruction is in the feature set.
+// known reports whether an instruction is in the feature set.
 func known(op byte, sub uint32) bool {
 	if op != prefixMisc && op != prefixSIMD && sub > 0 {
 		return false
@@ -317,7 +317,7 @@ func FuzzRewriteFuel_generated(f *testing.F) {
 	})
 }
 
-// accepts tells whether the engine compiles code.
+// accepts reports whether the engine compiles code.
 func (e *engine) accepts(code []byte) bool {
 	m, err := e.rt.CompileModule(context.Background(), code)
 	if err != nil {
@@ -328,7 +328,7 @@ func (e *engine) accepts(code []byte) bool {
 }
 
 // FuzzRewriteFuel_bytes feeds the rewriter foreign bytes: it must not panic,
-// and what it makes of a module the engine accepts the engine must accept.
+// and the engine must accept the rewritten form of each module that it accepts.
 func FuzzRewriteFuel_bytes(f *testing.F) {
 	for _, file := range fixtures(f) {
 		f.Add(readFile(f, file))

@@ -17,22 +17,22 @@ import (
 
 // Config of a Runtime. The zero Config is valid.
 type Config struct {
-	// CacheDir keeps compiled code; "" = in memory only. What is in it is
-	// executed: it is made with mode 0700 and refused when others may write.
+	// CacheDir holds compiled code; "" = in memory only. Its contents are executed: it
+	// is created with mode 0700 and rejected if others have access.
 	CacheDir string
 	// Child is the command line of a program that calls ServeChild with the same
-	// modules: what is loaded is compiled and tried there first. nil = all is
-	// done in this process, whose other work then waits: tools, tests.
+	// modules. It compiles and tries each module first. nil = this process does, which
+	// delays its other work: for tools and tests.
 	Child []string
 	// Modules a guest may import, if its plugin is granted them.
 	Modules []*HostModule
-	// Check is what a load with Options.Check must pass, with a plugin that serves
-	// nobody else; nil = nothing.
+	// Check checks a separate copy of each plugin that is loaded with Options.Check;
+	// nil = no check.
 	Check func(context.Context, *Runtime, *Plugin) error
-	// Quarantined is called when a plugin goes into quarantine, with the fault, and with
-	// "" when its faults since are forgiven; by Run, off the request path. nil = nothing.
+	// Quarantined is called with the fault when a plugin goes into quarantine, and with
+	// "" when its faults have expired. Run calls it, off the request path. nil = no call.
 	Quarantined func(digest, why string)
-	// Log gets faults and quarantines; nil = nothing.
+	// Log receives faults and quarantines; nil = no log.
 	Log *slog.Logger
 }
 
@@ -45,7 +45,7 @@ type Runtime struct {
 	quarantined func(digest, why string)
 	log         *slog.Logger
 	board       board
-	wake        chan struct{} // cap 1: a plugin has something to mend
+	wake        chan struct{} // cap 1: a plugin needs maintenance
 
 	worker  *compileWorker // nil = modules are compiled in this process alone
 	tempDir string         // a cache directory of this runtime alone, "" = none
@@ -85,8 +85,8 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	return r, nil
 }
 
-// openEngine makes the engine with its compile cache. A child hands compiled
-// code over in a directory; without one of the caller's it is a temporary one.
+// openEngine creates the engine with its compile cache. A child passes compiled code
+// on in a directory, which is temporary if the caller names none.
 func (r *Runtime) openEngine(ctx context.Context, dir string, command []string) (err error) {
 	if len(command) > 0 {
 		if dir == "" {
@@ -114,7 +114,7 @@ func (r *Runtime) removeTemp() error {
 	return os.RemoveAll(r.tempDir)
 }
 
-// Close ends the engine. Every plugin must be closed before.
+// Close closes the engine. Every plugin must be closed before.
 func (r *Runtime) Close() error {
 	if r.worker != nil {
 		r.worker.close()
@@ -123,8 +123,8 @@ func (r *Runtime) Close() error {
 	return errors.Join(r.rt.Close(ctx), r.cache.Close(ctx), r.removeTemp())
 }
 
-// Run makes instances that faults have cost, and probes plugins in
-// quarantine, until ctx ends. Without it plugins run out of instances.
+// Run calls Maintain whenever it is due, until ctx ends. Without it plugins run out of
+// instances.
 func (r *Runtime) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -143,8 +143,8 @@ func (r *Runtime) Run(ctx context.Context) error {
 	}
 }
 
-// Maintain does what is to be done at now, and returns when there will be more to
-// do if no fault comes before; zero = never. Run calls it.
+// Maintain replaces lost instances, probes plugins in quarantine that are due at now,
+// and returns when it is due again if no fault happens before; zero = never.
 func (r *Runtime) Maintain(ctx context.Context, now time.Time) (next time.Time) {
 	r.mu.Lock()
 	all := make([]*Plugin, 0, len(r.plugins))

@@ -40,18 +40,18 @@ type ScaleNode struct {
 	AgeMS, OldestMS    float64
 }
 
-// ScaleProposal is what the built-in loop would do.
+// ScaleProposal is the size that the built-in loop proposes.
 type ScaleProposal struct {
 	Now, Desired, Wish, Window uint32
 	Rate, Lead, Ahead, Backlog float64
 	ColdMS                     float64
 }
 
-// ScaleSize is what a plugin answered. Sizes are at most abi.MaxScaleSize,
+// ScaleSize is the size that a plugin proposes. Sizes are at most abi.MaxScaleSize,
 // victims places in ScaleView.Nodes.
 type ScaleSize struct {
 	Desired       uint32
-	Pools         []uint32 // [len(ScaleView.Pools)]; abi.Unwritten = not told
+	Pools         []uint32 // [len(ScaleView.Pools)]; abi.Unwritten = not given
 	Victims       []uint32
 	HoldMS, TTLMS float64 // at least 0, finite
 	Reason        string  // printable UTF-8, at most abi.MaxScaleReason bytes

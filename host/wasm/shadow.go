@@ -15,7 +15,7 @@ type Shadow struct {
 	s  ShadowStats
 }
 
-// ShadowStats say how far two scorers agree.
+// ShadowStats are the results of comparing two scorers.
 type ShadowStats struct {
 	Decisions uint64  // compared
 	Elsewhere uint64  // the candidate's best is another endpoint
@@ -25,8 +25,8 @@ type ShadowStats struct {
 }
 
 // Add has the candidate score b and compares its ranking with scores, by
-// which the request was placed, [b.N]. It takes time in the square of b.N and
-// belongs behind the placement. scratch is [b.N].
+// which the request was placed, [b.N]. It takes time quadratic in b.N: call it after
+// the placement. scratch is [b.N].
 func (s *Shadow) Add(p *Plugin, b *Batch, scores, scratch []float32) error {
 	c := *b
 	c.Flags |= abi.FlagShadow

@@ -70,7 +70,7 @@ func readModule(t *testing.T, r io.Reader) []byte {
 	return code
 }
 
-// TestRewriteFuel_smith: modules that nobody here made.
+// TestRewriteFuel_smith: modules that wasm-smith generated.
 func TestRewriteFuel_smith(t *testing.T) {
 	count := 1000
 	if testing.Short() || raceEnabled {

@@ -6,7 +6,7 @@ import (
 	"github.com/kvasir-router/kvasir/abi"
 )
 
-// smokeSizes are the batches every plugin must answer before it is heard.
+// smokeSizes are the sizes of the batches that every plugin must score to be loaded.
 var smokeSizes = [...]int{0, 1, 5, 16, 64, 256}
 
 // SmokeBatch returns a batch of n candidates with plausible values in every
@@ -50,8 +50,9 @@ func SmokeBatch(n int, seed uint64) *Batch {
 	return b
 }
 
-// calibrate sets the budgets from what the smoke batches use, and returns the
-// most units per candidate. It belongs to loading: calls read the budgets.
+// calibrate sets the budgets from the fuel that the smoke batches use and returns the
+// highest number of units per candidate. Only loading may call it, because calls read
+// the budgets.
 func (p *Plugin) calibrate(in *instance) (float64, error) {
 	most := 0.0
 	for r := Filter; r <= Pick; r++ {
@@ -82,7 +83,7 @@ func (p *Plugin) smoke(in *instance) error {
 	return nil
 }
 
-// smokeRole calls one role with every smoke batch and notes what it used.
+// smokeRole calls one role with every smoke batch and records the fuel used.
 func (p *Plugin) smokeRole(in *instance, r Role, m *measurement) error {
 	for i, size := range smokeSizes {
 		b := SmokeBatch(size, uint64(i))

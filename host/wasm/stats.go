@@ -35,8 +35,8 @@ type counters struct {
 
 	mu     sync.Mutex // guards what follows
 	faults map[Reason]uint64
-	last   *Fault // not logged yet
-	silent uint64 // faults since the last that was logged
+	last   *Fault // not yet logged
+	silent uint64 // faults since the last logged one
 }
 
 func (c *counters) sample(d time.Duration, units int64, _ int) {
@@ -63,7 +63,7 @@ func (c *counters) fault(f *Fault) {
 	c.silent++
 }
 
-// takeFault returns the last fault nobody was told of, and how many there were.
+// takeFault returns the last fault that was not logged and the number of those.
 func (c *counters) takeFault() (*Fault, uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 )
 
 // TestSwap_memory swaps modules of C and Go, each another one, that score and go,
-// and looks at what is held after 100, 200, … of them: on the heap, and of the
+// and measures the memory after 100, 200, … of them: on the heap, and of the
 // system, where guests' memory and compiled code are.
 func TestSwap_memory(t *testing.T) {
 	swaps, every := 500, 100

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Tracer calls a plugin on an instance of its own and shows what the guest
-// did with its memory. It is for checks of plugins, not for placement: it is
-// slow, counts nothing and knows no quarantine. One caller at a time.
+// Tracer calls a plugin on a separate instance and reports how the guest changed its
+// memory. It is for checks of plugins, not for placement: it is slow, counts nothing
+// and ignores quarantine. One caller at a time.
 type Tracer struct {
 	p  *Plugin
 	in *instance
 }
 
-// Trace is one call as a Tracer saw it.
+// Trace is the record of one call.
 type Trace struct {
 	Result []uint32      // scores (bits), drops, or counts followed by indexes
 	Terms  []uint32      // bits, term by term; nil unless FlagExplain was set
@@ -29,7 +29,7 @@ type Trace struct {
 	Overwritten int
 }
 
-// tracing is what an instance carries during a Tracer's call.
+// tracing is the state of an instance during a Tracer's call.
 type tracing struct {
 	poison        bool
 	l             layout
@@ -38,7 +38,7 @@ type tracing struct {
 	took          time.Duration
 }
 
-// NewTracer makes an instance for checks. The caller must Close it.
+// NewTracer creates an instance for checks. The caller must close it.
 func (p *Plugin) NewTracer(ctx context.Context) (*Tracer, error) {
 	if p.hot == nil {
 		return nil, ErrNoRole
@@ -60,7 +60,7 @@ func (t *Tracer) MemoryBytes() uint32 { return t.in.mem.Size() }
 func (t *Tracer) MemoryLimit() uint32 { return uint32(len(t.in.own.all)) }
 
 // Call calls a hot role. With poison the elements of the columns behind n are
-// NaN: a guest must not look at them. Errors: ErrNoRole, ErrAbstain, *Fault.
+// NaN: a guest must not read them. Errors: ErrNoRole, ErrAbstain, *Fault.
 func (t *Tracer) Call(r Role, b *Batch, poison bool) (*Trace, error) {
 	if !r.hot() || !t.p.Has(r) {
 		return nil, ErrNoRole

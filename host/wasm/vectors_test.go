@@ -92,7 +92,7 @@ func (v *goldenVector) call(p *Plugin, in *instance) error {
 }
 
 // TestBatch_golden compares what the host writes, for every role, with the golden
-// bytes. The guest is a module that does nothing: what it saw is still in its arena.
+// bytes. The guest does nothing, so that its arena still holds its input.
 func TestBatch_golden(t *testing.T) {
 	text, err := os.ReadFile("../../abi/vectors/vectors.json")
 	if err != nil {
@@ -119,7 +119,7 @@ func TestBatch_golden(t *testing.T) {
 			t.Fatal(err)
 		}
 		in, _ := p.pool.get()
-		in.roles[goldenRoles[v.Role]] = in.mod.ExportedFunction(abi.ExportABI) // returns a status nobody knows
+		in.roles[goldenRoles[v.Role]] = in.mod.ExportedFunction(abi.ExportABI) // returns an unknown status
 		in.mem.Write(in.base, bytes.Repeat([]byte{0xAA}, int(in.size)))
 		err = v.call(p, in)
 		if f, ok := err.(*Fault); !ok || f.Reason != ReasonStatus {

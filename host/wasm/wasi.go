@@ -18,11 +18,11 @@ const (
 	maxWASILen = 4096
 )
 
-// wasiModule is what guests of the Go toolchain import: ten functions without
-// files or sockets. Its clock stands still at the batch's now_ms during a call
+// wasiModule is the part of WASI that guests of the Go toolchain import: ten functions
+// without files or sockets. Its clock is fixed at the batch's now_ms during a call
 // (a clock that ran ahead of the host's made Go's collector fall behind until
-// it was out of memory), its random numbers come from the batch's seed, and
-// what is written to descriptors 1 and 2 goes to log.
+// it was out of memory), its random numbers follow from the batch's seed, and
+// writes to descriptors 1 and 2 go to log.
 func wasiModule(log func(plugin, text string)) *HostModule {
 	i32s := func(n int) []Value {
 		v := make([]Value, n)
@@ -140,7 +140,7 @@ func wasiWrite(c *Call, st []uint64, log func(plugin, text string)) uint64 {
 	return 0
 }
 
-// wasiPoll says that whatever was waited for has happened.
+// wasiPoll reports every subscription as ready.
 func wasiPoll(c *Call, st []uint64) uint64 {
 	n := uint32(st[2])
 	if n > maxWASIIO {

@@ -62,7 +62,7 @@ func TestChild_priority(t *testing.T) {
 	}
 }
 
-// TestChild_orphan: a child ends when nobody waits for its answer any more.
+// TestChild_orphan: a child exits when its parent has ended.
 func TestChild_orphan(t *testing.T) {
 	n := testWorker(t)
 	code, err := os.ReadFile("../../conformance/guests/spin_always.wasm")
@@ -134,7 +134,7 @@ func TestPruneCache(t *testing.T) {
 	}
 }
 
-// FuzzReadTrial: a child reads what its parent writes, and anything else is an
+// FuzzReadTrial: a child reads what its parent writes; other input is an
 // error.
 func FuzzReadTrial(f *testing.F) {
 	head := []byte(`{"CacheDir":"x","Options":{"Instances":1},"Published":{"a":1},"Size":3}`)
