@@ -15,8 +15,8 @@ import (
 const reasonConfig = "configuration changed"
 
 // Reconfigure replaces the watcher's configuration while it runs; the watcher
-// takes it up between two looks at its engine. ID, URL, Rank and Client of cfg
-// must be those of the watcher.
+// takes it up between two looks at its engine. ID, URL and Rank of cfg must be those
+// of the watcher. Without a Client it keeps its own.
 //
 // The endpoint stays as ready as it is. Its blocks are dropped, and learned
 // again from the engine, only where the router's names of its blocks depend on
@@ -26,8 +26,12 @@ func (w *Watcher) Reconfigure(cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
+	own := cfg.Client == nil
 	cfg = cfg.withDefaults()
 	w.mu.Lock()
+	if own {
+		cfg.Client = w.cfg.Client
+	}
 	w.pending = &cfg
 	if renames(&w.cfg, &cfg) {
 		w.renamed.Store(true)
@@ -47,12 +51,11 @@ func (w *Watcher) takeConfig(ctx context.Context) {
 		return
 	}
 	had := w.cfg
-	next.Client = had.Client
 	w.cfg = *next
 	discovered, caps := w.status.Discovered, w.status.Capabilities
 	w.mu.Unlock()
 
-	w.client = w.client.WithBearer(next.Bearer)
+	w.client = w.client.With(next.Client, next.Bearer)
 	if renames(&had, next) {
 		w.renameBlocks()
 	}

@@ -2,7 +2,12 @@ package backend
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log"
 	"maps"
+	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
@@ -114,7 +119,10 @@ func TestReconfigure_watch(t *testing.T) {
 	o.reconfigure(func(c *Config) { c.Probe.Every = time.Hour })
 	o.until("a probe at once", isolated(endpoint.IsolationVerified))
 	o.reconfigure(func(c *Config) { c.Dialect = dialect.Of("openai") })
-	o.until("a dialect without salts", func(s endpoint.State) bool { return s.Isolation == endpoint.IsolationNone && s.NoSalt != 0 })
+	o.until("a dialect without salts", func(s endpoint.State) bool {
+		return s.Isolation == endpoint.IsolationNone &&
+			s.NoSalt != 0
+	})
 	if n := o.losses(); n != 0 {
 		t.Errorf("%d times not ready", n)
 	}
@@ -167,7 +175,8 @@ func TestReconfigure_revoke(t *testing.T) {
 	o.reconfigure(func(c *Config) { c.Bearer = "seen" })
 	o.until("the change", func(endpoint.State) bool { return o.auth() == "Bearer seen" })
 	o.w.Revoke(100)
-	if s, st := o.get(0), o.w.Status().Probe; s.Isolation != endpoint.IsolationVerified || st.Unexplained != 2 || st.Revocations != 0 {
+	if s, st := o.get(0), o.w.Status().Probe; s.Isolation != endpoint.IsolationVerified || st.Unexplained != 2 ||
+		st.Revocations != 0 {
 		t.Errorf("%+v, %+v", s, st)
 	}
 	e.set(func() { e.metrics["process_start_time_seconds"] = 2000 })
@@ -177,6 +186,24 @@ func TestReconfigure_revoke(t *testing.T) {
 	if s := o.get(0); s.Isolation != endpoint.IsolationNone {
 		t.Errorf("after a restart: %+v", s)
 	}
+}
+
+// TestReconfigure_client: an engine whose certificate is not trusted becomes ready once
+// its authority is configured.
+func TestReconfigure_client(t *testing.T) {
+	e := newFakeEngine(t)
+	e.Close()
+	e.Server = httptest.NewTLSServer(e)
+	e.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that fail
+	t.Cleanup(e.Close)
+	o := watch(t, e, func(c *Config) { c.Events.Mode = EventsOff })
+	o.until("a failed check", func(s endpoint.State) bool { return o.w.Status().CheckFails > 0 })
+	ca := x509.NewCertPool()
+	ca.AddCert(e.Certificate())
+	o.reconfigure(func(c *Config) { c.Client = NewClient(&tls.Config{RootCAs: ca}) })
+	o.until("ready", ready)
+	o.reconfigure(func(c *Config) { c.Client, c.Bearer = nil, "seen" })
+	o.until("the other token", func(endpoint.State) bool { return o.auth() == "Bearer seen" })
 }
 
 // TestReconfigure_stress: reconfigurations, outcomes and questions at once.

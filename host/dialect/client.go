@@ -243,10 +243,10 @@ func atLeast(version string, major, minor int) bool {
 	return a > major || a == major && b >= minor
 }
 
-// WithBearer returns a client that shows another token to the same engine.
-func (c *Client) WithBearer(bearer string) *Client {
+// With returns a client that shows a token to the same engine over h.
+func (c *Client) With(h *http.Client, bearer string) *Client {
 	next := *c
-	next.bearer = bearer
+	next.http, next.bearer = h, bearer
 	return &next
 }
 

@@ -53,21 +53,23 @@ func (f *Fleet) reconcileLocked() (left []target) {
 }
 
 // targetsLocked returns the endpoints that are to be, and those that are too many.
-// Listed ones come first, then those that are members, then others by URL.
+// Listed ones come first, then those that are members, then others by URL. Of
+// several with one address in a pool the first is taken.
 func (f *Fleet) targetsLocked() (want map[key]target, left []target) {
 	want = map[key]target{}
+	taken := map[key]bool{} // addresses
 	for _, t := range f.plan.listed {
-		want[t.key] = t
+		want[t.key], taken[t.key.address()] = t, true
 	}
 	for _, t := range f.furtherLocked() {
-		if _, ok := want[t.key]; ok {
+		if taken[t.key.address()] {
 			continue
 		}
 		if len(want) == config.MaxEndpoints {
 			left = append(left, t)
 			continue
 		}
-		want[t.key] = t
+		want[t.key], taken[t.key.address()] = t, true
 	}
 	return want, left
 }
@@ -160,9 +162,8 @@ func (f *Fleet) changeLocked(m *member, t target) {
 // info returns what the store is to know of t.
 func (f *Fleet) info(t target) endpoint.Info {
 	i := &t.attrs.info
-	_, addr, _ := strings.Cut(t.key.url, "://")
 	return endpoint.Info{
-		URL: t.key.url, Addr: addr, Pool: t.key.pool,
+		URL: t.key.url, Addr: t.key.address().url, Pool: t.key.pool,
 		Dialect: i.dialect, Labels: f.plan.pools[t.key.pool].labels, Price: i.price, Spot: i.spot,
 	}
 }
@@ -180,8 +181,9 @@ func (f *Fleet) watcherConfig(id endpoint.ID, t target) backend.Config {
 			Health: w.parser.HealthPath}
 	}
 	return backend.Config{
-		ID: id, URL: t.key.url, Client: f.plan.pools[t.key.pool].client, Dialect: d, Scrape: scrape, Bearer: w.bearer, CacheIdentity: w.cacheIdentity,
-		BlockTokens: w.blockTokens, AssumedBlocks: w.assumedBlocks, Events: w.events,
+		ID: id, URL: t.key.url, Client: f.plan.pools[t.key.pool].client, Dialect: d, Scrape: scrape, Bearer: w.bearer,
+		CacheIdentity: w.cacheIdentity,
+		BlockTokens:   w.blockTokens, AssumedBlocks: w.assumedBlocks, Events: w.events,
 		Probe:   backend.Probe{Every: w.probe, Idle: func() bool { return f.idle(id) }, LogOnly: w.unexplainedLogOnly},
 		History: f.cfg.History,
 		Revoked: func(reason string) { f.cfg.Revoked(t.key.url, t.key.pool, reason) },

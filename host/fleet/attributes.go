@@ -12,6 +12,13 @@ import (
 // key identifies an endpoint across changes of the configuration.
 type key struct{ url, pool string }
 
+// address returns the key without the scheme of its URL. No two endpoints have the
+// same.
+func (k key) address() key {
+	_, addr, _ := strings.Cut(k.url, "://")
+	return key{addr, k.pool}
+}
+
 // attributes are what an endpoint has besides its key. They are compared with ==
 // to find what changed, and each part is changed in place where it is used.
 type attributes struct {

@@ -102,6 +102,28 @@ func TestApply_keepsMachines(t *testing.T) {
 	}
 }
 
+// TestApply_schemes: two URLs of one address are one endpoint, that of the first.
+func TestApply_schemes(t *testing.T) {
+	p := mainPool("http://10.0.0.1:1", "https://10.0.0.1:1")
+	if _, err := NewPlan(&config.Config{Pools: []config.Pool{p}}, Secrets{}); err == nil ||
+		!strings.Contains(err.Error(), "duplicate endpoint https://10.0.0.1:1") {
+		t.Errorf("listed twice: %v", err)
+	}
+	f := newTestFleet(t)
+	f.apply(mainPool("https://10.0.0.1:1"))
+	both := []string{"http://10.0.0.1:1", "http://10.0.0.2:1", "https://10.0.0.2:1"}
+	if err := f.setDiscovered("main", both); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.urls(); got != "http://10.0.0.2:1 https://10.0.0.1:1" {
+		t.Errorf("endpoints %s", got)
+	}
+	f.apply(mainPool("http://10.0.0.1:1"))
+	if got := f.urls(); got != "http://10.0.0.1:1 http://10.0.0.2:1" {
+		t.Errorf("after a change of the scheme: %s", got)
+	}
+}
+
 // TestApply_labels: labels that look alike when they are printed are different.
 func TestApply_labels(t *testing.T) {
 	f := newTestFleet(t)

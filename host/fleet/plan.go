@@ -56,7 +56,8 @@ func NewPlan(cfg *config.Config, s Secrets) (*Plan, error) {
 	var faults []error
 	for i := range cfg.Pools {
 		c := &cfg.Pools[i]
-		pool := &poolPlan{cfg: c, labels: c.Labels, attrs: poolAttributes(c, s, tenants), client: backend.NewClient(s.TLS[c.Name].Config)}
+		pool := &poolPlan{cfg: c, labels: c.Labels, attrs: poolAttributes(c, s, tenants),
+			client: backend.NewClient(s.TLS[c.Name].Config)}
 		p.pools[c.Name] = pool
 		if _, ok := dialect.ByName(c.Dialect); !ok {
 			faults = append(faults, fmt.Errorf("fleet: pool %q: unknown dialect %q", c.Name, c.Dialect))
@@ -88,10 +89,10 @@ func (p *poolPlan) listed() ([]target, error) {
 			continue
 		}
 		t := p.target(u)
-		if seen[t.key] {
+		if seen[t.key.address()] {
 			faults = append(faults, fmt.Errorf("fleet: pool %q: duplicate endpoint %s", p.cfg.Name, u))
 		}
-		seen[t.key] = true
+		seen[t.key.address()] = true
 		out = append(out, t)
 	}
 	return out, errors.Join(faults...)

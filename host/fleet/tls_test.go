@@ -19,7 +19,8 @@ func TestEngineTLS_faults(t *testing.T) {
 		"no such file":               {CAFile: empty + "x"},
 		"failed to find":             {CertFile: empty, KeyFile: empty},
 	} {
-		if _, err := EngineTLS(&config.Pool{Name: "p", TLS: c}); err == nil || !strings.Contains(err.Error(), `pool "p"`) || !strings.Contains(err.Error(), want) {
+		if _, err := EngineTLS(&config.Pool{Name: "p", TLS: c}); err == nil || !strings.Contains(err.Error(), `pool "p"`) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %v, want %q", c, err, want)
 		}
 	}
