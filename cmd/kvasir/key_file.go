@@ -88,6 +88,9 @@ func (f *fileKeys) pepper() ([]byte, error) {
 			"uses them: %s",
 			f.path, f.stateDir, how)
 	}
+	if err := os.MkdirAll(f.stateDir, 0o700); err != nil { // as the router does when it starts first
+		return nil, asExit(err)
+	}
 	p, err = host.KeyPepper(f.stateDir)
 	return p, asExit(err)
 }

@@ -25,9 +25,6 @@ func newKeySite(t *testing.T, adminAddr string) keySite {
 	t.Setenv("KVASIR_ADMIN", "")
 	dir := t.TempDir()
 	s := keySite{filepath.Join(dir, "kvasir.yaml"), filepath.Join(dir, "state"), filepath.Join(dir, "keys.json")}
-	if err := os.Mkdir(s.state, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	text := fmt.Sprintf("listen: 127.0.0.1:1\nstate_dir: %s\nidentity: {api_keys_file: %s}\nadmin: {http: %q}\npools: "+
 		"[{name: main, endpoints: [\"http://127.0.0.1:1\"]}]\n"+
 		"models: [{name: m, pools: [main]}]\n", s.state, s.keys, adminAddr)
@@ -173,6 +170,9 @@ func TestKeyRevoke_confirmed(t *testing.T) {
 	}))
 	defer router.Close()
 	s = newKeySite(t, strings.TrimPrefix(router.URL, "http://"))
+	if err := os.Mkdir(s.state, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(s.state, "admin.token"), []byte("the-token\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

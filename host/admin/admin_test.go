@@ -1,144 +1,17 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"math"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
 const token = "a-secret-token"
-
-// fake is a host with fixed responses.
-type fake struct {
-	ready   error
-	reload  error
-	lastDry DryRun
-}
-
-func (f *fake) Explain(_ context.Context, tenant, id string) (*scheduler.Explanation, string, error) {
-	owner := cmp.Or(tenant, "acme")
-	switch id {
-	case "known":
-		if owner == "acme" {
-			return &scheduler.Explanation{RequestID: id, Tenant: owner}, owner, nil
-		}
-	case "shared":
-		if tenant == "" {
-			return nil, "", &AmbiguousError{id, []string{"acme", "globex"}}
-		}
-		return &scheduler.Explanation{Tenant: tenant}, owner, nil
-	case "panic":
-		panic("boom")
-	case "unrenderable":
-		return &scheduler.Explanation{Candidates: []scheduler.Candidate{{Total: float32(math.NaN())}}}, "", nil
-	}
-	return nil, "", fmt.Errorf("%w: request %q is not among those kept", ErrNotFound, id)
-}
-
-func (f *fake) DryRun(_ context.Context, q *DryRun) (*scheduler.Explanation, error) {
-	f.lastDry = DryRun{q.Tenant, q.User, q.Path, append([]byte(nil), q.Body...)}
-	return &scheduler.Explanation{Tokens: len(q.Body)}, nil
-}
-
-func (f *fake) Ready() error { return f.ready }
-func (f *fake) Status(context.Context) (*RouterStatus, error) {
-	return nil, errors.New("index: broken")
-}
-func (f *fake) Endpoints(context.Context) ([]Endpoint, error) { return []Endpoint{{URL: "a"}}, nil }
-func (f *fake) Reload(context.Context) (*ReloadResult, error) {
-	return &ReloadResult{Revision: 2, Changed: []string{}}, f.reload
-}
-
-func (f *fake) Plugins(context.Context) ([]Plugin, error) { return []Plugin{{Name: "p"}}, nil }
-func (f *fake) Push(_ context.Context, name string, code []byte, activate bool, _ string) (*PluginChange, error) {
-	if name == "" {
-		return nil, fmt.Errorf("%w: no name", ErrRefused)
-	}
-	return &PluginChange{Name: name, Note: fmt.Sprint(len(code)), Active: activate}, nil
-}
-func (f *fake) Shadow(_ context.Context, name string, code []byte, _ string) (*PluginChange, error) {
-	return &PluginChange{Name: name, Note: fmt.Sprint(len(code)), Shadow: true}, nil
-}
-func (f *fake) EndShadow(_ context.Context, name string) (*PluginChange, error) {
-	return nil, fmt.Errorf("%w: shadow of %s", ErrNotFound, name)
-}
-func (f *fake) Activate(_ context.Context, name, digest string) (*PluginChange, error) {
-	return &PluginChange{Name: name, Digest: digest}, nil
-}
-func (f *fake) Rollback(_ context.Context, name string) (*PluginChange, error) {
-	return nil, fmt.Errorf("%w: plugin %s", ErrNotFound, name)
-}
-func (f *fake) Deactivate(_ context.Context, name string) (*PluginChange, error) {
-	return &PluginChange{Name: "no " + name}, nil
-}
-
-var metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "kvasir_up 1\n") })
-
-// start serves cfg on a port of its own until the test ends and returns its URL.
-func start(t *testing.T, cfg Config) string {
-	t.Helper()
-	cfg.Token = token
-	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return run(t, s.Serve)
-}
-
-func run(t *testing.T, serve func(context.Context, net.Listener) error) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("serve: %v", err)
-		}
-		if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
-			c.Close()
-			t.Error("listener is still open")
-		}
-	})
-	return "http://" + l.Addr().String()
-}
-
-// request does one request and returns status, headers and body.
-func request(t *testing.T, method, url, auth, host, body string) (int, http.Header, string) {
-	t.Helper()
-	req, err := http.NewRequest(method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if auth != "" {
-		req.Header.Set("Authorization", auth)
-	}
-	req.Host = host
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.StatusCode, res.Header, string(b)
-}
 
 func TestServer_answers(t *testing.T) {
 	h := &fake{}
