@@ -15,8 +15,10 @@ func reloadCommand() *cobra.Command {
 		Short: "have a running router read its configuration, keys, policy and plugins again",
 		Long: `Has a running router read its configuration file, API keys, policy and plugin
 files again, and says what changed. A router that watches its files does so by
-itself within half a second of a change; this command waits for it and prints
-the error. If something is refused, the previous rules stay in force.`,
+itself within half a second of a change; this waits for it and prints the error.
+Where something is refused the previous rules stay in force, but for credentials
+that the files revoke: they are refused at once. A change of a field that only a
+restart can put in force is printed and refuses nothing else.`,
 		Args: cobra.NoArgs,
 	}
 	a, output := routerFlags(c), outputFlag(c)

@@ -53,9 +53,9 @@ func principal(r *http.Request) *identity.Principal {
 // identify verifies the sender.
 func (s *Server) identify(r *http.Request) (*identity.Principal, error) {
 	switch {
-	case s.guard.tokenOK(r):
+	case s.access().tokenOK(r):
 		return root, nil
-	case s.guard.loopbackMetrics && r.URL.Path == "/metrics" && fromLoopback(r):
+	case s.cfg.LoopbackMetrics && r.URL.Path == "/metrics" && fromLoopback(r):
 		return scraper, nil
 	case s.cfg.Identity == nil:
 		return nil, identity.ErrUnknownKey

@@ -170,5 +170,5 @@ func (s *Server) clean(e audit.Event) audit.Event {
 }
 
 func (s *Server) redact(text string) string {
-	return secret.Redact(strings.ReplaceAll(text, s.cfg.Token, secret.Mark))
+	return secret.Redact(strings.ReplaceAll(text, s.access().Token(), secret.Mark))
 }

@@ -181,7 +181,10 @@ func FuzzHostAllowed(f *testing.F) {
 		"[localhost]", "a:b:c", "::1%00000"} {
 		f.Add(s)
 	}
-	g := newGuard(&Config{Token: token})
+	g, err := NewAccess(token, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, host string) {
 		if !g.hostAllowed(&http.Request{Host: host}) {
 			return

@@ -3,27 +3,49 @@ package admin
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 )
 
-// guard decides who may pass. It is immutable.
-type guard struct {
-	token           [sha256.Size]byte
-	hosts           map[string]bool // lower case, without port
-	loopbackMetrics bool
+// Access is what the rules in force say about the admin listener. It is immutable.
+type Access struct {
+	token [sha256.Size]byte
+	plain string
+	hosts map[string]bool // lower case, without port
 }
 
-func newGuard(cfg *Config) guard {
-	g := guard{token: sha256.Sum256([]byte(cfg.Token)), hosts: map[string]bool{"localhost": true},
-		loopbackMetrics: cfg.LoopbackMetrics}
-	for _, h := range cfg.Hosts {
-		g.hosts[canonicalHost(h)] = true
+// minToken is short enough for a token typed by hand in a test and long enough
+// not to be empty by mistake.
+const minToken = 8
+
+// NewAccess returns the access of a token, of at least 8 characters without white
+// space, and of further names that the Host header may have, beside loopback names
+// and addresses and the address that was connected to. The error joins everything
+// that is wrong.
+func NewAccess(token string, hosts []string) (*Access, error) {
+	var all []error
+	if len(token) < minToken {
+		all = append(all, fmt.Errorf("admin: token is shorter than %d characters", minToken))
 	}
-	return g
+	if strings.ContainsAny(token, " \t\r\n") {
+		all = append(all, errors.New("admin: token has white space"))
+	}
+	a := &Access{token: sha256.Sum256([]byte(token)), plain: token, hosts: map[string]bool{"localhost": true}}
+	for _, h := range hosts {
+		if h == "" || strings.ContainsAny(h, "/ ") {
+			all = append(all, fmt.Errorf("admin: bad host name %q", h))
+		}
+		a.hosts[canonicalHost(h)] = true
+	}
+	return a, errors.Join(all...)
 }
+
+// Token returns the token, which must not be logged.
+func (a *Access) Token() string { return a.plain }
 
 // canonicalHost drops the port, brackets and the last dot of a host name.
 func canonicalHost(h string) string {
@@ -36,7 +58,7 @@ func canonicalHost(h string) string {
 // hostAllowed reports whether the Host header names this listener: a loopback name
 // or address, a configured name, or the address that the client connected to. None
 // of them is a name that an attacker can choose.
-func (g *guard) hostAllowed(r *http.Request) bool {
+func (g *Access) hostAllowed(r *http.Request) bool {
 	host := canonicalHost(r.Host)
 	if g.hosts[host] || strings.HasSuffix(host, ".localhost") {
 		return true
@@ -57,7 +79,7 @@ func (g *guard) hostAllowed(r *http.Request) bool {
 }
 
 // tokenOK compares in constant time, whatever the length of the credential.
-func (g *guard) tokenOK(r *http.Request) bool {
+func (g *Access) tokenOK(r *http.Request) bool {
 	const scheme = "Bearer "
 	a := r.Header.Get("Authorization")
 	if len(a) < len(scheme) || !strings.EqualFold(a[:len(scheme)], scheme) {
@@ -73,9 +95,9 @@ func fromLoopback(r *http.Request) bool {
 }
 
 // named passes on requests whose Host header names this listener.
-func (g *guard) named(next http.Handler) http.Handler {
+func (s *Server) named(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.hostAllowed(r) {
+		if !s.access().hostAllowed(r) {
 			writeError(w, http.StatusMisdirectedRequest, "unknown_host",
 				"The Host header does not name this listener; connect by its address or list the name under admin.hosts.")
 			return

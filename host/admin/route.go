@@ -165,7 +165,7 @@ func (s *Server) Handler() http.Handler {
 	s.register(open, func(rt *Route) bool { return rt.Scope == "" })
 	s.register(api, func(rt *Route) bool { return rt.Scope != "" })
 	api.HandleFunc("/", notFound)
-	open.Handle("/", s.guard.named(s.authorised(api, jsonErrors(api))))
+	open.Handle("/", s.named(s.authorised(api, jsonErrors(api))))
 	return headers(s.recovered(open))
 }
 

@@ -13,35 +13,35 @@ import (
 
 // Autoscale says how many endpoints a pool has. It is on when Max is set.
 type Autoscale struct {
-	Min          int      `yaml:"min" doc:"endpoints at least; default 0: the pool may have none when nothing was asked for idle_after"`
-	Max          int      `yaml:"max" doc:"endpoints at most, those that come and that drain with them; needed"`
-	Target       float64  `yaml:"target" doc:"share of the endpoints' time that the offered work may fill; default 0.53: within 1 % of the goodput of the best size; 0.7 takes a fifth fewer endpoints and loses up to 2 points of goodput where demand swings"`
-	Window       Duration `yaml:"window" doc:"how long a size must not have been needed before it is given up; default 5m, at least twice the cold start"`
-	IdleAfter    Duration `yaml:"idle_after" doc:"without any request before the last endpoint goes, with min 0; default 15m"`
-	ColdStart    Duration `yaml:"cold_start" doc:"from order to readiness, until one was measured; default 2m"`
-	DrainTimeout Duration `yaml:"drain_timeout" doc:"how long an endpoint that is to go waits for its requests; default 15m"`
-	WarmTimeout  Duration `yaml:"warm_timeout" doc:"ask the driver to warm a machine before it takes requests ({\"op\": \"warm\"}), for at most so long; default 0: not asked. Sending the hottest prompts to a machine changed the mean time to first token by -10 to +3 %"`
-	OverflowOf   string   `yaml:"overflow_of" doc:"name of the pool whose needs this one meets when that cannot get endpoints; the rules of that pool then decide for both"`
-	DryRun       bool     `yaml:"dry_run" doc:"propose and explain, order nothing; a pool without a driver only parks and brings back the endpoints it lists"`
-	MaxHeld      int      `yaml:"max_held" doc:"requests that may wait for the first endpoint, a tenant at most half of them; their bodies stay in memory and count against limits.bytes_in_flight, and they against limits.concurrent; default 256"`
-	MaxHold      Duration `yaml:"max_hold" doc:"how long one of them waits at most before it is refused with 503, or told so in its stream; streams get a sign of life every 5s meanwhile; default 10m"`
-	Plugin       string   `yaml:"plugin" doc:"name of a plugin with the role x_autoscale that proposes the size of this pool and its overflows instead of the built-in loop; bounds, steps, drain and driver stay; where it fails or abstains the built-in size is taken; experimental"`
-	Shadow       bool     `yaml:"shadow" doc:"true: the plugin is asked, shown and not followed"`
-	Driver       Driver   `yaml:"driver" doc:"who makes and removes endpoints"`
+	Min          int      `yaml:"min" reload:"live" doc:"endpoints at least; default 0: the pool may have none when nothing was asked for idle_after"`
+	Max          int      `yaml:"max" reload:"live" doc:"endpoints at most, those that come and that drain with them; needed"`
+	Target       float64  `yaml:"target" reload:"live" doc:"share of the endpoints' time that the offered work may fill; default 0.53: within 1 % of the goodput of the best size; 0.7 takes a fifth fewer endpoints and loses up to 2 points of goodput where demand swings"`
+	Window       Duration `yaml:"window" reload:"live" doc:"how long a size must not have been needed before it is given up; default 5m, at least twice the cold start"`
+	IdleAfter    Duration `yaml:"idle_after" reload:"live" doc:"without any request before the last endpoint goes, with min 0; default 15m"`
+	ColdStart    Duration `yaml:"cold_start" reload:"live" doc:"from order to readiness, until one was measured; default 2m"`
+	DrainTimeout Duration `yaml:"drain_timeout" reload:"live" doc:"how long an endpoint that is to go waits for its requests; default 15m"`
+	WarmTimeout  Duration `yaml:"warm_timeout" reload:"live" doc:"ask the driver to warm a machine before it takes requests ({\"op\": \"warm\"}), for at most so long; default 0: not asked. Sending the hottest prompts to a machine changed the mean time to first token by -10 to +3 %"`
+	OverflowOf   string   `yaml:"overflow_of" reload:"live" doc:"name of the pool whose needs this one meets when that cannot get endpoints; the rules of that pool then decide for both"`
+	DryRun       bool     `yaml:"dry_run" reload:"live" doc:"propose and explain, order nothing; a pool without a driver only parks and brings back the endpoints it lists"`
+	MaxHeld      int      `yaml:"max_held" reload:"live" doc:"requests that may wait for the first endpoint, a tenant at most half of them; their bodies stay in memory and count against limits.bytes_in_flight, and they against limits.concurrent; default 256"`
+	MaxHold      Duration `yaml:"max_hold" reload:"live" doc:"how long one of them waits at most before it is refused with 503, or told so in its stream; streams get a sign of life every 5s meanwhile; default 10m"`
+	Plugin       string   `yaml:"plugin" reload:"live" doc:"name of a plugin with the role x_autoscale that proposes the size of this pool and its overflows instead of the built-in loop; bounds, steps, drain and driver stay; where it fails or abstains the built-in size is taken; experimental"`
+	Shadow       bool     `yaml:"shadow" reload:"live" doc:"true: the plugin is asked, shown and not followed"`
+	Driver       Driver   `yaml:"driver" reload:"live" doc:"who makes and removes endpoints"`
 }
 
 // Driver makes endpoints: a command or a webhook.
 type Driver struct {
-	Command []string `yaml:"command" doc:"program and arguments, no shell; gets the order as JSON on its standard input and answers with its machines"`
-	Webhook Webhook  `yaml:"webhook" doc:"URL that the order is posted to, signed"`
-	Timeout Duration `yaml:"timeout" doc:"of one call; default 30s"`
-	Allow   []string `yaml:"allow" doc:"where machines may be: networks such as 10.0.0.0/8, host names, *.domain; default 127.0.0.0/8"`
+	Command []string `yaml:"command" reload:"live" doc:"program and arguments, no shell; gets the order as JSON on its standard input and answers with its machines"`
+	Webhook Webhook  `yaml:"webhook" reload:"live" doc:"URL that the order is posted to, signed"`
+	Timeout Duration `yaml:"timeout" reload:"live" doc:"of one call; default 30s"`
+	Allow   []string `yaml:"allow" reload:"live" doc:"where machines may be: networks such as 10.0.0.0/8, host names, *.domain; default 127.0.0.0/8"`
 }
 
 // Webhook is a URL and the secret that signs what is posted there.
 type Webhook struct {
-	URL        string `yaml:"url" doc:"https, or http on loopback"`
-	SecretFile string `yaml:"secret_file" doc:"holds the key of the signature, at least 16 characters"`
+	URL        string `yaml:"url" reload:"live" doc:"https, or http on loopback"`
+	SecretFile string `yaml:"secret_file" reload:"live" doc:"holds the key of the signature, at least 16 characters"`
 }
 
 // On reports whether the pool is scaled.

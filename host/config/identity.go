@@ -13,59 +13,59 @@ import (
 
 // Identity says who may ask. At least one way must be set.
 type Identity struct {
-	APIKeysFile string    `yaml:"api_keys_file" doc:"written by kvasir key"`
-	JWT         []JWT     `yaml:"jwt" doc:"issuers whose tokens are believed"`
-	Anonymous   Anonymous `yaml:"anonymous" doc:"the tenant of requests without credentials; absent = they are refused"`
+	APIKeysFile string    `yaml:"api_keys_file" reload:"live" doc:"written by kvasir key"`
+	JWT         []JWT     `yaml:"jwt" reload:"live" doc:"issuers whose tokens are believed"`
+	Anonymous   Anonymous `yaml:"anonymous" reload:"live" doc:"the tenant of requests without credentials; absent = they are refused"`
 
-	MTLS           []Certificate  `yaml:"mtls" doc:"principals of client certificates; needs listen.tls.client_ca_file"`
-	TrustedProxies []TrustedProxy `yaml:"trusted_proxies" doc:"proxies that are believed what they say of their clients: X-Forwarded-For, and who asks; headers of others are stripped unread"`
+	MTLS           []Certificate  `yaml:"mtls" reload:"live" doc:"principals of client certificates; needs listen.tls.client_ca_file"`
+	TrustedProxies []TrustedProxy `yaml:"trusted_proxies" reload:"live" doc:"proxies that are believed what they say of their clients: X-Forwarded-For, and who asks; headers of others are stripped unread"`
 }
 
 // Certificate is the principal of a client certificate.
 type Certificate struct {
-	SAN    string            `yaml:"san" doc:"a subject alternative name: spiffe://…, a DNS name or an address; wildcards are none"`
-	Tenant string            `yaml:"tenant" doc:"whom it stands for"`
-	User   string            `yaml:"user" doc:"user within the tenant"`
-	Groups []string          `yaml:"groups" doc:"for policy"`
-	Scopes []string          `yaml:"scopes" doc:"for policy; the admin listener takes no certificates"`
-	Labels map[string]string `yaml:"labels" doc:"for policy"`
+	SAN    string            `yaml:"san" reload:"live" doc:"a subject alternative name: spiffe://…, a DNS name or an address; wildcards are none"`
+	Tenant string            `yaml:"tenant" reload:"live" doc:"whom it stands for"`
+	User   string            `yaml:"user" reload:"live" doc:"user within the tenant"`
+	Groups []string          `yaml:"groups" reload:"live" doc:"for policy"`
+	Scopes []string          `yaml:"scopes" reload:"live" doc:"for policy; the admin listener takes no certificates"`
+	Labels map[string]string `yaml:"labels" reload:"live" doc:"for policy"`
 }
 
 // TrustedProxy is a proxy before the router.
 type TrustedProxy struct {
-	Networks     []string `yaml:"networks" doc:"where it connects from, such as 10.0.0.0/24"`
-	SANs         []string `yaml:"sans" doc:"names its certificate may have; needed where listen.tls.client_ca_file is set, and for tenant_header"`
-	TenantHeader string   `yaml:"tenant_header" doc:"header in which it names the tenant, such as x-tenant-id or x-forwarded-tenant; the proxy must replace what clients send in it"`
-	UserHeader   string   `yaml:"user_header" doc:"header with the user, such as x-forwarded-user"`
-	GroupsHeader string   `yaml:"groups_header" doc:"header with the groups, separated by commas, such as x-forwarded-groups"`
+	Networks     []string `yaml:"networks" reload:"live" doc:"where it connects from, such as 10.0.0.0/24"`
+	SANs         []string `yaml:"sans" reload:"live" doc:"names its certificate may have; needed where listen.tls.client_ca_file is set, and for tenant_header"`
+	TenantHeader string   `yaml:"tenant_header" reload:"live" doc:"header in which it names the tenant, such as x-tenant-id or x-forwarded-tenant; the proxy must replace what clients send in it"`
+	UserHeader   string   `yaml:"user_header" reload:"live" doc:"header with the user, such as x-forwarded-user"`
+	GroupsHeader string   `yaml:"groups_header" reload:"live" doc:"header with the groups, separated by commas, such as x-forwarded-groups"`
 }
 
 // Anonymous is the tenant of requests without credentials.
 type Anonymous struct {
-	Tenant string `yaml:"tenant" doc:"its name"`
+	Tenant string `yaml:"tenant" reload:"live" doc:"its name"`
 }
 
 // JWT is an issuer of tokens. A claim is named by its name or, where it stands
 // deeper, by a JSON pointer.
 type JWT struct {
-	Issuer     string   `yaml:"issuer" doc:"value of iss, exactly"`
-	Audience   string   `yaml:"audience" doc:"must stand in aud; without it tokens made for other services would do"`
-	JWKSURL    string   `yaml:"jwks_url" doc:"https address of the issuer's keys; or jwks_file"`
-	JWKSFile   string   `yaml:"jwks_file" doc:"file with the issuer's keys; watched"`
-	Algorithms []string `yaml:"algorithms" doc:"those of the issuer's keys: RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA; others are refused, none and HMAC always"`
+	Issuer     string   `yaml:"issuer" reload:"live" doc:"value of iss, exactly"`
+	Audience   string   `yaml:"audience" reload:"live" doc:"must stand in aud; without it tokens made for other services would do"`
+	JWKSURL    string   `yaml:"jwks_url" reload:"live" doc:"https address of the issuer's keys; or jwks_file"`
+	JWKSFile   string   `yaml:"jwks_file" reload:"live" doc:"file with the issuer's keys; watched"`
+	Algorithms []string `yaml:"algorithms" reload:"live" doc:"those of the issuer's keys: RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA; others are refused, none and HMAC always"`
 
-	TenantClaim string            `yaml:"tenant_claim" doc:"claim that names the tenant, such as org or /realm/tenant; or tenant"`
-	Tenants     []string          `yaml:"tenants" doc:"that tenant_claim may name; default any: only for an issuer that is yours"`
-	Tenant      string            `yaml:"tenant" doc:"tenant of all this issuer's tokens"`
-	UserClaim   string            `yaml:"user_claim" doc:"default sub"`
-	GroupsClaim string            `yaml:"groups_claim" doc:"default groups"`
-	ScopesClaim string            `yaml:"scopes_claim" doc:"default scope"`
-	LabelClaims map[string]string `yaml:"label_claims" doc:"label for policy: claim"`
-	Admin       bool              `yaml:"admin" doc:"tokens count on the admin listener, with the admin scopes they name; default false"`
+	TenantClaim string            `yaml:"tenant_claim" reload:"live" doc:"claim that names the tenant, such as org or /realm/tenant; or tenant"`
+	Tenants     []string          `yaml:"tenants" reload:"live" doc:"that tenant_claim may name; default any: only for an issuer that is yours"`
+	Tenant      string            `yaml:"tenant" reload:"live" doc:"tenant of all this issuer's tokens"`
+	UserClaim   string            `yaml:"user_claim" reload:"live" doc:"default sub"`
+	GroupsClaim string            `yaml:"groups_claim" reload:"live" doc:"default groups"`
+	ScopesClaim string            `yaml:"scopes_claim" reload:"live" doc:"default scope"`
+	LabelClaims map[string]string `yaml:"label_claims" reload:"live" doc:"label for policy: claim"`
+	Admin       bool              `yaml:"admin" reload:"live" doc:"tokens count on the admin listener, with the admin scopes they name; default false"`
 
-	Leeway   Duration `yaml:"leeway" doc:"of clocks; default 30s: more than any with NTP; at most 5m"`
-	Refresh  Duration `yaml:"refresh" doc:"how often the keys are fetched; default 5m: a withdrawn key is accepted that much longer; a token with a key that is not known fetches them too, every 10s at most"`
-	MaxStale Duration `yaml:"max_stale" doc:"how long keys are used that cannot be fetched; default 24h: an issuer's bad night, not a week"`
+	Leeway   Duration `yaml:"leeway" reload:"live" doc:"of clocks; default 30s: more than any with NTP; at most 5m"`
+	Refresh  Duration `yaml:"refresh" reload:"live" doc:"how often the keys are fetched; default 5m: a withdrawn key is accepted that much longer; a token with a key that is not known fetches them too, every 10s at most"`
+	MaxStale Duration `yaml:"max_stale" reload:"live" doc:"how long keys are used that cannot be fetched; default 24h: an issuer's bad night, not a week"`
 }
 
 // Config is j as package jwt takes it.

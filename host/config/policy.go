@@ -5,28 +5,28 @@ import "fmt"
 // Policy is the Rego that decides who may do what. Without a directory every
 // tenant may use every model, in a cache namespace of its own.
 type Policy struct {
-	Dir              string      `yaml:"dir" doc:"holds *.rego, schemas, capabilities.json; watched: an edit is in force within a second, a faulty one is refused with file, line and mend"`
-	DataDir          string      `yaml:"data_dir" doc:"JSON files of tenants, classes and trust groups, a folder for each key; watched; default <dir>/data"`
-	OnError          string      `yaml:"on_error" doc:"deny or allow a request for which the policy gives no decision; default deny, with status 503; allow keeps the tenant's own cache namespace and the constraints of fallback"`
-	Fallback         Fallback    `yaml:"fallback" doc:"bounds of what on_error: allow lets through"`
-	MaxStale         Duration    `yaml:"max_stale" doc:"deny everything when the policy in force could not be replaced for so long; default 0: keep the last good one"`
-	RequiredLabels   *[]string   `yaml:"required_labels" doc:"labels that the constraints of every allowed decision must name; default [pool]: a rule over a field that is missing vanishes, and its constraint with it"`
-	AllowPublicScope bool        `yaml:"allow_public_scope" doc:"let the policy give the cache scope public, shared by all tenants; default false"`
-	AdmitEndpoints   bool        `yaml:"admit_endpoints" doc:"ask data.kvasir.backend.allow about each endpoint that discovery or a driver tells of, and leave out what is refused; default false: the allow-lists of the configuration decide"`
-	Gates            PolicyGates `yaml:"gates" doc:"greatest shares of the live decisions that a reload may change; beyond, it is refused unless forced"`
+	Dir              string      `yaml:"dir" reload:"live" doc:"holds *.rego, schemas, capabilities.json; watched: an edit is in force within a second, a faulty one is refused with file, line and mend"`
+	DataDir          string      `yaml:"data_dir" reload:"live" doc:"JSON files of tenants, classes and trust groups, a folder for each key; watched; default <dir>/data"`
+	OnError          string      `yaml:"on_error" reload:"live" doc:"deny or allow a request for which the policy gives no decision; default deny, with status 503; allow keeps the tenant's own cache namespace and the constraints of fallback"`
+	Fallback         Fallback    `yaml:"fallback" reload:"live" doc:"bounds of what on_error: allow lets through"`
+	MaxStale         Duration    `yaml:"max_stale" reload:"live" doc:"deny everything when the policy in force could not be replaced for so long; default 0: keep the last good one"`
+	RequiredLabels   *[]string   `yaml:"required_labels" reload:"live" doc:"labels that the constraints of every allowed decision must name; default [pool]: a rule over a field that is missing vanishes, and its constraint with it"`
+	AllowPublicScope bool        `yaml:"allow_public_scope" reload:"live" doc:"let the policy give the cache scope public, shared by all tenants; default false"`
+	AdmitEndpoints   bool        `yaml:"admit_endpoints" reload:"live" doc:"ask data.kvasir.backend.allow about each endpoint that discovery or a driver tells of, and leave out what is refused; default false: the allow-lists of the configuration decide"`
+	Gates            PolicyGates `yaml:"gates" reload:"live" doc:"greatest shares of the live decisions that a reload may change; beyond, it is refused unless forced"`
 }
 
 // Fallback bounds what is allowed without a decision.
 type Fallback struct {
-	Pools []string `yaml:"pools" doc:"endpoints of these pools only; needed for on_error: allow"`
+	Pools []string `yaml:"pools" reload:"live" doc:"endpoints of these pools only; needed for on_error: allow"`
 }
 
 // PolicyGates are shares from 0 to 1; absent = 1, every change passes.
 type PolicyGates struct {
-	AllowToDeny *float64 `yaml:"allow_to_deny" doc:"of decisions that would be denied; default 1"`
-	DenyToAllow *float64 `yaml:"deny_to_allow" doc:"of decisions that would be allowed; default 1"`
-	Widened     *float64 `yaml:"widened" doc:"of decisions whose cache would be shared by more; default 1"`
-	Errors      *float64 `yaml:"errors" doc:"of inputs for which there would be no decision; default 1"`
+	AllowToDeny *float64 `yaml:"allow_to_deny" reload:"live" doc:"of decisions that would be denied; default 1"`
+	DenyToAllow *float64 `yaml:"deny_to_allow" reload:"live" doc:"of decisions that would be allowed; default 1"`
+	Widened     *float64 `yaml:"widened" reload:"live" doc:"of decisions whose cache would be shared by more; default 1"`
+	Errors      *float64 `yaml:"errors" reload:"live" doc:"of inputs for which there would be no decision; default 1"`
 }
 
 func (p *Policy) defaults() {

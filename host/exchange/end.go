@@ -28,7 +28,7 @@ type Fault uint8
 
 const (
 	FaultUnset  Fault = iota
-	FaultStatus       // open: the status of the answer decides
+	FaultStatus       // nobody: the status of the answer decides
 	FaultClient       // the client's
 	FaultEngine       // the engine's
 	FaultRouter       // the router's

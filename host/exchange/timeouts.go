@@ -7,11 +7,11 @@ import "time"
 // ([Timeouts.Or] with [DefaultTimeouts]). The tags are those of the
 // configuration file, in which a pool has them under "timeouts".
 type Timeouts struct {
-	Connect       time.Duration `yaml:"connect" doc:"default 2s: longer hides a dead engine, shorter trips over a lost SYN"`
-	Send          time.Duration `yaml:"send" doc:"without progress while the request is written; default 30s: 64 MiB on a slow link"`
-	FirstByte     time.Duration `yaml:"first_byte" doc:"from the request's end to the first byte of the body; default 10m: queueing and prefill of a 100k-token prompt"`
-	BetweenEvents time.Duration `yaml:"between_events" doc:"without a byte of the body; default 2m"`
-	Total         time.Duration `yaml:"total" doc:"of the whole request, from its receipt; default 1h"`
+	Connect       time.Duration `yaml:"connect" reload:"live" doc:"default 2s: longer hides a dead engine, shorter trips over a lost SYN"`
+	Send          time.Duration `yaml:"send" reload:"live" doc:"without progress while the request is written; default 30s: 64 MiB on a slow link"`
+	FirstByte     time.Duration `yaml:"first_byte" reload:"live" doc:"from the request's end to the first byte of the body; default 10m: queueing and prefill of a 100k-token prompt"`
+	BetweenEvents time.Duration `yaml:"between_events" reload:"live" doc:"without a byte of the body; default 2m"`
+	Total         time.Duration `yaml:"total" reload:"live" doc:"of the whole request, from its receipt; default 1h"`
 }
 
 // DefaultTimeouts returns the limits of a request whose pool sets none.

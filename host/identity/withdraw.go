@@ -51,6 +51,31 @@ func (s *Set) Without(w *Withdrawal) *Set {
 	return &next
 }
 
+// Enabled returns s without disabled tenants: s itself if it has none.
+func (s *Set) Enabled() *Set {
+	if len(s.disabled) == 0 {
+		return s
+	}
+	next := *s
+	next.disabled = map[string]bool{}
+	return &next
+}
+
+// Disabled returns the disabled tenants, sorted.
+func (s *Set) Disabled() []string { return slices.Sorted(maps.Keys(s.disabled)) }
+
+// Certificates returns the grants of client certificates, by name as SANs has it.
+// They must not be changed.
+func (s *Set) Certificates() Certificates { return s.grants }
+
+// Anonymous returns the tenant of requests without credentials, "" = there is none.
+func (s *Set) Anonymous() string {
+	if s.anonymous == nil {
+		return ""
+	}
+	return s.anonymous.Tenant
+}
+
 // Withdrawn returns the keys of s that k takes something from, as they are to be
 // accepted: those that it revokes, does not have, or gives to another tenant or
 // another secret, as revoked at now; those that end sooner or have fewer scopes,
