@@ -11,43 +11,43 @@ import (
 	"time"
 )
 
-// Autoscale says how many endpoints a pool has. It is on when Max is set.
+// Autoscale configures the number of endpoints of a pool. It is on if Max is set.
 type Autoscale struct {
-	Min          int      `yaml:"min" reload:"live" doc:"endpoints at least; default 0: the pool may have none when nothing was asked for idle_after"`
-	Max          int      `yaml:"max" reload:"live" doc:"endpoints at most, those that come and that drain with them; needed"`
-	Target       float64  `yaml:"target" reload:"live" doc:"share of the endpoints' time that the offered work may fill; default 0.53: within 1 % of the goodput of the best size; 0.7 takes a fifth fewer endpoints and loses up to 2 points of goodput where demand swings"`
-	Window       Duration `yaml:"window" reload:"live" doc:"how long a size must not have been needed before it is given up; default 5m, at least twice the cold start"`
-	IdleAfter    Duration `yaml:"idle_after" reload:"live" doc:"without any request before the last endpoint goes, with min 0; default 15m"`
-	ColdStart    Duration `yaml:"cold_start" reload:"live" doc:"from order to readiness, until one was measured; default 2m"`
-	DrainTimeout Duration `yaml:"drain_timeout" reload:"live" doc:"how long an endpoint that is to go waits for its requests; default 15m"`
-	WarmTimeout  Duration `yaml:"warm_timeout" reload:"live" doc:"ask the driver to warm a machine before it takes requests ({\"op\": \"warm\"}), for at most so long; default 0: not asked. Sending the hottest prompts to a machine changed the mean time to first token by -10 to +3 %"`
-	OverflowOf   string   `yaml:"overflow_of" reload:"live" doc:"name of the pool whose needs this one meets when that cannot get endpoints; the rules of that pool then decide for both"`
-	DryRun       bool     `yaml:"dry_run" reload:"live" doc:"propose and explain, order nothing; a pool without a driver only parks and brings back the endpoints it lists"`
-	MaxHeld      int      `yaml:"max_held" reload:"live" doc:"requests that may wait for the first endpoint, a tenant at most half of them; their bodies stay in memory and count against limits.bytes_in_flight, and they against limits.concurrent; default 256"`
-	MaxHold      Duration `yaml:"max_hold" reload:"live" doc:"how long one of them waits at most before it is refused with 503, or told so in its stream; streams get a sign of life every 5s meanwhile; default 10m"`
-	Plugin       string   `yaml:"plugin" reload:"live" doc:"name of a plugin with the role x_autoscale that proposes the size of this pool and its overflows instead of the built-in loop; bounds, steps, drain and driver stay; where it fails or abstains the built-in size is taken; experimental"`
-	Shadow       bool     `yaml:"shadow" reload:"live" doc:"true: the plugin is asked, shown and not followed"`
-	Driver       Driver   `yaml:"driver" reload:"live" doc:"who makes and removes endpoints"`
+	Min          int      `yaml:"min" reload:"live" doc:"minimum number of endpoints; default 0: the pool may be empty after idle_after without requests"`
+	Max          int      `yaml:"max" reload:"live" doc:"maximum number of endpoints, including starting and draining ones; required"`
+	Target       float64  `yaml:"target" reload:"live" doc:"target utilization of the endpoints by the offered work; default 0.53: within 1 % of the goodput of the best size; 0.7 uses a fifth fewer endpoints and loses up to 2 points of goodput under swinging demand"`
+	Window       Duration `yaml:"window" reload:"live" doc:"how long a size must not have been needed before the pool shrinks; default 5m; at least twice the cold start"`
+	IdleAfter    Duration `yaml:"idle_after" reload:"live" doc:"time without requests after which the last endpoint is removed, with min 0; default 15m"`
+	ColdStart    Duration `yaml:"cold_start" reload:"live" doc:"time from order to readiness, until it has been measured; default 2m"`
+	DrainTimeout Duration `yaml:"drain_timeout" reload:"live" doc:"how long a draining endpoint waits for its requests; default 15m"`
+	WarmTimeout  Duration `yaml:"warm_timeout" reload:"live" doc:"time limit for the driver to warm a machine before it receives requests ({\"op\": \"warm\"}); default 0: no warm-up. Sending the most frequent prompts to a machine changed the mean time to first token by -10 to +3 %"`
+	OverflowOf   string   `yaml:"overflow_of" reload:"live" doc:"name of the pool whose demand this pool serves when that one cannot get endpoints; the settings of that pool then apply to both"`
+	DryRun       bool     `yaml:"dry_run" reload:"live" doc:"true: report decisions and order nothing; a pool without a driver only cordons and uncordons the endpoints that it lists"`
+	MaxHeld      int      `yaml:"max_held" reload:"live" doc:"maximum number of requests that wait for the first endpoint, half of them of one tenant; they count against limits.concurrent and their bodies against limits.bytes_in_flight; default 256"`
+	MaxHold      Duration `yaml:"max_hold" reload:"live" doc:"maximum wait before such a request is refused with status 503, or with an error event in its stream; streams receive a heartbeat every 5s meanwhile; default 10m"`
+	Plugin       string   `yaml:"plugin" reload:"live" doc:"name of a plugin with the role x_autoscale that proposes the size of this pool and its overflows instead of the built-in loop; limits, steps, draining and driver stay; if it fails or abstains, the built-in size is used; experimental"`
+	Shadow       bool     `yaml:"shadow" reload:"live" doc:"true: the plugin is called and reported, and has no effect"`
+	Driver       Driver   `yaml:"driver" reload:"live" doc:"program that creates and removes endpoints"`
 }
 
-// Driver makes endpoints: a command or a webhook.
+// Driver creates and removes endpoints: a command or a webhook.
 type Driver struct {
-	Command []string `yaml:"command" reload:"live" doc:"program and arguments, no shell; gets the order as JSON on its standard input and answers with its machines"`
-	Webhook Webhook  `yaml:"webhook" reload:"live" doc:"URL that the order is posted to, signed"`
-	Timeout Duration `yaml:"timeout" reload:"live" doc:"of one call; default 30s"`
-	Allow   []string `yaml:"allow" reload:"live" doc:"where machines may be: networks such as 10.0.0.0/8, host names, *.domain; default 127.0.0.0/8"`
+	Command []string `yaml:"command" reload:"live" doc:"program and arguments, without a shell; reads an order as JSON from standard input and writes its machines"`
+	Webhook Webhook  `yaml:"webhook" reload:"live" doc:"URL that signed orders are posted to"`
+	Timeout Duration `yaml:"timeout" reload:"live" doc:"time limit of a call; default 30s"`
+	Allow   []string `yaml:"allow" reload:"live" doc:"allowed addresses of machines: networks such as 10.0.0.0/8, host names, *.domain; default 127.0.0.0/8"`
 }
 
-// Webhook is a URL and the secret that signs what is posted there.
+// Webhook is a URL and the secret that signs requests to it.
 type Webhook struct {
 	URL        string `yaml:"url" reload:"live" doc:"https, or http on loopback"`
-	SecretFile string `yaml:"secret_file" reload:"live" doc:"holds the key of the signature, at least 16 characters"`
+	SecretFile string `yaml:"secret_file" reload:"live" doc:"file with the key of the signature, at least 16 characters"`
 }
 
 // On reports whether the pool is scaled.
 func (a *Autoscale) On() bool { return a.Max > 0 }
 
-// drives reports whether a driver makes the pool's endpoints.
+// drives reports whether a driver creates the pool's endpoints.
 func (a *Autoscale) drives() bool {
 	return a.On() && (len(a.Driver.Command) > 0 || a.Driver.Webhook.URL != "")
 }
@@ -62,7 +62,7 @@ func (a *Autoscale) defaults() {
 	or(&a.ColdStart, Duration(2*time.Minute))
 	or(&a.DrainTimeout, Duration(15*time.Minute))
 	or(&a.MaxHeld, 256)
-	or(&a.MaxHold, Duration(10*time.Minute)) // several cold starts of most engines; clients that set no limit wait as long
+	or(&a.MaxHold, Duration(10*time.Minute)) // several cold starts of most engines, and the usual time limit of clients
 	or(&a.Driver.Timeout, Duration(30*time.Second))
 	if len(a.Driver.Allow) == 0 {
 		a.Driver.Allow = []string{"127.0.0.0/8"}
@@ -75,7 +75,7 @@ func (k *checker) autoscale(path string, p *Pool, pools []Pool) {
 	a := &p.Autoscale
 	if !a.On() {
 		if !reflect.DeepEqual(*a, Autoscale{}) {
-			k.add(path+".max", "missing: say how many endpoints the pool may have")
+			k.add(path+".max", "missing: the other fields require it")
 		}
 		return
 	}
@@ -104,10 +104,10 @@ func (k *checker) autoscale(path string, p *Pool, pools []Pool) {
 	}
 	k.driver(path+".driver", &a.Driver)
 	if a.Shadow && a.Plugin == "" {
-		k.add(path+".shadow", "missing plugin: there is nothing to compare")
+		k.add(path+".shadow", "requires plugin")
 	}
 	if a.Plugin != "" && a.OverflowOf != "" {
-		k.add(path+".plugin", "pool %q decides for both: name the plugin there", a.OverflowOf)
+		k.add(path+".plugin", "not with overflow_of: name the plugin in pool %q", a.OverflowOf)
 	}
 	if a.OverflowOf == "" {
 		return
@@ -115,21 +115,21 @@ func (k *checker) autoscale(path string, p *Pool, pools []Pool) {
 	i := slices.IndexFunc(pools, func(o Pool) bool { return o.Name == a.OverflowOf })
 	switch {
 	case a.OverflowOf == p.Name || i < 0:
-		k.add(path+".overflow_of", "there is no other pool %q", a.OverflowOf)
+		k.add(path+".overflow_of", "unknown pool, or the same one: %q", a.OverflowOf)
 	case !pools[i].Autoscale.On():
 		k.add(path+".overflow_of", "pool %q has no autoscale section", a.OverflowOf)
 	case pools[i].Autoscale.OverflowOf != "":
-		k.add(path+".overflow_of", "pool %q is itself an overflow: name %q", a.OverflowOf, pools[i].Autoscale.OverflowOf)
+		k.add(path+".overflow_of", "pool %q is itself an overflow: use %q", a.OverflowOf, pools[i].Autoscale.OverflowOf)
 	}
 }
 
-// short is d without the zeros of its String.
+// short formats d without trailing zero units.
 func short(d time.Duration) string {
 	return strings.Replace(strings.Replace(d.String(), "m0s", "m", 1), "h0m", "h", 1)
 }
 
-// overflows checks that a pool that takes over another's needs serves its models:
-// its machines would be ordered and of no use.
+// overflows checks that an overflow pool serves the models of its pool: otherwise its
+// machines would be of no use.
 func (k *checker) overflows(c *Config) {
 	for i := range c.Pools {
 		p := &c.Pools[i]
@@ -142,7 +142,7 @@ func (k *checker) overflows(c *Config) {
 				return slices.ContainsFunc(m.Pools, func(mp ModelPool) bool { return mp.Name == pool })
 			}
 			if serves(over) && !serves(p.Name) {
-				k.add(fmt.Sprintf("pools[%d].autoscale.overflow_of", i), "model %q is served by pool %q and not by %q, which is to take over: add it to the model's pools", m.Name, over, p.Name)
+				k.add(fmt.Sprintf("pools[%d].autoscale.overflow_of", i), "model %q is served by pool %q and not by its overflow %q: add it to the model's pools", m.Name, over, p.Name)
 			}
 		}
 	}
@@ -150,10 +150,10 @@ func (k *checker) overflows(c *Config) {
 
 func (k *checker) driver(path string, d *Driver) {
 	if len(d.Command) > 0 && d.Webhook.URL != "" {
-		k.add(path, "want command or webhook, not both")
+		k.add(path, "command and webhook exclude each other")
 	}
 	if len(d.Command) > 0 && d.Command[0] == "" {
-		k.add(path+".command", "the program is empty")
+		k.add(path+".command", "empty program name")
 	}
 	k.allow(path+".allow", d.Allow)
 	if d.Webhook.URL == "" {
@@ -164,7 +164,7 @@ func (k *checker) driver(path string, d *Driver) {
 		k.add(path+".webhook.url", "want an https URL, or http on loopback, got %q", d.Webhook.URL)
 	}
 	if d.Webhook.SecretFile == "" {
-		k.add(path+".webhook.secret_file", "missing: what is posted must be signed")
+		k.add(path+".webhook.secret_file", "missing: requests must be signed")
 	}
 	k.file(path+".webhook.secret_file", d.Webhook.SecretFile)
 }
@@ -174,7 +174,7 @@ func loopbackHost(h string) bool {
 	return h == "localhost" || err == nil && a.IsLoopback()
 }
 
-// allow checks a list of where machines may be.
+// allow checks a list of allowed addresses.
 func (k *checker) allow(path string, list []string) {
 	for i, s := range list {
 		if _, err := netip.ParsePrefix(s); err != nil && !hostPattern.MatchString(s) {
@@ -183,12 +183,12 @@ func (k *checker) allow(path string, list []string) {
 	}
 }
 
-// Allows reports whether the driver may name a machine at host, an address or a
-// name without a port.
+// Allows reports whether the driver may name a machine at host, an address or a name
+// without a port.
 func (d *Driver) Allows(host string) bool { return allows(d.Allow, host) }
 
-// Allows reports whether discovery may tell of an endpoint at host, an address or
-// a name without a port.
+// Allows reports whether an endpoint at host, an address or a name without a port,
+// may be discovered.
 func (d *Discover) Allows(host string) bool { return len(d.Allow) == 0 || allows(d.Allow, host) }
 
 func allows(list []string, host string) bool {

@@ -1,7 +1,10 @@
 // Package config reads the configuration file: one YAML document, decoded
-// strictly. Every fault is told with its line and what to write instead, and
-// all faults are told together. Packages own their settings and defaults; this
-// package owns the shape of the file and how its parts refer to each other.
+// strictly. It reports all errors of a file together, each with its line and a
+// suggested fix. Packages own their settings and defaults; this package owns the
+// shape of the file and how its parts refer to each other.
+//
+// The struct tags of a field are its key (yaml), when a change of it takes effect
+// (reload: live or restart), and its documentation (doc).
 package config
 
 import (
@@ -21,28 +24,28 @@ import (
 // Config is the whole file. It is immutable once Load has returned it.
 type Config struct {
 	Listen      Listen      `yaml:"listen" reload:"live" doc:"where clients connect: an address, or {http, tls, max_body}"`
-	Admin       Admin       `yaml:"admin" reload:"live" doc:"the operator's listener; never the clients' one"`
-	Region      string      `yaml:"region" reload:"live" doc:"where this router is; policies see it as router.region"`
-	StateDir    string      `yaml:"state_dir" reload:"restart" doc:"0700; holds the salt key and the key pepper, which must survive restarts"`
-	Pools       []Pool      `yaml:"pools" reload:"live" doc:"endpoints that are interchangeable"`
-	Models      []Model     `yaml:"models" reload:"live" doc:"what clients may ask for"`
+	Admin       Admin       `yaml:"admin" reload:"live" doc:"the operators' listener, separate from that of the clients"`
+	Region      string      `yaml:"region" reload:"live" doc:"where this router runs; input.router.region of policy"`
+	StateDir    string      `yaml:"state_dir" reload:"restart" doc:"directory of one router, mode directory of one router, mode 0700; holds the salt key and the key pepper, which must survive restarts"`
+	Pools       []Pool      `yaml:"pools" reload:"live" doc:"sets of interchangeable endpoints"`
+	Models      []Model     `yaml:"models" reload:"live" doc:"models that clients may request"`
 	Profiles    []Profile   `yaml:"profiles" reload:"live" doc:"how requests are placed; the first is the default"`
 	Plugins     []Plugin    `yaml:"plugins" reload:"live" doc:"Wasm plugins that profiles name"`
-	PluginDir   string      `yaml:"plugin_dir" reload:"restart" doc:"watched folder: NAME.wasm in it is the module of plugin NAME while it lies there, before the pushed version and the plugin's file; one with the role score that no profile names is added to the default profile, if that names no scorers, and places instead of the default cost; default none: whoever may write there says where requests go, so production pushes"`
-	PluginStore PluginStore `yaml:"plugin_store" reload:"live" doc:"bounds of what is pushed"`
-	Signatures  Signatures  `yaml:"plugin_signatures" reload:"live" doc:"who must have signed the modules of plugins, pushed, saved or named by file; those that ship with the router are part of it"`
-	Policy      Policy      `yaml:"policy" reload:"live" doc:"what tenants may do, as Rego; absent = every tenant may use every model in a cache namespace of its own"`
-	Identity    Identity    `yaml:"identity" reload:"live" doc:"who may ask"`
-	ClientHints ClientHints `yaml:"client_hints" reload:"live" doc:"headers that are read and then stripped"`
-	Limits      Limits      `yaml:"limits" reload:"live" doc:"bounds of the process"`
-	Telemetry   Telemetry   `yaml:"telemetry" reload:"live" doc:"what leaves the process about its work"`
+	PluginDir   string      `yaml:"plugin_dir" reload:"restart" doc:"watched folder: a file NAME.wasm in it is the module of plugin NAME and takes precedence over the pushed version and the plugin's file; if the default profile names no scorers, a module with the role score that no profile names replaces its default cost; default none: anyone who can write there decides where requests go, so use kvasir plugin push in production"`
+	PluginStore PluginStore `yaml:"plugin_store" reload:"live" doc:"limits of pushed modules"`
+	Signatures  Signatures  `yaml:"plugin_signatures" reload:"live" doc:"keys that sign plugin modules, whether they are pushed, saved or named by file; modules that ship with the router need no signature"`
+	Policy      Policy      `yaml:"policy" reload:"live" doc:"Rego rules of what tenants may do; absent = every tenant may use every model in its own cache namespace"`
+	Identity    Identity    `yaml:"identity" reload:"live" doc:"how clients and operators authenticate"`
+	ClientHints ClientHints `yaml:"client_hints" reload:"live" doc:"request headers that influence placement; they are not forwarded"`
+	Limits      Limits      `yaml:"limits" reload:"live" doc:"limits of the process"`
+	Telemetry   Telemetry   `yaml:"telemetry" reload:"live" doc:"logs and metrics"`
 
 	// File is where the configuration came from, for errors and reload.
 	File string `yaml:"-"`
-	// Absent are the plugin files that are not there. They stop nobody at start:
-	// another version or a built-in stands in.
-	Absent Faults `yaml:"-"`
-	// Digest is the SHA-256 of its text, in hexadecimal.
+	// Absent lists the plugin files that do not exist. A router starts without them,
+	// with another version or the built-in.
+	Absent Errors `yaml:"-"`
+	// Digest is the SHA-256 of the file, in hexadecimal.
 	Digest string `yaml:"-"`
 }
 
@@ -50,69 +53,69 @@ type Config struct {
 type Listen struct {
 	HTTP    string `yaml:"http" reload:"restart" doc:"host:port"`
 	TLS     TLS    `yaml:"tls" reload:"live" doc:"serve HTTPS"`
-	MaxBody Size   `yaml:"max_body" reload:"live" doc:"greatest request body; default 64MiB: a 1M-token prompt is about 5 MB, so this leaves room for images in base64"`
+	MaxBody Size   `yaml:"max_body" reload:"live" doc:"maximum size of a request body; default 64MiB: a 1M-token prompt is about 5 MB, which leaves room for images in base64"`
 }
 
 // TLS names the files of a TLS identity.
 type TLS struct {
 	CertFile     string `yaml:"cert_file" reload:"restart" doc:"PEM"`
 	KeyFile      string `yaml:"key_file" reload:"restart" doc:"PEM"`
-	ClientCAFile string `yaml:"client_ca_file" reload:"restart" doc:"PEM; clients must present a certificate of this authority"`
+	ClientCAFile string `yaml:"client_ca_file" reload:"restart" doc:"PEM; clients must present a certificate issued by this authority"`
 }
 
-// Admin is the operator's listener.
+// Admin is the operators' listener.
 type Admin struct {
 	HTTP      string   `yaml:"http" reload:"restart" doc:"host:port; default 127.0.0.1:9090"`
-	TokenFile string   `yaml:"token_file" reload:"live" doc:"file with the bearer token; default <state_dir>/admin.token, created when absent"`
-	Metrics   string   `yaml:"metrics" reload:"restart" doc:"host:port of a second listener that serves /metrics alone, without a token"`
-	Hosts     []string `yaml:"hosts" reload:"live" doc:"further Host header values that are accepted; loopback names always are"`
+	TokenFile string   `yaml:"token_file" reload:"live" doc:"file with the bearer token; default <state_dir>/admin.token, created if absent"`
+	Metrics   string   `yaml:"metrics" reload:"restart" doc:"host:port of a second listener that serves only /metrics, without a token"`
+	Hosts     []string `yaml:"hosts" reload:"live" doc:"accepted values of the Host header beside loopback names and addresses"`
 }
 
 // Pool is a set of interchangeable endpoints.
 type Pool struct {
 	Name        string            `yaml:"name" reload:"live" doc:"unique; also the value of the label pool"`
 	Dialect     string            `yaml:"dialect" reload:"live" doc:"vllm, sglang, llamacpp, ollama or openai (any other server of that API); default vllm"`
-	Parser      Parser            `yaml:"parser" reload:"live" doc:"a plugin that reads the metrics of an engine that no dialect knows; with dialect: openai; experimental"`
+	Parser      Parser            `yaml:"parser" reload:"live" doc:"plugin that reads the metrics of an engine without a dialect of its own; requires dialect: openai; experimental"`
 	Endpoints   []string          `yaml:"endpoints" reload:"live" doc:"base URLs"`
 	Discover    Discover          `yaml:"discover" reload:"live" doc:"further endpoints: from a file or from DNS"`
 	Labels      map[string]string `yaml:"labels" reload:"live" doc:"for policy constraints"`
-	Price       float64           `yaml:"price" reload:"live" doc:"of a GPU second beside that of other pools, in whatever money; for plugins that read the column price; default 0 = not set"`
-	Spot        bool              `yaml:"spot" reload:"live" doc:"true: may be taken away at any moment; for plugins that read the column spot; default false"`
-	BlockTokens AutoInt           `yaml:"block_tokens" reload:"live" doc:"tokens per KV block; default auto: as the engine tells"`
+	Price       float64           `yaml:"price" reload:"live" doc:"price of a GPU second relative to other pools, in any currency; for plugins that read the column price; default 0 = not set"`
+	Spot        bool              `yaml:"spot" reload:"live" doc:"true if endpoints may be preempted at any time; for plugins that read the column spot; default false"`
+	BlockTokens AutoInt           `yaml:"block_tokens" reload:"live" doc:"tokens per KV block; default auto: as the engine reports"`
 	Events      Events            `yaml:"events" reload:"live" doc:"the engine's cache events"`
-	Credentials Credentials       `yaml:"credentials" reload:"live" doc:"what the engine gets; a client's credentials never leave the router"`
+	Credentials Credentials       `yaml:"credentials" reload:"live" doc:"what the router presents to the engines; clients' credentials are never forwarded"`
 	TLS         EngineTLS         `yaml:"tls" reload:"live" doc:"for endpoints whose URL begins with https://; cache events are not encrypted"`
 	Fields      Fields            `yaml:"fields" reload:"live" doc:"how request fields outside the allow-list are treated"`
-	Capacity    Capacity          `yaml:"capacity" reload:"live" doc:"bounds of one endpoint"`
-	Timeouts    exchange.Timeouts `yaml:"timeouts" reload:"live" doc:"bounds of one request"`
-	Tenant      string            `yaml:"tenant" reload:"live" doc:"the one tenant whose requests may come here, whatever policy says; its caches then need no salts; default any"`
-	Isolation   IsolationProbe    `yaml:"isolation_probe" reload:"live" doc:"whether the engines are seen to keep caches of different salts apart; the result is the label isolation: verified, unverified or none, and engines of none get no salted requests"`
-	Autoscale   Autoscale         `yaml:"autoscale" reload:"live" doc:"how many endpoints the pool has; default: as many as endpoints lists"`
-	Priority    string            `yaml:"priority" reload:"live" doc:"on or off; default off: the engines are told the priority that policy gives a request; on needs vLLM's --scheduling-policy priority, without which vLLM takes no notice of it"`
+	Capacity    Capacity          `yaml:"capacity" reload:"live" doc:"limits of one endpoint"`
+	Timeouts    exchange.Timeouts `yaml:"timeouts" reload:"live" doc:"limits of one request"`
+	Tenant      string            `yaml:"tenant" reload:"live" doc:"the only tenant that may use the pool, whatever policy says; its caches then need no salts; default any tenant"`
+	Isolation   IsolationProbe    `yaml:"isolation_probe" reload:"live" doc:"probe that checks whether an engine keeps caches of different salts apart; its result is the label isolation: verified, unverified or none; engines labelled none receive no salted requests"`
+	Autoscale   Autoscale         `yaml:"autoscale" reload:"live" doc:"number of endpoints; default: those that endpoints lists"`
+	Priority    string            `yaml:"priority" reload:"live" doc:"on or off; default off; on sends the priority that policy gives a request to the engines; requires vLLM's --scheduling-policy priority, without which vLLM ignores it"`
 }
 
-// IsolationProbe is when an endpoint's isolation is looked at.
+// IsolationProbe configures the probe of an endpoint's cache isolation.
 type IsolationProbe struct {
 	Mode        string   `yaml:"mode" reload:"live" doc:"auto, on or off; default auto: on where there can be several tenants; a probe is three or four requests of about 2,000 prompt tokens and one of output, sent while the endpoint is idle"`
 	Every       Duration `yaml:"every" reload:"live" doc:"default 1h: what an engine does with salts changes with a restart, which is seen and probed at once"`
 	Unexplained string   `yaml:"unexplained" reload:"live" doc:"revoke or log: what to do when an answer reports cached tokens that its namespace cannot hold; default revoke: the endpoint gets no salted request until its engine restarts or it is uncordoned; log is for engines without cache events that other routers use too"`
 }
 
-// Parser is how an engine is scraped that no dialect knows.
+// Parser configures how an engine without a dialect of its own is scraped.
 type Parser struct {
-	Plugin      string `yaml:"plugin" reload:"live" doc:"name of a plugin with the role x_backend_parse; where it fails the engines' figures are unknown, and they stay in service"`
-	MetricsPath string `yaml:"metrics_path" reload:"live" doc:"what is scraped, such as /stats; needed"`
-	HealthPath  string `yaml:"health_path" reload:"live" doc:"what answers 200 while the engine is well; default /v1/models"`
+	Plugin      string `yaml:"plugin" reload:"live" doc:"name of a plugin with the role x_backend_parse; if it fails, the engines' metrics are unknown and the engines stay in service"`
+	MetricsPath string `yaml:"metrics_path" reload:"live" doc:"path that is scraped, such as /stats; required"`
+	HealthPath  string `yaml:"health_path" reload:"live" doc:"path that returns 200 while the engine is healthy; default /v1/models"`
 }
 
 // Discover names a source of endpoints.
 type Discover struct {
-	File   string   `yaml:"file" reload:"live" doc:"JSON: a list of URLs, or of {targets} as Prometheus' file_sd has them; watched; a broken file changes nothing"`
-	DNS    string   `yaml:"dns" reload:"live" doc:"name whose addresses, with port, are endpoints; without port the name of SRV records; a name server that fails changes nothing"`
-	Port   int      `yaml:"port" reload:"live" doc:"of the addresses of dns; default 0: SRV records"`
-	Plugin string   `yaml:"plugin" reload:"live" doc:"name of a plugin with the role x_discover that reads the file, whatever its format; a fault changes nothing; experimental"`
-	Allow  []string `yaml:"allow" reload:"live" doc:"where discovered endpoints may be: networks such as 10.0.0.0/8, host names, *.domain; others are left out; default anywhere; needed with a plugin"`
-	Every  Duration `yaml:"every" reload:"live" doc:"how often it is asked; default 1s for a file, 10s for dns: the time to live of a headless service's records in Kubernetes is 5 to 30 s"`
+	File   string   `yaml:"file" reload:"live" doc:"JSON file with a list of URLs, or of {targets} as in Prometheus' file_sd; watched; an invalid file changes nothing"`
+	DNS    string   `yaml:"dns" reload:"live" doc:"DNS name whose addresses, with port, are endpoints; without port, the name of SRV records; a failed lookup changes nothing"`
+	Port   int      `yaml:"port" reload:"live" doc:"port port of the addresses of dns; default 0: SRV records"`
+	Plugin string   `yaml:"plugin" reload:"live" doc:"name of a plugin with the role x_discover that reads the file in any format; an error changes nothing; experimental"`
+	Allow  []string `yaml:"allow" reload:"live" doc:"allowed addresses of discovered endpoints: networks such as 10.0.0.0/8, host names, *.domain; others are ignored; default any; required with a plugin"`
+	Every  Duration `yaml:"every" reload:"live" doc:"polling interval; default 1s for a file, 10s for dns: records of a headless service in Kubernetes live 5 to 30 s"`
 }
 
 // On reports whether there is a source.
@@ -120,11 +123,11 @@ func (d *Discover) On() bool { return d.File != "" || d.DNS != "" }
 
 // Events says where an engine publishes its cache events.
 type Events struct {
-	Mode       string   `yaml:"mode" reload:"live" doc:"auto, on or off; default auto: used when the engine has them"`
-	Port       int      `yaml:"port" reload:"live" doc:"of the publisher; default 5557 (vLLM's), rank r is at port+r"`
-	ReplayPort AutoInt  `yaml:"replay_port" reload:"live" doc:"default auto: as the engine tells, else port+1"`
+	Mode       string   `yaml:"mode" reload:"live" doc:"auto, on or off; default auto: used if the engine publishes them"`
+	Port       int      `yaml:"port" reload:"live" doc:"port of the publisher; default 5557 (vLLM's); rank r is at port+r"`
+	ReplayPort AutoInt  `yaml:"replay_port" reload:"live" doc:"default auto: as the engine reports, else port+1"`
 	Topic      string   `yaml:"topic" reload:"live" doc:"subscription prefix; default all"`
-	Sources    []Source `yaml:"sources" reload:"live" doc:"explicit addresses per endpoint, instead of ports"`
+	Sources    []Source `yaml:"sources" reload:"live" doc:"addresses per endpoint, instead of ports"`
 }
 
 // Source is the event address of one endpoint.
@@ -132,10 +135,10 @@ type Source struct {
 	Endpoint string `yaml:"endpoint" reload:"live" doc:"base URL as in endpoints"`
 	Events   string `yaml:"events" reload:"live" doc:"tcp://host:port"`
 	Replay   string `yaml:"replay" reload:"live" doc:"tcp://host:port"`
-	Listen   string `yaml:"listen" reload:"live" doc:"tcp://host:port to wait on for an engine that dials us, instead of events"`
+	Listen   string `yaml:"listen" reload:"live" doc:"tcp://host:port to listen on for an engine that connects to the router, instead of events"`
 }
 
-// Credentials is what an engine is shown.
+// Credentials is what the router presents to an engine.
 type Credentials struct {
 	BearerFile string `yaml:"bearer_file" reload:"live" doc:"file with the token"`
 }
@@ -156,16 +159,16 @@ type Fields struct {
 
 // Capacity bounds one endpoint.
 type Capacity struct {
-	MaxInflight int `yaml:"max_inflight" reload:"live" doc:"requests at once on one endpoint; default 256: vLLM's own default batch limit; above it requests wait (queue of the profile)"`
-	CacheTokens int `yaml:"kv_tokens" reload:"live" doc:"KV cache size in tokens where the engine does not tell; default 0 = as the engine tells, else 1,048,576"`
+	MaxInflight int `yaml:"max_inflight" reload:"live" doc:"concurrent requests on one endpoint; default 256: vLLM's default batch limit; further requests wait (queue of the profile)"`
+	CacheTokens int `yaml:"kv_tokens" reload:"live" doc:"KV cache size in tokens if the engine does not report it; default 0 = as the engine reports, else 1,048,576"`
 }
 
-// Model is a name clients may ask for.
+// Model is a model that clients may request.
 type Model struct {
 	Name      string      `yaml:"name" reload:"live" doc:"unique"`
 	Aliases   []string    `yaml:"aliases" reload:"live" doc:"further names"`
-	Pools     []ModelPool `yaml:"pools" reload:"live" doc:"where it is served: a pool's name, or {name, served_as, weight}"`
-	Tokenizer Tokenizer   `yaml:"tokenizer" reload:"live" doc:"without it placement knows no prompts"`
+	Pools     []ModelPool `yaml:"pools" reload:"live" doc:"pools that serve it: names, or {name, served_as, weight}"`
+	Tokenizer Tokenizer   `yaml:"tokenizer" reload:"live" doc:"without it, placement does not see prompts"`
 	Locality  string      `yaml:"locality" reload:"live" doc:"on, off or auto; default auto"`
 }
 
@@ -180,39 +183,39 @@ type ModelPool struct {
 type Tokenizer struct {
 	Dir          string `yaml:"dir" reload:"live" doc:"holds tokenizer.json, tokenizer_config.json and, for some, chat_template.jinja"`
 	Digest       string `yaml:"digest" reload:"live" doc:"sha256:…; refuses a directory with other contents"`
-	TimeZone     string `yaml:"time_zone" reload:"live" doc:"of the engine, for templates that print the date; default UTC"`
-	TemplateFile string `yaml:"template_file" reload:"live" doc:"the chat template, where the engine was started with another one"`
-	Library      string `yaml:"library" reload:"live" doc:"auto, bpe or hf; default auto: bpe, and hf for what bpe does not know"`
+	TimeZone     string `yaml:"time_zone" reload:"live" doc:"time zone time zone of the engine, for templates that print the date; default UTC"`
+	TemplateFile string `yaml:"template_file" reload:"live" doc:"chat template, if the engine was started with another one"`
+	Library      string `yaml:"library" reload:"live" doc:"auto, bpe or hf; default auto: bpe, or hf for tokenizers that bpe does not support"`
 }
 
 // Profile is how requests are placed.
 type Profile struct {
 	Name      string   `yaml:"name" reload:"live" doc:"unique"`
 	Objective string   `yaml:"objective" reload:"live" doc:"ttft, throughput or blend; default blend"`
-	Scorers   []Scorer `yaml:"scorers" reload:"live" doc:"whose scores are added up, at most 4; default [{plugin: leastwork}], the default cost as the plugin that ships with the router: whoever writes a better one replaces it like any other; where it fails, the same cost as native code scores. [{builtin: leastwork}] has the native code alone, which saves about 0.3 µs a request"`
-	Normalize string   `yaml:"normalize" reload:"live" doc:"off, minmax or rank; default off. minmax puts each scorer's scores of a request's candidates between 0, the worst, and 1, the best, before they are weighted and added up, rank their order: for scorers of unlike units, which are refused otherwise. rank where single far-off scores must not drown the others"`
+	Scorers   []Scorer `yaml:"scorers" reload:"live" doc:"scorers whose scores are added up, at most 4; default [{plugin: leastwork}], the default cost as a plugin that ships with the router; if it fails, the same cost in native code scores. [{builtin: leastwork}] uses only the native code and saves about 0.3 µs per request"`
+	Normalize string   `yaml:"normalize" reload:"live" doc:"off, minmax or rank; default off. minmax maps each scorer's scores of a request's candidates to 0 (worst) to 1 (best) before they are weighted and added up; rank uses their order instead and is robust against outliers. One of them is required for scorers of different units"`
 	Queue     Queue    `yaml:"queue" reload:"live" doc:"how requests wait while every endpoint that could take them is at its max_inflight"`
-	// DefaultScorers says that the file named none.
+	// DefaultScorers reports that the file names none.
 	DefaultScorers bool     `yaml:"-"`
 	Filters        []string `yaml:"filters" reload:"live" doc:"plugins that may drop candidates, in this order, at most 4"`
 	Picker         string   `yaml:"picker" reload:"live" doc:"builtin or a plugin that puts the candidates in order; default builtin"`
-	Trust          string   `yaml:"trust" reload:"live" doc:"measured or off; default measured: off places by load alone"`
-	Envelope       Envelope `yaml:"envelope" reload:"live" doc:"how far load may follow locality"`
+	Trust          string   `yaml:"trust" reload:"live" doc:"measured or off; default measured; off places by load alone"`
+	Envelope       Envelope `yaml:"envelope" reload:"live" doc:"how far locality may unbalance the load"`
 	Sticky         Sticky   `yaml:"sticky" reload:"live" doc:"session affinity where prompts are unknown"`
-	Holdout        *float64 `yaml:"holdout" reload:"live" doc:"share of requests placed without locality, to measure what locality gains; default 0.005: 4,000 of 800,000 requests a day tell p95 well, and it costs at most 0.5 % of the hits"`
+	Holdout        *float64 `yaml:"holdout" reload:"live" doc:"share of requests placed without locality, to measure what locality gains; default 0.005: 4,000 of 800,000 requests a day estimate p95 well, at a cost of at most 0.5 % of the cache hits"`
 }
 
-// Scorer is what scores, as one profile uses it: a plugin or a built-in.
+// Scorer is a plugin or a built-in that scores, as one profile uses it.
 type Scorer struct {
-	Plugin  string  `yaml:"plugin" reload:"live" doc:"name of a plugin, or of one that ships with the router: leastwork, roundrobin, prefixfirst"`
-	Builtin string  `yaml:"builtin" reload:"live" doc:"leastwork or roundrobin, as code of the router instead of a plugin"`
-	Weight  float64 `yaml:"weight" reload:"live" doc:"its scores are multiplied by it; default 1"`
-	Config  JSON    `yaml:"config" reload:"live" doc:"given to the plugin instead of the plugin's own config"`
-	// Required is for a scorer without which the sum of the others means nothing.
-	Required bool `yaml:"required" reload:"live" doc:"true: a request it is not heard on, for a fault or because it abstains, is scored by the built-in cost alone; default false: the others are added up without it"`
+	Plugin  string  `yaml:"plugin" reload:"live" doc:"name of a plugin; leastwork, roundrobin and prefixfirst ship with the router"`
+	Builtin string  `yaml:"builtin" reload:"live" doc:"leastwork or roundrobin, in native code instead of a plugin"`
+	Weight  float64 `yaml:"weight" reload:"live" doc:"factor of its scores; default 1"`
+	Config  JSON    `yaml:"config" reload:"live" doc:"configuration passed to the plugin instead of plugins[].config"`
+	// Required is for a scorer without which the sum of the others is meaningless.
+	Required bool `yaml:"required" reload:"live" doc:"true: if it fails or abstains, the request is scored by the built-in cost alone; default false: the other scores are added up without it"`
 }
 
-// Name is the plugin's or the built-in's.
+// Name returns the name of the plugin or built-in.
 func (s *Scorer) Name() string {
 	if s.Builtin != "" {
 		return s.Builtin
@@ -223,33 +226,33 @@ func (s *Scorer) Name() string {
 // Plugin is a Wasm module (abi/SPEC.md).
 type Plugin struct {
 	Name   string       `yaml:"name" reload:"live" doc:"unique; lower-case letters, digits and -"`
-	File   string       `yaml:"file" reload:"live" doc:"the module; saving it swaps the plugin; a version that was pushed and activated goes before it; default: the plugin of this name that ships with the router"`
-	Grants []string     `yaml:"grants" reload:"live" doc:"what it may use: log, kv, metrics; default nothing"`
-	Limits PluginLimits `yaml:"limits" reload:"live" doc:"bounds of one instance and of a call"`
-	Config JSON         `yaml:"config" reload:"live" doc:"given to the plugin; default {}"`
+	File   string       `yaml:"file" reload:"live" doc:"module file; watched; a version that was pushed and activated takes precedence; default: the plugin of this name that ships with the router"`
+	Grants []string     `yaml:"grants" reload:"live" doc:"host modules that it may import: log, kv, metrics; default none"`
+	Limits PluginLimits `yaml:"limits" reload:"live" doc:"limits of an instance and of a call"`
+	Config JSON         `yaml:"config" reload:"live" doc:"configuration passed to the plugin; default {}"`
 }
 
 // PluginStore bounds what is pushed.
 type PluginStore struct {
-	Bytes       Size     `yaml:"bytes" reload:"live" doc:"of all stored modules; default 512MiB; the oldest that are neither active nor the version before go, then a push is refused"`
-	PusherBytes Size     `yaml:"pusher_bytes" reload:"live" doc:"of the modules that one pusher stored first; default 64MiB: ten of Go's standard toolchain; as bytes"`
-	Trial       Duration `yaml:"trial" reload:"live" doc:"time in which a pushed module is compiled and checked; default 10s, at most 3m; one at a time per pusher"`
+	Bytes       Size     `yaml:"bytes" reload:"live" doc:"total size of stored modules; default 512MiB; the oldest that are neither active nor previous are removed first, then a push is refused"`
+	PusherBytes Size     `yaml:"pusher_bytes" reload:"live" doc:"total size of the modules that one pusher stored first; default 64MiB: ten modules of Go's standard toolchain; enforced as bytes"`
+	Trial       Duration `yaml:"trial" reload:"live" doc:"time limit of compiling and checking a pushed module; default 10s, at most 3m; one at a time per pusher"`
 }
 
-// PluginLimits bound one instance of a plugin and its calls.
+// PluginLimits limit one instance of a plugin and its calls.
 type PluginLimits struct {
-	Memory Size     `yaml:"memory" reload:"live" doc:"default 16MiB: Go's runtime needs 4; at most 64MiB: there are up to 8 instances"`
-	Call   Duration `yaml:"call" reload:"live" doc:"most processor time of a call that filters, scores or picks among 64 candidates, and as much for every further 64; default 2ms, at most 100ms: a plugin that takes more is refused, or quarantined where it does so later"`
+	Memory Size     `yaml:"memory" reload:"live" doc:"memory of one instance; memory of one instance; default 16MiB: Go's runtime needs 4; at most 64MiB: there are up to 8 instances"`
+	Call   Duration `yaml:"call" reload:"live" doc:"maximum processor time of a call that filters, scores or picks among 64 candidates, and of each further 64; default 2ms, at most 100ms; a plugin that exceeds it is refused, or quarantined if it does so later"`
 }
 
-// Signatures says whose signatures of modules count.
+// Signatures names the keys whose signatures of modules are accepted.
 type Signatures struct {
-	Required bool              `yaml:"required" reload:"live" doc:"true: a module that none of keys signed is refused when it is pushed, saved in plugin_dir, named by file, or found in the store at start; default false: only a signature of one of keys that does not hold is"`
+	Required bool              `yaml:"required" reload:"live" doc:"true: a module that none of keys signed is refused, whether it is pushed, saved in plugin_dir, named by file, or found in the store at start; default false: only an invalid signature by one of keys is refused"`
 	Keys     map[string]string `yaml:"keys" reload:"live" doc:"name: public key, as kvasir plugin keygen prints it; at most 16"`
 }
 
-// Trust returns them as package plugsign takes them, by name. The keys must be
-// valid, as those of a Config are.
+// Trust returns the keys for package plugsign, sorted by name. They must be valid,
+// as those of a Config are.
 func (s *Signatures) Trust() *plugsign.Trust {
 	t := &plugsign.Trust{Required: s.Required}
 	for _, name := range slices.Sorted(maps.Keys(s.Keys)) {
@@ -260,68 +263,68 @@ func (s *Signatures) Trust() *plugsign.Trust {
 	return t
 }
 
-// Envelope bounds locality.
+// Envelope limits how far locality unbalances the load.
 type Envelope struct {
-	MaxLoadRatio float64 `yaml:"max_load_ratio" reload:"live" doc:"default 1.5 times the mean outstanding work"`
-	SlackTokens  int     `yaml:"slack_tokens" reload:"live" doc:"default 16384: so that one request at low load breaks no affinity"`
-	MaxShare     float64 `yaml:"max_share" reload:"live" doc:"default 0.5: of one endpoint's work that one tenant may hold while others ask for it"`
+	MaxLoadRatio float64 `yaml:"max_load_ratio" reload:"live" doc:"maximum outstanding work of an endpoint relative to the mean; default 1.5"`
+	SlackTokens  int     `yaml:"slack_tokens" reload:"live" doc:"outstanding tokens that are always allowed; default 16384: one request at low load breaks no affinity"`
+	MaxShare     float64 `yaml:"max_share" reload:"live" doc:"share of an endpoint's work that one tenant may hold while others compete for it; default 0.5"`
 }
 
-// Queue is how requests wait for a place.
+// Queue configures how requests wait for an endpoint.
 type Queue struct {
-	Deadline   *Duration `yaml:"deadline" reload:"live" doc:"default 30s: longer, and clients give up first; 0s refuses at once, with 429"`
-	MaxWaiting int       `yaml:"max_waiting" reload:"live" doc:"requests that may wait, whatever their profile; default 1000: each holds its body and a connection; more are refused at once, with 429"`
+	Deadline   *Duration `yaml:"deadline" reload:"live" doc:"maximum wait; default 30s: clients give up earlier than a longer one; 0s refuses at once, with status 429"`
+	MaxWaiting int       `yaml:"max_waiting" reload:"live" doc:"maximum number of waiting requests of all profiles; default 1000: each holds its body and a connection; further ones are refused at once, with status 429"`
 }
 
-// Sticky is session affinity.
+// Sticky configures session affinity.
 type Sticky struct {
-	TTL Duration `yaml:"ttl" reload:"live" doc:"default 30m"`
+	TTL Duration `yaml:"ttl" reload:"live" doc:"how long a session is remembered; default 30m"`
 }
 
-// ClientHints names the headers that clients may steer with.
+// ClientHints names the request headers that influence placement.
 type ClientHints struct {
-	Session  string            `yaml:"session" reload:"live" doc:"requests with the same value go to the same endpoint where prompts are unknown or policy pins sessions; default x-kvasir-session"`
-	Priority string            `yaml:"priority" reload:"live" doc:"the class the client asks for, which policy may grant; default x-kvasir-priority"`
-	Labels   map[string]string `yaml:"labels" reload:"live" doc:"label: header; the header's value is input.request.labels.LABEL of policy, unless the credential has a label of that name; at most 16"`
+	Session  string            `yaml:"session" reload:"live" doc:"requests with the same value go to the same endpoint if prompts are unknown or policy pins sessions; default x-kvasir-session"`
+	Priority string            `yaml:"priority" reload:"live" doc:"priority class that the client requests and policy may grant; default x-kvasir-priority"`
+	Labels   map[string]string `yaml:"labels" reload:"live" doc:"map of label to header; the header's value is input.request.labels.LABEL of policy, unless the credential has a label of that name; at most 16"`
 }
 
-// Limits bound the process.
+// Limits limit the process.
 type Limits struct {
-	Concurrent    int  `yaml:"concurrent" reload:"live" doc:"requests at once; default 4096"`
-	BytesInFlight Size `yaml:"bytes_in_flight" reload:"live" doc:"of request bodies; default 2GiB"`
-	Index         Size `yaml:"index" reload:"restart" doc:"block index; default 256MiB: about 10 million (block, endpoint) pairs"`
-	Prompts       Size `yaml:"prompts" reload:"restart" doc:"memo of rendered and encoded prompts; default 512MiB"`
-	Decisions     Size `yaml:"decisions" reload:"restart" doc:"kept for explain; default 64MiB, at most 10,000 decisions"`
+	Concurrent    int  `yaml:"concurrent" reload:"live" doc:"concurrent requests; default 4096"`
+	BytesInFlight Size `yaml:"bytes_in_flight" reload:"live" doc:"memory of request bodies; default 2GiB"`
+	Index         Size `yaml:"index" reload:"restart" doc:"memory of the memory of the block index; default 256MiB: about 10 million (block, endpoint) pairs"`
+	Prompts       Size `yaml:"prompts" reload:"restart" doc:"memory of cached rendered and encoded prompts; default 512MiB"`
+	Decisions     Size `yaml:"decisions" reload:"restart" doc:"memory of decisions memory of decisions kept for explain; default 64MiB, at most 10,000 decisions"`
 }
 
-// Telemetry is what leaves the process about its work.
+// Telemetry is logs and metrics.
 type Telemetry struct {
 	LogLevel  string `yaml:"log_level" reload:"restart" doc:"debug, info, warn or error; default info"`
 	LogFormat string `yaml:"log_format" reload:"restart" doc:"json or text; default text"`
 
-	TenantLabels bool `yaml:"tenant_labels" reload:"live" doc:"true: counts of requests and tokens by tenant among the metrics, for the first 4,096 tenants; default false: who reads metrics need not know who the tenants are, and each is six more series"`
+	TenantLabels bool `yaml:"tenant_labels" reload:"live" doc:"true: metrics count requests and tokens by tenant, for the first 4,096 tenants; default false: readers of metrics need not learn who the tenants are, and each adds six series"`
 
-	AuditLog    AuditLog    `yaml:"audit_log" reload:"live" doc:"who changed what: kvasir audit verify"`
-	DecisionLog DecisionLog `yaml:"decision_log" reload:"live" doc:"what the policy decided, as JSON lines with the field names of OPA's decision logs; never prompts, keys or salts"`
+	AuditLog    AuditLog    `yaml:"audit_log" reload:"live" doc:"log of changes by operators; see kvasir audit verify"`
+	DecisionLog DecisionLog `yaml:"decision_log" reload:"live" doc:"log of policy decisions, as JSON lines with the field names of OPA's decision logs; never contains prompts, keys or salts"`
 }
 
-// DecisionLog is the log of what the policy decided.
+// DecisionLog configures the log of policy decisions.
 type DecisionLog struct {
-	File         string   `yaml:"file" reload:"restart" doc:"default none: nothing is logged"`
-	SampleAllow  *float64 `yaml:"sample_allow" reload:"restart" doc:"share of allowed requests that are logged where the policy's audit is sample; default 0.01: 1 of 100 shows who asks for what; denied ones are logged always"`
-	Mask         []string `yaml:"mask" reload:"restart" doc:"paths that are left out, such as /input/tenant/user; beside those of the policy's data.system.log.mask"`
-	RequireAudit bool     `yaml:"require_audit" reload:"restart" doc:"refuse requests with 503 while the log cannot be written, and wait for the disk; default false: serve, and count what was dropped"`
-	MaxSize      Size     `yaml:"max_size" reload:"restart" doc:"when the file is put away as FILE.1; default 64MiB"`
-	Keep         int      `yaml:"keep" reload:"restart" doc:"files kept beside it; default 8"`
+	File         string   `yaml:"file" reload:"restart" doc:"path of the log; path of the log; default none: nothing is logged"`
+	SampleAllow  *float64 `yaml:"sample_allow" reload:"restart" doc:"share of allowed requests that are logged if the policy's audit is sample; default 0.01; denied requests are always logged"`
+	Mask         []string `yaml:"mask" reload:"restart" doc:"paths to omit, such as /input/tenant/user, in addition to the policy's data.system.log.mask"`
+	RequireAudit bool     `yaml:"require_audit" reload:"restart" doc:"true: sync each entry to disk, and refuse requests with status 503 while the log cannot be written; default false: serve, and count dropped entries"`
+	MaxSize      Size     `yaml:"max_size" reload:"restart" doc:"size at which the file is rotated to FILE.1; default 64MiB"`
+	Keep         int      `yaml:"keep" reload:"restart" doc:"number of rotated files to keep; default 8"`
 }
 
-// AuditLog is the log of what operators do.
+// AuditLog configures the log of changes by operators.
 type AuditLog struct {
-	File string `yaml:"file" reload:"restart" doc:"appended to, never shortened; a file of 64MiB is put away beside it as NAME.NUMBER; default <state_dir>/audit.log"`
+	File string `yaml:"file" reload:"restart" doc:"append-only file; at 64MiB it is rotated to NAME.NUMBER; default <state_dir>/audit.log"`
 }
 
-// Load reads and checks the file at path. The error is a Faults when the file
-// could be read but is not sound.
+// Load reads and checks the file at path. The error is an Errors if the file could
+// be read and is invalid.
 func Load(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -339,11 +342,11 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 	if d.document(data, c) {
 		c.defaults()
 		for _, f := range c.validate() {
-			d.faultAt(f.path, f.text)
+			d.errorAt(f.path, f.text)
 		}
 		c.Absent = d.absent(c)
 	}
-	if len(d.faults) > 0 {
+	if len(d.errors) > 0 {
 		return nil, d.sorted(name)
 	}
 	return c, nil
@@ -358,25 +361,26 @@ func Read(path string) (*Config, error) {
 	}
 	c := &Config{File: path}
 	d := &decoder{env: os.LookupEnv, lines: map[string]pos{}}
-	if !d.document(data, c) || len(d.faults) > 0 {
+	if !d.document(data, c) || len(d.errors) > 0 {
 		return nil, d.sorted(path)
 	}
 	c.defaults()
 	return c, nil
 }
 
-// Faults is every fault of one file, in the order of its lines.
-type Faults []Fault
+// Errors is all errors of one file, in the order of its lines.
+type Errors []Error
 
-// Fault is one fault of a configuration file.
-type Fault struct {
+// Error is one error of a configuration file.
+type Error struct {
 	File string
 	Line int // from 1; 0 = the file as a whole
 	Path string
-	Text string // what is wrong and what to write instead
+	Text string // what is wrong, and the fix
 }
 
-func (f Fault) String() string {
+// String returns file, line, path and text.
+func (f Error) String() string {
 	where := f.File
 	if f.Line > 0 {
 		where = fmt.Sprintf("%s:%d", f.File, f.Line)
@@ -387,7 +391,8 @@ func (f Fault) String() string {
 	return where + ": " + f.Path + ": " + f.Text
 }
 
-func (f Faults) Error() string {
+// Error implements error: a line for each.
+func (f Errors) Error() string {
 	s := make([]string, len(f))
 	for i := range f {
 		s[i] = f[i].String()

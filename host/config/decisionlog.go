@@ -18,7 +18,7 @@ func (k *checker) decisionLog(d *DecisionLog) {
 	const path = "telemetry.decision_log"
 	if d.File == "" {
 		if d.SampleAllow != nil || len(d.Mask) > 0 || d.RequireAudit || d.MaxSize != 0 || d.Keep != 0 {
-			k.add(path+".file", "missing: name the file that decisions are logged to")
+			k.add(path+".file", "missing: the other fields require it")
 		}
 		return
 	}

@@ -17,16 +17,16 @@ import (
 	"github.com/kvasir-router/kvasir/host/internal/spelling"
 )
 
-// maxFaults bounds the list that one broken file can produce.
-const maxFaults = 50
+// maxErrors bounds the errors that are reported of one file.
+const maxErrors = 50
 
 type pos struct{ line, col int }
 
-// decoder fills Go values from a YAML syntax tree and collects faults.
+// decoder fills Go values from a YAML syntax tree and collects errors.
 type decoder struct {
 	env    func(string) (string, bool)
-	lines  map[string]pos // where each path stands
-	faults []located
+	lines  map[string]pos // position of each path
+	errors []located
 }
 
 type located struct {
@@ -34,33 +34,34 @@ type located struct {
 	path, text string
 }
 
-func (d *decoder) fault(n ast.Node, path, format string, args ...any) {
-	if len(d.faults) < maxFaults {
-		d.faults = append(d.faults, located{at(n), path, fmt.Sprintf(format, args...)})
+// errorf adds an error at n.
+func (d *decoder) errorf(n ast.Node, path, format string, args ...any) {
+	if len(d.errors) < maxErrors {
+		d.errors = append(d.errors, located{at(n), path, fmt.Sprintf(format, args...)})
 	}
 }
 
-// faultAt adds a fault at the place of path, or of the nearest ancestor that
-// the file has.
-func (d *decoder) faultAt(path, text string) {
+// errorAt adds an error at the position of path, or of its nearest ancestor in the
+// file.
+func (d *decoder) errorAt(path, text string) {
 	p, ok := d.lines[path]
 	for up := path; !ok && up != ""; {
 		i := strings.LastIndexAny(up, ".[")
 		up = up[:max(i, 0)]
 		p, ok = d.lines[up]
 	}
-	if len(d.faults) < maxFaults {
-		d.faults = append(d.faults, located{p, path, text})
+	if len(d.errors) < maxErrors {
+		d.errors = append(d.errors, located{p, path, text})
 	}
 }
 
-func (d *decoder) sorted(file string) Faults {
-	slices.SortStableFunc(d.faults, func(a, b located) int {
+func (d *decoder) sorted(file string) Errors {
+	slices.SortStableFunc(d.errors, func(a, b located) int {
 		return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.col, b.col))
 	})
-	out := make(Faults, len(d.faults))
-	for i, f := range d.faults {
-		out[i] = Fault{File: file, Line: f.line, Path: f.path, Text: f.text}
+	out := make(Errors, len(d.errors))
+	for i, f := range d.errors {
+		out[i] = Error{File: file, Line: f.line, Path: f.path, Text: f.text}
 	}
 	return out
 }
@@ -73,8 +74,8 @@ func at(n ast.Node) pos {
 	return pos{p.Line, p.Column}
 }
 
-// document decodes data into c and reports whether it was YAML, so that what it
-// says can be checked beside how it is written.
+// document decodes data into c and reports whether it is YAML, so that values can
+// be checked although others are invalid.
 func (d *decoder) document(data []byte, c *Config) bool {
 	f, err := parser.ParseBytes(data, 0)
 	if err != nil {
@@ -82,14 +83,14 @@ func (d *decoder) document(data []byte, c *Config) bool {
 		return false
 	}
 	if len(f.Docs) != 1 || f.Docs[0].Body == nil {
-		d.faults = append(d.faults, located{text: "want one YAML document with a mapping"})
+		d.errors = append(d.errors, located{text: "want one YAML document with a mapping"})
 		return false
 	}
 	d.value(f.Docs[0].Body, reflect.ValueOf(c).Elem(), "")
 	return true
 }
 
-// syntax tells a parse error with its line.
+// syntax adds a parse error with its line.
 func (d *decoder) syntax(err error) {
 	p := pos{}
 	if e, ok := err.(interface{ GetToken() *token.Token }); ok && e.GetToken() != nil {
@@ -99,10 +100,10 @@ func (d *decoder) syntax(err error) {
 	if e, ok := err.(interface{ GetMessage() string }); ok {
 		msg = e.GetMessage()
 	}
-	d.faults = append(d.faults, located{p, "", "not YAML: " + msg})
+	d.errors = append(d.errors, located{p, "", "not YAML: " + msg})
 }
 
-// value decodes n into v, which stands at path.
+// value decodes n into v, the value at path.
 func (d *decoder) value(n ast.Node, v reflect.Value, path string) {
 	n = d.resolve(n, path)
 	if n == nil {
@@ -110,7 +111,7 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string) {
 	}
 	d.lines[path] = at(n)
 	if _, null := n.(*ast.NullNode); null {
-		return // as if the key were absent
+		return // as an absent key
 	}
 	switch p := v.Addr().Interface().(type) {
 	case *Duration:
@@ -130,19 +131,17 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string) {
 	}
 }
 
-// resolve follows anchors and refuses what a configuration has no use for.
+// resolve refuses anchors, aliases and tags.
 func (d *decoder) resolve(n ast.Node, path string) ast.Node {
-	switch x := n.(type) {
+	switch n.(type) {
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
-		d.fault(n, path, "anchors, aliases and tags are not used here: write the value out")
+		d.errorf(n, path, "anchors, aliases and tags are not supported: write the value out")
 		return nil
-	case *ast.MappingValueNode: // a mapping of one key
-		return x
 	}
 	return n
 }
 
-// shorthand takes a plain string for the field s of the struct v.
+// shorthand decodes a plain string into s, a field of the struct v.
 func (d *decoder) shorthand(n ast.Node, v reflect.Value, s *string, path string) {
 	switch n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
@@ -171,7 +170,7 @@ func (d *decoder) kind(n ast.Node, v reflect.Value, path string) {
 		if s, ok := d.text(n, path); ok {
 			i, err := strconv.ParseInt(s, 10, 64)
 			if err != nil || i < 0 {
-				d.fault(n, path, "want a whole number from 0, got %q", s)
+				d.errorf(n, path, "want a whole number from 0, got %q", s)
 				return
 			}
 			v.SetInt(i)
@@ -179,7 +178,7 @@ func (d *decoder) kind(n ast.Node, v reflect.Value, path string) {
 	case reflect.Bool:
 		if s, ok := d.text(n, path); ok {
 			if s != "true" && s != "false" {
-				d.fault(n, path, "want true or false, got %q", s)
+				d.errorf(n, path, "want true or false, got %q", s)
 				return
 			}
 			v.SetBool(s == "true")
@@ -188,7 +187,7 @@ func (d *decoder) kind(n ast.Node, v reflect.Value, path string) {
 		if s, ok := d.text(n, path); ok {
 			f, err := strconv.ParseFloat(s, 64)
 			if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-				d.fault(n, path, "want a number, got %q", s)
+				d.errorf(n, path, "want a number, got %q", s)
 				return
 			}
 			v.SetFloat(f)
@@ -206,7 +205,7 @@ func (d *decoder) object(n ast.Node, v reflect.Value, path string) {
 	for _, m := range members {
 		i := fieldOf(v.Type(), m.key)
 		if i < 0 {
-			d.fault(m.node, join(path, m.key), "unknown key; %s", known(v.Type(), m.key))
+			d.errorf(m.node, join(path, m.key), "unknown key; %s", known(v.Type(), m.key))
 			continue
 		}
 		d.value(m.val, v.Field(i), join(path, m.key))
@@ -216,7 +215,7 @@ func (d *decoder) object(n ast.Node, v reflect.Value, path string) {
 func (d *decoder) list(n ast.Node, v reflect.Value, path string) {
 	seq, ok := n.(*ast.SequenceNode)
 	if !ok {
-		d.fault(n, path, "want a list: [a, b] or one \"- \" line each")
+		d.errorf(n, path, "want a list: [a, b] or one \"- \" line each")
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values)))
@@ -244,7 +243,7 @@ type member struct {
 	val  ast.Node
 }
 
-// mapping lists the members of a mapping; a key that stands twice is a fault.
+// mapping lists the members of a mapping; a duplicate key is an error.
 func (d *decoder) mapping(n ast.Node, path string) ([]member, bool) {
 	var vals []*ast.MappingValueNode
 	switch x := n.(type) {
@@ -253,7 +252,7 @@ func (d *decoder) mapping(n ast.Node, path string) ([]member, bool) {
 	case *ast.MappingValueNode:
 		vals = []*ast.MappingValueNode{x}
 	default:
-		d.fault(n, path, "want a mapping of keys to values")
+		d.errorf(n, path, "want a mapping of keys to values")
 		return nil, false
 	}
 	seen := map[string]bool{}
@@ -261,7 +260,7 @@ func (d *decoder) mapping(n ast.Node, path string) ([]member, bool) {
 	for _, m := range vals {
 		key := m.Key.GetToken().Value
 		if seen[key] {
-			d.fault(m.Key, join(path, key), "key stands twice")
+			d.errorf(m.Key, join(path, key), "duplicate key")
 			continue
 		}
 		seen[key] = true
@@ -270,7 +269,7 @@ func (d *decoder) mapping(n ast.Node, path string) ([]member, bool) {
 	return out, true
 }
 
-// text returns a scalar as written, with ${NAME} replaced.
+// text returns a scalar as written, with ${NAME} expanded.
 func (d *decoder) text(n ast.Node, path string) (string, bool) {
 	var s string
 	switch x := n.(type) {
@@ -281,7 +280,7 @@ func (d *decoder) text(n ast.Node, path string) (string, bool) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		s = n.GetToken().Value
 	default:
-		d.fault(n, path, "want a single value")
+		d.errorf(n, path, "want a single value")
 		return "", false
 	}
 	return d.expand(n, path, s)
@@ -297,13 +296,13 @@ func (d *decoder) expand(n ast.Node, path, s string) (string, bool) {
 		}
 		j := strings.IndexByte(s[i:], '}')
 		if j < 0 {
-			d.fault(n, path, "${ without }")
+			d.errorf(n, path, "${ without }")
 			return "", false
 		}
 		name := s[i+2 : i+j]
 		v, ok := d.env(name)
 		if !ok {
-			d.fault(n, path, "environment variable %s is not set", name)
+			d.errorf(n, path, "environment variable %s is not set", name)
 			return "", false
 		}
 		b.WriteString(s[:i])
@@ -319,7 +318,7 @@ func (d *decoder) duration(n ast.Node, p *Duration, path string) {
 	}
 	t, err := time.ParseDuration(s)
 	if err != nil || t < 0 {
-		d.fault(n, path, "want a time such as 30s, 2m or 1h, got %q", s)
+		d.errorf(n, path, "want a duration such as 30s, 2m or 1h, got %q", s)
 		return
 	}
 	*p = Duration(t)
@@ -347,7 +346,7 @@ func (d *decoder) size(n ast.Node, p *Size, path string) {
 		*p = Size(i * u.n)
 		return
 	}
-	d.fault(n, path, "want a size such as 512KiB, 64MiB or 2GiB, got %q", s)
+	d.errorf(n, path, "want a size such as 512KiB, 64MiB or 2GiB, got %q", s)
 }
 
 func (d *decoder) autoInt(n ast.Node, p *AutoInt, path string) {
@@ -357,7 +356,7 @@ func (d *decoder) autoInt(n ast.Node, p *AutoInt, path string) {
 	}
 	i, err := strconv.Atoi(s)
 	if err != nil || i <= 0 {
-		d.fault(n, path, "want a whole number above 0, or auto, got %q", s)
+		d.errorf(n, path, "want a whole number above 0, or auto, got %q", s)
 		return
 	}
 	*p = AutoInt(i)
@@ -372,7 +371,7 @@ func fieldOf(t reflect.Type, key string) int {
 	return -1
 }
 
-// known lists the keys of t, the likeliest meant first.
+// known suggests a key of t that is spelled like key, or lists them.
 func known(t reflect.Type, key string) string {
 	var keys []string
 	for i := range t.NumField() {
@@ -383,7 +382,7 @@ func known(t reflect.Type, key string) string {
 	if k := spelling.Nearest(key, keys); k != "" {
 		return fmt.Sprintf("did you mean %q?", k)
 	}
-	return "known here: " + strings.Join(keys, ", ")
+	return "known keys are " + strings.Join(keys, ", ")
 }
 
 func join(path, key string) string {

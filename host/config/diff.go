@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// maxChanges bounds the list that Diff returns.
+// maxChanges is the maximum length of the list that Diff returns.
 const maxChanges = 200
 
-// Diff says what of b is not as in a, a line for each key: "profiles[a].holdout:
-// 0.005 → 0", "pools[b]: added". Members of lists that have names are told apart by
-// them. Of what is given to plugins only that it changed is said: it may be secret.
+// Diff returns the differences of b from a, a line for each key: "profiles[a].holdout:
+// 0.005 → 0", "pools[b]: added". List members with names are identified by them. The
+// configuration of a plugin may be secret: the line says only that it changed.
 func Diff(a, b *Config) []string {
 	d := &differ{}
 	d.value("", reflect.ValueOf(*a), reflect.ValueOf(*b))
@@ -24,13 +24,14 @@ func Diff(a, b *Config) []string {
 	return d.out
 }
 
+// differ collects differences.
 type differ struct{ out []string }
 
 func (d *differ) add(path, format string, args ...any) {
 	d.out = append(d.out, path+": "+fmt.Sprintf(format, args...))
 }
 
-// value compares two values of one type that stand at path.
+// value compares two values of one type at path.
 func (d *differ) value(path string, a, b reflect.Value) {
 	switch a.Interface().(type) {
 	case JSON:
@@ -59,19 +60,19 @@ func (d *differ) value(path string, a, b reflect.Value) {
 		switch {
 		case a.IsNil() && b.IsNil():
 		case a.IsNil() || b.IsNil():
-			d.add(path, "%s → %s", said(a), said(b))
+			d.add(path, "%s → %s", text(a), text(b))
 		default:
 			d.value(path, a.Elem(), b.Elem())
 		}
 	default:
 		if a.Interface() != b.Interface() {
-			d.add(path, "%s → %s", said(a), said(b))
+			d.add(path, "%s → %s", text(a), text(b))
 		}
 	}
 }
 
-// said words a scalar.
-func said(v reflect.Value) string {
+// text formats a scalar.
+func text(v reflect.Value) string {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
 			return "absent"
@@ -84,8 +85,8 @@ func said(v reflect.Value) string {
 	return `""`
 }
 
-// list compares two lists: by the members' names where these have some, else, of
-// strings, as sets, else by their places.
+// list compares two lists: lists of strings as a whole, others by the names of their
+// members, or by index where these have none.
 func (d *differ) list(path string, a, b reflect.Value) {
 	if a.Type().Elem().Kind() == reflect.String {
 		if !reflect.DeepEqual(a.Interface(), b.Interface()) && a.Len()+b.Len() > 0 {
@@ -96,7 +97,7 @@ func (d *differ) list(path string, a, b reflect.Value) {
 	d.pairs(members(a), members(b), func(k string) string { return path + "[" + k + "]" })
 }
 
-// members returns a list's members by name, or by place where they have none.
+// members returns a list's members by name, or by index where they have none.
 func members(l reflect.Value) map[string]reflect.Value {
 	out := map[string]reflect.Value{}
 	for i := range l.Len() {
@@ -109,7 +110,7 @@ func members(l reflect.Value) map[string]reflect.Value {
 				k = f.String()
 			}
 		}
-		for _, there := out[k]; there; _, there = out[k] { // no configuration has two of a name
+		for _, there := out[k]; there; _, there = out[k] { // names are unique in a valid configuration
 			k += "'"
 		}
 		out[k] = m
@@ -117,7 +118,7 @@ func members(l reflect.Value) map[string]reflect.Value {
 	return out
 }
 
-// pairs compares what has the same key on both sides; at is where a key stands.
+// pairs compares values by key; at returns the path of a key.
 func (d *differ) pairs(was, now map[string]reflect.Value, at func(k string) string) {
 	for _, k := range sorted(was, now) {
 		switch x, y := was[k], now[k]; {

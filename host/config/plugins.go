@@ -17,11 +17,11 @@ import (
 // Builtin is the name of the built-in picker.
 const Builtin = "builtin"
 
-// MaxUses bounds the scorers and the filters of one profile: each is a call per
-// decision, and explain keeps a score of each candidate by each scorer.
+// MaxUses is the maximum number of scorers, and of filters, of a profile: each costs
+// a call per decision, and explain keeps each scorer's score of each candidate.
 const MaxUses = 4
 
-// maxPluginMemory is what a plugin's instance may be granted.
+// maxPluginMemory is the maximum memory of one instance, in bytes.
 const maxPluginMemory = 64 << 20
 
 // maxCall is the most processor time that a call may be granted: longer, and one
@@ -31,12 +31,12 @@ const maxCall = 100 * time.Millisecond
 // maxTrial is what the engine gives any module.
 const maxTrial = 3 * time.Minute
 
-// grants are the words for what a plugin may use.
+// grants are the host modules that a plugin may import.
 var grants = []string{"log", "kv", "metrics"}
 
 var pluginName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
-// plugins checks the plugins and returns the names that profiles may use.
+// plugins checks the plugins and returns the names that profiles and pools may use.
 func (k *checker) plugins(ps []Plugin) map[string]bool {
 	names, usable := map[string]bool{}, map[string]bool{}
 	for _, n := range plugins.Names {
@@ -50,7 +50,7 @@ func (k *checker) plugins(ps []Plugin) map[string]bool {
 		case !pluginName.MatchString(p.Name):
 			k.add(path+".name", "want lower-case letters, digits and -, beginning with a letter, got %q", p.Name)
 		case names[p.Name]:
-			k.add(path+".name", "plugin %q stands twice", p.Name)
+			k.add(path+".name", "duplicate plugin name %q", p.Name)
 		}
 		names[p.Name], usable[p.Name] = true, true
 		for j, g := range p.Grants {
@@ -76,29 +76,29 @@ func (k *checker) pluginStore(s *PluginStore) {
 	}
 }
 
-// absent tells the plugins' files that are not there.
-func (d *decoder) absent(c *Config) Faults {
+// absent returns an error for each plugin file that does not exist.
+func (d *decoder) absent(c *Config) Errors {
 	k := new(checker)
 	for i := range c.Plugins {
 		k.file(fmt.Sprintf("plugins[%d].file", i), c.Plugins[i].File)
 	}
 	e := &decoder{lines: d.lines}
 	for _, f := range k.out {
-		e.faultAt(f.path, f.text)
+		e.errorAt(f.path, f.text)
 	}
 	return e.sorted(c.File)
 }
 
-// maxSignatureKeys bounds the keys that are tried on a module.
+// maxSignatureKeys is the maximum number of keys, each of which is tried on a module.
 const maxSignatureKeys = 16
 
-// signatures checks the keys that sign plugins.
+// signatures checks the keys of plugin signatures.
 func (k *checker) signatures(s *Signatures) {
 	if s.Required && len(s.Keys) == 0 {
-		k.add("plugin_signatures", "required, but without keys no module could be loaded: kvasir plugin keygen makes one")
+		k.add("plugin_signatures", "required without keys would refuse every module: add a key (kvasir plugin keygen)")
 	}
 	if len(s.Keys) > maxSignatureKeys {
-		k.add("plugin_signatures.keys", "%d keys, at most %d", len(s.Keys), maxSignatureKeys)
+		k.add("plugin_signatures.keys", "%d keys: want at most %d", len(s.Keys), maxSignatureKeys)
 	}
 	names := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(s.Keys)) {
@@ -107,19 +107,19 @@ func (k *checker) signatures(s *Signatures) {
 			k.add(path, "want a name of lower-case letters, digits and -, beginning with a letter, got %q", name)
 		}
 		if _, err := plugsign.ParseKey(text); err != nil {
-			k.add(path, "want a public key such as kvasir plugin keygen prints, ed25519:…, got %.80q", text)
+			k.add(path, "want a public key as kvasir plugin keygen prints it, ed25519:…, got %.80q", text)
 		}
 		if names[text] != "" {
-			k.add(path, "is the key of %s too", names[text])
+			k.add(path, "duplicate key: %s has it", names[text])
 		}
 		names[text] = name
 	}
 }
 
-// known refuses the name of a plugin that there is not.
+// known checks that a plugin of a name exists.
 func (k *checker) known(at, name string, usable map[string]bool) {
 	if !usable[name] {
-		k.add(at, "plugin %q is neither among plugins nor one of those that ship with the router (%v): add plugins: [{name: %s}], or mend the name", name, plugins.Names, name)
+		k.add(at, "unknown plugin %q: add plugins: [{name: %[3]s}], or use one that ships with the router (%[2]v)", name, plugins.Names, name)
 	}
 }
 
@@ -139,30 +139,30 @@ func (k *checker) poolPlugins(pools []Pool, usable map[string]bool) {
 func (k *checker) uses(p *Profile, path string, usable map[string]bool) {
 	known := func(at, name string) { k.known(at, name, usable) }
 	if n := max(len(p.Scorers), len(p.Filters)); n > MaxUses {
-		k.add(path, "%d scorers or filters, at most %d", n, MaxUses)
+		k.add(path, "%d scorers or filters: want at most %d", n, MaxUses)
 	}
 	scorers := map[string]bool{}
 	for i := range p.Scorers {
 		s, at := &p.Scorers[i], fmt.Sprintf("%s.scorers[%d]", path, i)
 		switch {
 		case (s.Plugin == "") == (s.Builtin == ""):
-			k.add(at, "write either plugin or builtin")
+			k.add(at, "want either plugin or builtin")
 		case s.Builtin == "":
 			known(at+".plugin", s.Plugin)
 		case s.Config != "":
-			k.add(at+".config", "only a plugin takes a config")
+			k.add(at+".config", "a builtin has no config")
 		default:
 			k.oneOf(at+".builtin", s.Builtin, "leastwork", "roundrobin")
 		}
 		if scorers[s.Name()] {
-			k.add(at, "scorer %q stands twice", s.Name())
+			k.add(at, "duplicate scorer %q", s.Name())
 		}
 		scorers[s.Name()] = true
 	}
 	for i, f := range p.Filters {
 		known(fmt.Sprintf("%s.filters[%d]", path, i), f)
 		if slices.Contains(p.Filters[:i], f) {
-			k.add(fmt.Sprintf("%s.filters[%d]", path, i), "filter %q stands twice", f)
+			k.add(fmt.Sprintf("%s.filters[%d]", path, i), "duplicate filter %q", f)
 		}
 	}
 	if p.Picker != Builtin {
@@ -170,26 +170,26 @@ func (k *checker) uses(p *Profile, path string, usable map[string]bool) {
 	}
 }
 
-// json takes a mapping of any shape.
+// json decodes a mapping of any shape.
 func (d *decoder) json(n ast.Node, p *JSON, path string) {
-	v, ok := d.any(n, path)
+	v, ok := d.plain(n, path)
 	if !ok {
 		return
 	}
 	if _, isMap := v.(map[string]any); !isMap {
-		d.fault(n, path, "want a mapping of keys to values")
+		d.errorf(n, path, "want a mapping of keys to values")
 		return
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		d.fault(n, path, "cannot be written as JSON: %v", err)
+		d.errorf(n, path, "cannot be written as JSON: %v", err)
 		return
 	}
 	*p = JSON(b)
 }
 
-// any returns a node as what encoding/json makes of its like.
-func (d *decoder) any(n ast.Node, path string) (any, bool) {
+// plain returns a node as encoding/json decodes its JSON equivalent.
+func (d *decoder) plain(n ast.Node, path string) (any, bool) {
 	if n = d.resolve(n, path); n == nil {
 		return nil, false
 	}
@@ -198,14 +198,14 @@ func (d *decoder) any(n ast.Node, path string) (any, bool) {
 		members, ok := d.mapping(n, path)
 		out := map[string]any{}
 		for _, m := range members {
-			v, good := d.any(m.val, join(path, m.key))
+			v, good := d.plain(m.val, join(path, m.key))
 			out[m.key], ok = v, ok && good
 		}
 		return out, ok
 	case *ast.SequenceNode:
 		out, ok := make([]any, len(x.Values)), true
 		for i, e := range x.Values {
-			v, good := d.any(e, fmt.Sprintf("%s[%d]", path, i))
+			v, good := d.plain(e, fmt.Sprintf("%s[%d]", path, i))
 			out[i], ok = v, ok && good
 		}
 		return out, ok

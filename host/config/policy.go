@@ -2,31 +2,31 @@ package config
 
 import "fmt"
 
-// Policy is the Rego that decides who may do what. Without a directory every
-// tenant may use every model, in a cache namespace of its own.
+// Policy configures the Rego rules of what tenants may do. Without a directory every
+// tenant may use every model, in its own cache namespace.
 type Policy struct {
-	Dir              string      `yaml:"dir" reload:"live" doc:"holds *.rego, schemas, capabilities.json; watched: an edit is in force within a second, a faulty one is refused with file, line and mend"`
-	DataDir          string      `yaml:"data_dir" reload:"live" doc:"JSON files of tenants, classes and trust groups, a folder for each key; watched; default <dir>/data"`
-	OnError          string      `yaml:"on_error" reload:"live" doc:"deny or allow a request for which the policy gives no decision; default deny, with status 503; allow keeps the tenant's own cache namespace and the constraints of fallback"`
-	Fallback         Fallback    `yaml:"fallback" reload:"live" doc:"bounds of what on_error: allow lets through"`
-	MaxStale         Duration    `yaml:"max_stale" reload:"live" doc:"deny everything when the policy in force could not be replaced for so long; default 0: keep the last good one"`
-	RequiredLabels   *[]string   `yaml:"required_labels" reload:"live" doc:"labels that the constraints of every allowed decision must name; default [pool]: a rule over a field that is missing vanishes, and its constraint with it"`
-	AllowPublicScope bool        `yaml:"allow_public_scope" reload:"live" doc:"let the policy give the cache scope public, shared by all tenants; default false"`
-	AdmitEndpoints   bool        `yaml:"admit_endpoints" reload:"live" doc:"ask data.kvasir.backend.allow about each endpoint that discovery or a driver tells of, and leave out what is refused; default false: the allow-lists of the configuration decide"`
-	Gates            PolicyGates `yaml:"gates" reload:"live" doc:"greatest shares of the live decisions that a reload may change; beyond, it is refused unless forced"`
+	Dir              string      `yaml:"dir" reload:"live" doc:"directory with *.rego, schemas and capabilities.json; watched: an edit is in force within a second, an invalid one is refused with every error, its file, line and suggested fix"`
+	DataDir          string      `yaml:"data_dir" reload:"live" doc:"directory with JSON files of tenants, classes and trust groups, a folder for each key; watched; default <dir>/data"`
+	OnError          string      `yaml:"on_error" reload:"live" doc:"deny or allow: what to do with a request for which the policy gives no decision; default deny, with status 503; allow keeps the tenant in its own cache namespace and within fallback"`
+	Fallback         Fallback    `yaml:"fallback" reload:"live" doc:"limits of requests that on_error: allow allows"`
+	MaxStale         Duration    `yaml:"max_stale" reload:"live" doc:"deny every request once the policy in force could not be replaced for this long; default 0: keep the last good policy"`
+	RequiredLabels   *[]string   `yaml:"required_labels" reload:"live" doc:"labels that the constraints of every allowed decision must name; default [pool]: a Rego rule over a missing field is undefined, and its constraint would be missing silently"`
+	AllowPublicScope bool        `yaml:"allow_public_scope" reload:"live" doc:"true: the policy may give the cache scope public, which all tenants share; default false"`
+	AdmitEndpoints   bool        `yaml:"admit_endpoints" reload:"live" doc:"true: discovered endpoints and those of drivers join only if data.kvasir.backend.allow allows it; default false: only the allow lists of the configuration apply"`
+	Gates            PolicyGates `yaml:"gates" reload:"live" doc:"maximum shares of live decisions that a reload of the policy may change; it is refused beyond them unless forced"`
 }
 
-// Fallback bounds what is allowed without a decision.
+// Fallback limits requests that are allowed without a decision.
 type Fallback struct {
-	Pools []string `yaml:"pools" reload:"live" doc:"endpoints of these pools only; needed for on_error: allow"`
+	Pools []string `yaml:"pools" reload:"live" doc:"pools whose endpoints may be used; required for on_error: allow"`
 }
 
-// PolicyGates are shares from 0 to 1; absent = 1, every change passes.
+// PolicyGates are shares from 0 to 1; absent = 1: any change is allowed.
 type PolicyGates struct {
-	AllowToDeny *float64 `yaml:"allow_to_deny" reload:"live" doc:"of decisions that would be denied; default 1"`
-	DenyToAllow *float64 `yaml:"deny_to_allow" reload:"live" doc:"of decisions that would be allowed; default 1"`
-	Widened     *float64 `yaml:"widened" reload:"live" doc:"of decisions whose cache would be shared by more; default 1"`
-	Errors      *float64 `yaml:"errors" reload:"live" doc:"of inputs for which there would be no decision; default 1"`
+	AllowToDeny *float64 `yaml:"allow_to_deny" reload:"live" doc:"share of decisions that become denied; default 1"`
+	DenyToAllow *float64 `yaml:"deny_to_allow" reload:"live" doc:"share of decisions that become allowed; default 1"`
+	Widened     *float64 `yaml:"widened" reload:"live" doc:"share of decisions whose cache becomes shared by more tenants; default 1"`
+	Errors      *float64 `yaml:"errors" reload:"live" doc:"share of inputs that get no decision any longer; default 1"`
 }
 
 func (p *Policy) defaults() {
@@ -48,24 +48,24 @@ func (p *Policy) defaults() {
 func (k *checker) policy(p *Policy, pools map[string]bool) {
 	if p.Dir == "" {
 		if p.DataDir != "" || p.OnError != "" || p.MaxStale != 0 || p.RequiredLabels != nil || p.AllowPublicScope || p.AdmitEndpoints || len(p.Fallback.Pools) > 0 || p.Gates != (PolicyGates{}) {
-			k.add("policy.dir", "missing: name the directory that holds the policy")
+			k.add("policy.dir", "missing: name the directory of the policy")
 		}
 		return
 	}
-	k.dir("policy.dir", p.Dir, "the directory that holds the policy")
-	k.dir("policy.data_dir", p.DataDir, "the directory that holds the policy's data")
+	k.dir("policy.dir", p.Dir, "the directory of the policy")
+	k.dir("policy.data_dir", p.DataDir, "the directory of the policy's data")
 	k.oneOf("policy.on_error", p.OnError, "deny", "allow")
 	if p.OnError == "allow" && len(p.Fallback.Pools) == 0 {
-		k.add("policy.fallback.pools", "missing: say which pools take requests without a decision")
+		k.add("policy.fallback.pools", "missing: on_error: allow requires it")
 	}
 	for i, name := range p.Fallback.Pools {
 		if !pools[name] {
-			k.add(fmt.Sprintf("policy.fallback.pools[%d]", i), "there is no pool %q", name)
+			k.add(fmt.Sprintf("policy.fallback.pools[%d]", i), "unknown pool %q", name)
 		}
 	}
 	for i, l := range *p.RequiredLabels {
 		if l == "" {
-			k.add(fmt.Sprintf("policy.required_labels[%d]", i), "a label has a name")
+			k.add(fmt.Sprintf("policy.required_labels[%d]", i), "empty label name")
 		}
 	}
 	for name, g := range map[string]*float64{"allow_to_deny": p.Gates.AllowToDeny, "deny_to_allow": p.Gates.DenyToAllow, "widened": p.Gates.Widened, "errors": p.Gates.Errors} {

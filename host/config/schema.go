@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// Schema returns the JSON Schema of the file, with the meaning and the reason
-// of each default beside its key.
+// Schema returns the JSON Schema of the configuration file. The description of each
+// key has its meaning and the reason of its default.
 func Schema() []byte {
 	s := schemaOf(reflect.TypeFor[Config]())
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"

@@ -53,7 +53,7 @@ func ParseIdentity(data []byte, env func(string) (string, bool)) *Identity {
 	}
 	k := new(checker)
 	k.identity(&c.Identity, "x") // whether there is an authority is not for this section to say
-	for _, f := range d.faults {
+	for _, f := range d.errors {
 		if inIdentity(f.path) {
 			return nil
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/exchange"
 )
 
-// MaxEndpoints is how many endpoints one router serves: the width of the
-// index's holder sets and of the plugin batch are made for it.
+// MaxEndpoints is the maximum number of endpoints of one router: the index's holder
+// sets and the plugins' batches are sized for it.
 const MaxEndpoints = 512
 
 func or[T comparable](p *T, v T) {
@@ -26,8 +26,8 @@ func or[T comparable](p *T, v T) {
 	}
 }
 
-// defaults fills what the file left out. Each value's reason stands in the doc
-// tag of its field.
+// defaults sets fields that the file leaves out. The doc tag of each field gives
+// the reason of its value.
 func (c *Config) defaults() {
 	or(&c.Listen.MaxBody, 64<<20)
 	or(&c.Admin.HTTP, "127.0.0.1:9090")
@@ -120,12 +120,14 @@ func (p *Profile) defaults() {
 	}
 }
 
-type complaint struct{ path, text string }
+// problem is what is wrong with the value at a path.
+type problem struct{ path, text string }
 
-type checker struct{ out []complaint }
+// checker collects problems.
+type checker struct{ out []problem }
 
 func (k *checker) add(path, format string, args ...any) {
-	k.out = append(k.out, complaint{path, fmt.Sprintf(format, args...)})
+	k.out = append(k.out, problem{path, fmt.Sprintf(format, args...)})
 }
 
 func (k *checker) oneOf(path, got string, want ...string) {
@@ -147,11 +149,11 @@ func (k *checker) file(path, name string) {
 	if st, err := os.Stat(name); err != nil {
 		k.add(path, "%v", err)
 	} else if st.IsDir() {
-		k.add(path, "%s is a directory, want a file", name)
+		k.add(path, "%s is a directory: want a file", name)
 	}
 }
 
-// dir checks that name, if there is one, is a directory: the one that want says.
+// dir checks that name, unless empty, is a directory; want describes it.
 func (k *checker) dir(path, name, want string) {
 	if name == "" {
 		return
@@ -159,11 +161,11 @@ func (k *checker) dir(path, name, want string) {
 	if st, err := os.Stat(name); err != nil {
 		k.add(path, "%v", err)
 	} else if !st.IsDir() {
-		k.add(path, "%s is a file, want %s", name, want)
+		k.add(path, "%s is a file: want %s", name, want)
 	}
 }
 
-func (c *Config) validate() []complaint {
+func (c *Config) validate() []problem {
 	k := new(checker)
 	if c.Listen.HTTP == "" {
 		k.add("listen", "missing: write listen: 127.0.0.1:8080")
@@ -194,29 +196,29 @@ func (c *Config) validate() []complaint {
 	return k.out
 }
 
-// maxHintLabels bounds the headers that become labels.
+// maxHintLabels is the maximum number of headers that become labels.
 const maxHintLabels = 16
 
 var (
 	hintHeader = regexp.MustCompile(`^[xX]-[A-Za-z0-9-]{1,61}$`)
 	hintLabel  = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
-	// hintTaken are headers that mean something else, or that no client may steer
-	// with.
+	// hintTaken matches headers with another meaning, and those that clients must
+	// not influence placement with.
 	hintTaken = regexp.MustCompile(`^(?i)x-(request-id|api-key|auth-token|goog-api-key|amz-security-token|real-ip|tenant-.*|cache-salt.*|gateway-.*|forwarded-.*|data-parallel-.*)$`)
 )
 
-// hints checks the names of the headers that clients steer with.
+// hints checks the names of the headers that influence placement.
 func (k *checker) hints(h *ClientHints) {
 	seen := map[string]string{}
 	header := func(path, name string) {
 		low := strings.ToLower(name)
 		switch {
 		case !hintHeader.MatchString(name):
-			k.add(path, "want a header name that begins with x-, of at most 63 letters, digits and -, got %q", name)
+			k.add(path, "want a header name of at most 63 letters, digits and - that begins with x-, got %q", name)
 		case hintTaken.MatchString(name):
-			k.add(path, "%s has a meaning of its own: name another header", name)
+			k.add(path, "header %q is reserved: choose another one", name)
 		case seen[low] != "":
-			k.add(path, "%s stands in %s already", name, seen[low])
+			k.add(path, "duplicate header %q: %s has it", name, seen[low])
 		}
 		seen[low] = path
 	}
@@ -236,26 +238,27 @@ func (k *checker) hints(h *ClientHints) {
 
 func (k *checker) tls(t TLS) {
 	if (t.CertFile == "") != (t.KeyFile == "") {
-		k.add("listen.tls", "cert_file and key_file go together")
+		k.add("listen.tls", "cert_file and key_file require each other")
 	}
 	if t.ClientCAFile != "" && t.CertFile == "" {
-		k.add("listen.tls", "client_ca_file needs cert_file and key_file")
+		k.add("listen.tls", "client_ca_file requires cert_file and key_file")
 	}
 	k.file("listen.tls.cert_file", t.CertFile)
 	k.file("listen.tls.key_file", t.KeyFile)
 	k.file("listen.tls.client_ca_file", t.ClientCAFile)
 }
 
+// engineTLS checks the files of a pool's TLS.
 func (k *checker) engineTLS(path string, t *EngineTLS) {
 	if (t.CertFile == "") != (t.KeyFile == "") {
-		k.add(path, "cert_file and key_file go together")
+		k.add(path, "cert_file and key_file require each other")
 	}
 	k.file(path+".ca_file", t.CAFile)
 	k.file(path+".cert_file", t.CertFile)
 	k.file(path+".key_file", t.KeyFile)
 }
 
-// pools checks the pools and returns how often each name stands.
+// pools checks the pools and returns their names.
 func (k *checker) pools(pools []Pool) map[string]bool {
 	if len(pools) == 0 {
 		k.add("pools", "missing: write pools: [{name: main, endpoints: [\"http://host:8000\"]}]")
@@ -266,7 +269,7 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 		if p.Name == "" {
 			k.add(path+".name", "missing")
 		} else if names[p.Name] {
-			k.add(path+".name", "pool %q stands twice", p.Name)
+			k.add(path+".name", "duplicate pool name %q", p.Name)
 		}
 		names[p.Name] = true
 		k.oneOf(path+".dialect", p.Dialect, dialect.Names()...)
@@ -282,7 +285,7 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 		k.discover(path+".discover", &p.Discover)
 		k.parser(path+".parser", p)
 		if len(p.Endpoints) == 0 && !p.Autoscale.drives() && !p.Discover.On() {
-			k.add(path+".endpoints", "missing: a pool without endpoints serves nobody")
+			k.add(path+".endpoints", "missing: a pool needs endpoints, discover or an autoscale driver")
 		}
 		for j, u := range p.Endpoints {
 			at := fmt.Sprintf("%s.endpoints[%d]", path, j)
@@ -293,13 +296,13 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 				continue
 			}
 			if other, twice := urls[base.String()]; twice {
-				k.add(at, "%s is an endpoint of pool %q already", base, other)
+				k.add(at, "duplicate endpoint %s: pool %q has it", base, other)
 			}
 			urls[base.String()] = p.Name
 		}
 		for j, s := range p.Events.Sources {
 			if !slices.Contains(p.Endpoints, s.Endpoint) {
-				k.add(fmt.Sprintf("%s.events.sources[%d].endpoint", path, j), "%q is not among the pool's endpoints", s.Endpoint)
+				k.add(fmt.Sprintf("%s.events.sources[%d].endpoint", path, j), "%q is not an endpoint of the pool", s.Endpoint)
 			}
 		}
 		k.oneOf(path+".fields.unknown", p.Fields.Unknown, "pass", "drop", "refuse")
@@ -311,39 +314,39 @@ func (k *checker) pools(pools []Pool) map[string]bool {
 			k.add(path+".isolation_probe.every", "want at least 1s, got %v", every)
 		}
 		if _, ok := p.Labels["pool"]; ok {
-			k.add(path+".labels", "label pool is the pool's name and cannot be set")
+			k.add(path+".labels", "label \"pool\" is reserved for the pool's name")
 		}
 		if _, ok := p.Labels["isolation"]; ok {
-			k.add(path+".labels", "label isolation is what isolation_probe found and cannot be set")
+			k.add(path+".labels", "label \"isolation\" is reserved for the result of isolation_probe")
 		}
 		k.file(path+".credentials.bearer_file", p.Credentials.BearerFile)
 	}
 	if total > MaxEndpoints {
-		k.add("pools", "%d endpoints, at most %d are served", total, MaxEndpoints)
+		k.add("pools", "%d endpoints: want at most %d", total, MaxEndpoints)
 	}
 	return names
 }
 
 func (k *checker) discover(path string, d *Discover) {
 	if d.File != "" && d.DNS != "" {
-		k.add(path, "want file or dns, not both")
+		k.add(path, "file and dns exclude each other")
 	}
 	if d.DNS == "" && d.Port != 0 || d.Port < 0 || d.Port > 65535 {
-		k.add(path+".port", "want the port of the addresses of dns, got %d", d.Port)
+		k.add(path+".port", "want a port from 1 to 65535, with dns only, got %d", d.Port)
 	}
 	k.allow(path+".allow", d.Allow)
 	if d.Plugin != "" && d.File == "" {
-		k.add(path+".plugin", "it reads a file: say which, file: /path")
+		k.add(path+".plugin", "requires file, which the plugin reads")
 	}
 	if d.Plugin != "" && len(d.Allow) == 0 {
-		k.add(path+".allow", "missing: say where a plugin may tell of endpoints, such as [10.0.0.0/8]")
+		k.add(path+".allow", "missing: with a plugin, name the allowed addresses, such as [10.0.0.0/8]")
 	}
 	if e := time.Duration(d.Every); d.Every != 0 && (e < 100*time.Millisecond || e > time.Hour) {
 		k.add(path+".every", "want 100ms to 1h, got %v", e)
 	}
 }
 
-// parser checks how a pool's engines are scraped by a plugin.
+// parser checks the plugin that reads the metrics of a pool's engines.
 func (k *checker) parser(path string, p *Pool) {
 	r := &p.Parser
 	if r.Plugin == "" {
@@ -353,7 +356,7 @@ func (k *checker) parser(path string, p *Pool) {
 		return
 	}
 	if dialect.Of(p.Dialect).Metrics != "" {
-		k.add(path, "goes with dialect: openai; %s has metrics of its own", p.Dialect)
+		k.add(path, "requires dialect: openai: dialect %q has its own metrics", p.Dialect)
 	}
 	if !strings.HasPrefix(r.MetricsPath, "/") {
 		k.add(path+".metrics_path", "want a path such as /stats, got %q", r.MetricsPath)
@@ -376,7 +379,7 @@ func (k *checker) models(models []Model, pools map[string]bool) {
 		}
 		for _, n := range append([]string{m.Name}, m.Aliases...) {
 			if names[n] {
-				k.add(path, "name %q stands twice", n)
+				k.add(path, "duplicate model name %q", n)
 			}
 			names[n] = true
 		}
@@ -389,13 +392,13 @@ func (k *checker) models(models []Model, pools map[string]bool) {
 		for j, p := range m.Pools {
 			at := fmt.Sprintf("%s.pools[%d]", path, j)
 			if !pools[p.Name] {
-				k.add(at, "there is no pool %q", p.Name)
+				k.add(at, "unknown pool %q", p.Name)
 			}
 			if p.Weight < 0 {
-				k.add(at, "want a weight above 0, got %v", p.Weight)
+				k.add(at, "want a weight of at least 0, got %v", p.Weight)
 			}
 			if d, ok := dirOf[p.Name]; ok && d != m.Tokenizer.Dir {
-				k.add(at, "pool %q serves another model with tokenizer %q; an engine's cache knows one tokenizer", p.Name, d)
+				k.add(at, "pool %q serves another model with tokenizer %q: the models of a pool must share one tokenizer", p.Name, d)
 			}
 			dirOf[p.Name] = m.Tokenizer.Dir
 		}
@@ -418,7 +421,7 @@ func (k *checker) profiles(profiles []Profile, plugins map[string]bool) {
 	for i := range profiles {
 		p, path := &profiles[i], fmt.Sprintf("profiles[%d]", i)
 		if p.Name == "" || names[p.Name] {
-			k.add(path+".name", "missing or twice: %q", p.Name)
+			k.add(path+".name", "missing or duplicate profile name %q", p.Name)
 		}
 		names[p.Name] = true
 		k.oneOf(path+".objective", p.Objective, "ttft", "throughput", "blend")

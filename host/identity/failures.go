@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// failures counts failed attempts per address and minute in a table of fixed
-// size. Addresses that fall on one slot share its budget; IPv6 counts by /64.
+// failures counts failed attempts by address and minute in a table of fixed size.
+// Addresses with the same slot share its budget; IPv6 addresses count by /64.
 type failures struct {
 	limit uint32
 	seed  maphash.Seed
@@ -19,7 +19,7 @@ func (f *failures) init(perMinute int) {
 	f.limit, f.seed = uint32(perMinute), maphash.MakeSeed()
 }
 
-// exceeded counts one failure and reports whether it is beyond the limit.
+// exceeded counts one failure and reports whether it exceeds the limit.
 func (f *failures) exceeded(a netip.Addr, now time.Time) bool {
 	a = a.Unmap()
 	if a.Is6() {

@@ -1,5 +1,5 @@
 // Package identity turns credentials into principals. It is the only source of
-// a tenant id.
+// tenant ids.
 //
 // API keys are random, shown once when they are issued, and kept as keyed
 // hashes (HMAC-SHA256 under a pepper that is not in the file). Keys never enter
@@ -22,24 +22,24 @@ import (
 
 // Errors of Authenticate.
 var (
-	// ErrNoCredentials: the request carried none and anonymous is not allowed.
+	// ErrNoCredentials: the request has none and there is no anonymous tenant.
 	ErrNoCredentials = errors.New("identity: no credentials")
-	// ErrUnknownKey: the key is not known, revoked or expired. Which of them is
-	// not told.
+	// ErrUnknownKey: the key is unknown, revoked or expired; the error does not
+	// disclose which.
 	ErrUnknownKey = errors.New("identity: unknown key")
-	// ErrTooManyFailures: as ErrUnknownKey, and the address has failed more often
-	// than allowed; to be answered with 429 and not to be logged one by one.
+	// ErrTooManyFailures: as ErrUnknownKey, and the address has exceeded its failure
+	// limit; to be answered with status 429 and not to be logged each time.
 	ErrTooManyFailures = errors.New("identity: too many failures")
-	// ErrDisagree: the credential and the trusted proxy name two tenants; to be
-	// answered with 403.
+	// ErrDisagree: the credential and the trusted proxy name different tenants; to be
+	// answered with status 403.
 	ErrDisagree = errors.New("identity: credential and proxy name different tenants")
-	// ErrTenantDisabled: the credential is good and its tenant is disabled; to be
-	// answered with 403.
+	// ErrTenantDisabled: the credential is valid and its tenant is disabled; to be
+	// answered with status 403.
 	ErrTenantDisabled = errors.New("identity: tenant is disabled")
 )
 
-// Principal is who asks, from a verified credential only. It is immutable and
-// shared by all requests of one credential.
+// Principal is the sender of a request, as verified by its credential. It is
+// immutable and shared by all requests with that credential.
 type Principal struct {
 	Tenant string
 	User   string
@@ -47,18 +47,18 @@ type Principal struct {
 	Scopes []string
 	Labels []Label // sorted by name, one of each
 	Method string  // one of the Method constants
-	Issuer string  // of a JWT, who issued the API key, a name of the certificate or proxy; "" = not known
+	Issuer string  // issuer of the JWT or API key, or name of the certificate or proxy; "" = unknown
 	KeyID  string  // public id of the API key, never the key
 }
 
-// Words of Principal.Method.
+// Values of Principal.Method.
 const (
 	MethodAPIKey    = "api_key"
 	MethodJWT       = "jwt"
 	MethodMTLS      = "mtls"
-	MethodProxy     = "proxy" // a trusted proxy says so
+	MethodProxy     = "proxy" // asserted by a trusted proxy
 	MethodAnonymous = "anonymous"
-	MethodRoot      = "admin_token" // whoever holds the admin token, on the admin listener only
+	MethodRoot      = "admin_token" // the admin token, on the admin listener only
 )
 
 // Label is one label of a principal: from a key's record or a token's claims.
@@ -76,8 +76,7 @@ func (p *Principal) HasScope(scope string) bool {
 	return false
 }
 
-// Name names a principal in logs: how it was verified, as whom, and by whose
-// word.
+// Name returns the name of a principal for logs: method, tenant, user and issuer.
 func (p *Principal) Name() string {
 	switch p.Method {
 	case MethodAPIKey:
@@ -88,20 +87,19 @@ func (p *Principal) Name() string {
 	return p.Method + ":" + p.Tenant + "/" + p.User + "@" + p.Issuer
 }
 
-// Credentials are what a request carried. The slices are valid during the
-// call only.
+// Credentials are those of one request. The slices are valid during the call only.
 type Credentials struct {
 	Authorization []byte     // value of the Authorization header
 	APIKey        []byte     // value of x-api-key (Anthropic clients)
-	Remote        netip.Addr // the client's address; the zero Addr shares one failure budget
+	Remote        netip.Addr // address of the client; all zero Addrs share one failure budget
 
-	Certificate *x509.Certificate // of the peer, verified; nil = none
-	Proxy       *TrustedProxy     // the peer, if it is one; then Remote is who it forwards for
-	Asserted    Asserted          // what Proxy says of who asks
+	Certificate *x509.Certificate // verified certificate of the peer; nil = none
+	Proxy       *TrustedProxy     // the peer, if it is a trusted proxy; Remote is then its client
+	Asserted    Asserted          // what Proxy asserts about the sender
 }
 
-// key returns the key the credentials hold, nil if none: a bearer token, else
-// x-api-key. given is true if there is any credential at all.
+// key returns the bearer token, else the value of x-api-key, nil if there is
+// neither. given reports whether there is a credential of any form.
 func (c *Credentials) key() (key []byte, given bool) {
 	const scheme = "bearer"
 	a := trim(c.Authorization)
@@ -124,7 +122,7 @@ func trim(b []byte) []byte {
 	return b
 }
 
-// equalFold compares with a lower-case ASCII word.
+// equalFold compares b, ignoring case, with a lower-case ASCII word.
 func equalFold(b []byte, word string) bool {
 	for i := range b {
 		if b[i]|0x20 != word[i] {

@@ -9,33 +9,33 @@ import (
 	"strings"
 )
 
-// TrustedProxy is a proxy before the router that is believed what it says of its
-// clients.
+// TrustedProxy is a proxy in front of the router whose statements about its clients
+// are accepted.
 type TrustedProxy struct {
-	// Networks are where it connects from. They must not be empty.
+	// Networks are the networks that it connects from; at least one.
 	Networks []netip.Prefix
-	// SANs are the names its verified certificate may have (see SANs), empty = it
-	// need not have one.
+	// SANs are the accepted names of its verified certificate (see SANs); empty = it
+	// needs no certificate.
 	SANs []string
 
-	// Headers in which it names who asks, in lower case; "" = it does not. They
-	// count if Tenant's is there.
+	// Names, in lower case, of the headers in which it asserts the sender; "" = none.
+	// They count only if that of Tenant is present.
 	Tenant, User, Groups string
 }
 
-// Validate reports all faults of p.
+// Validate reports everything that is wrong with p.
 func (p *TrustedProxy) Validate() error {
 	var all []error
 	if len(p.Networks) == 0 {
-		all = append(all, errors.New("no networks: name those it connects from, such as 10.0.0.0/24"))
+		all = append(all, errors.New("no networks: name those that it connects from, such as 10.0.0.0/24"))
 	}
 	for _, n := range p.Networks {
 		if !n.IsValid() || n.Bits() == 0 {
-			all = append(all, fmt.Errorf("network %v: everybody is no proxy", n))
+			all = append(all, fmt.Errorf("network %v includes every address", n))
 		}
 	}
 	if p.Tenant != "" && len(p.SANs) == 0 {
-		all = append(all, errors.New("a tenant header without sans: an address alone is no proof of who asks"))
+		all = append(all, errors.New("a tenant header without sans: an address alone does not prove the sender"))
 	}
 	if p.Tenant == "" && p.User+p.Groups != "" {
 		all = append(all, errors.New("a user or groups header without a tenant header"))
@@ -43,7 +43,7 @@ func (p *TrustedProxy) Validate() error {
 	return errors.Join(all...)
 }
 
-// Name names the proxy: its first certificate name, else its first network.
+// Name returns the proxy's first certificate name, else its first network.
 func (p *TrustedProxy) Name() string {
 	if len(p.SANs) > 0 {
 		return p.SANs[0]
@@ -54,9 +54,9 @@ func (p *TrustedProxy) Name() string {
 // Proxies are the trusted proxies of a site. They are immutable.
 type Proxies []TrustedProxy
 
-// Match returns the proxy at the other end of a connection, nil if it is none:
-// its address must be in a network and, where SANs are named, its certificate
-// must have one of them. cert is verified, nil = there is none.
+// Match returns the trusted proxy that is the peer of a connection, nil if the peer
+// is none: the address must be in one of its networks and, if it has SANs, the
+// certificate must have one of them. cert must be verified; nil = none.
 func (ps Proxies) Match(at netip.Addr, cert *x509.Certificate) *TrustedProxy {
 	at = at.Unmap()
 	for i := range ps {
@@ -72,14 +72,13 @@ func (p *TrustedProxy) contains(at netip.Addr) bool {
 	return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Contains(at) })
 }
 
-// maxHops bounds how far back a chain of proxies is followed.
+// maxHops is the maximum length of a chain of proxies that is followed.
 const maxHops = 16
 
-// Client returns the address of the client that a trusted proxy at peer forwards
-// for, by the values of its X-Forwarded-For header fields in their order. Each
-// proxy appends who it heard, so the list is read from its end, past other
-// trusted proxies: what stands before the first stranger, that stranger may have
-// written.
+// Client returns the address of the client of a trusted proxy at peer, by the values
+// of its X-Forwarded-For header fields in order. Each proxy appends the address of
+// its peer, so the list is read from its end, past other trusted proxies, up to the
+// first other address: what is before that may be forged.
 func (ps Proxies) Client(peer netip.Addr, forwarded [][]byte) netip.Addr {
 	hops := 0
 	for i := len(forwarded) - 1; i >= 0; i-- {
@@ -103,7 +102,7 @@ func (ps Proxies) Client(peer netip.Addr, forwarded [][]byte) netip.Addr {
 	return peer
 }
 
-// hop reads one element: an address, with or without a port.
+// hop parses one element: an address, with or without a port.
 func hop(s string) (netip.Addr, bool) {
 	s = strings.TrimSpace(s)
 	if ap, err := netip.ParseAddrPort(s); err == nil {
@@ -131,9 +130,9 @@ func SANs(cert *x509.Certificate) (out []string) {
 	return out
 }
 
-// ParseSAN reads the name of a certificate as a configuration writes it: with
-// its kind as SANs has it, or without, then it is a URI if it has ://, else an
-// address if it has @, else a DNS name.
+// ParseSAN parses the name of a certificate in a configuration: with its kind as in
+// SANs, or without; it is then a URI if it contains ://, an e-mail address if it
+// contains @, else a DNS name.
 func ParseSAN(s string) (string, error) {
 	kind, rest, ok := strings.Cut(s, ":")
 	switch {
@@ -148,23 +147,22 @@ func ParseSAN(s string) (string, error) {
 	if strings.HasPrefix(s, "dns:") {
 		s = strings.ToLower(s)
 		if n := s[4:]; n == "" || strings.ContainsAny(n, "*: /") {
-			return "", fmt.Errorf("%q: want a name of a certificate, such as spiffe://example.org/router or dns:router.example.org; wildcards are none", s[4:])
+			return "", fmt.Errorf("%q: want the name of a certificate, such as spiffe://example.org/router or dns:router.example.org, without wildcards", s[4:])
 		}
 	}
 	return s, nil
 }
 
-// Certificates are the principals of client certificates, by name as SANs has
-// it.
+// Certificates are the grants of client certificates, by name as in SANs.
 type Certificates map[string]Grant
 
-// Asserted is who asks as a trusted proxy says, in its header's words. The
-// slices are valid during the call.
+// Asserted is the sender of a request as asserted by a trusted proxy: the values of
+// its headers. The slices are valid during the call.
 type Asserted struct {
 	Tenant, User, Groups []byte // groups are separated by commas
 }
 
-// principal returns who is asserted.
+// principal returns the asserted sender.
 func (a *Asserted) principal(proxy string) (*Principal, error) {
 	g := Grant{Tenant: string(a.Tenant), User: string(a.User)}
 	for _, name := range strings.Split(string(a.Groups), ",") {

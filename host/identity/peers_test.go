@@ -112,8 +112,8 @@ func TestTrustedProxy_Validate(t *testing.T) {
 	f("", TrustedProxy{Networks: prefixes("10.0.0.0/8")})
 	f("", TrustedProxy{Networks: prefixes("10.0.0.0/8"), SANs: []string{"dns:a"}, Tenant: "x-tenant-id", User: "x-tenant-user"})
 	f("no networks", TrustedProxy{})
-	f("everybody", TrustedProxy{Networks: prefixes("0.0.0.0/0")})
-	f("everybody", TrustedProxy{Networks: prefixes("::/0")})
+	f("every address", TrustedProxy{Networks: prefixes("0.0.0.0/0")})
+	f("every address", TrustedProxy{Networks: prefixes("::/0")})
 	f("without sans", TrustedProxy{Networks: prefixes("10.0.0.0/8"), Tenant: "x-tenant-id"})
 	f("without a tenant header", TrustedProxy{Networks: prefixes("10.0.0.0/8"), User: "x-tenant-user"})
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// SetConfig is what one revision of the rules says about credentials.
+// SetConfig is the credentials of one revision of the rules.
 type SetConfig struct {
 	Keys         *KeyFile     // nil = the configuration names no key file; not kept
 	Certificates Certificates // of clients
@@ -24,9 +24,8 @@ type SetConfig struct {
 	Disabled     []string     // tenants that are refused whatever their requests present
 }
 
-// Set is the credentials of one revision. It is immutable (but for the keys that
-// issuers of tokens publish) and safe for concurrent use. What a set accepts and
-// what it counts goes to its Store.
+// Set is the credentials of one revision. It is immutable, except for the keys that
+// issuers of tokens publish, and safe for concurrent use. It counts in its Store.
 type Set struct {
 	store     *Store
 	byMAC     map[mac]*entry
@@ -42,14 +41,14 @@ type Set struct {
 
 // Tokens verifies tokens that issuers made, such as JWTs.
 type Tokens interface {
-	// Verify returns who a token stands for and whether it counts on the admin
+	// Verify returns the principal of a token and whether it is accepted on the admin
 	// listener. The error wraps ErrUnknownKey. It may be called concurrently; token
 	// is valid during the call.
 	Verify(token []byte, now time.Time) (p *Principal, admin bool, err error)
 }
 
-// isToken reports whether a credential has the form of a JWT: three parts, of
-// which the first begins as the base64 of { does.
+// isToken reports whether a credential has the form of a JWT: three parts, the first
+// of which begins like the base64 of {.
 func isToken(b []byte) bool { return len(b) > 4 && b[0] == 'e' && bytes.Count(b, dot) == 2 }
 
 var dot = []byte(".")
@@ -62,8 +61,8 @@ type entry struct {
 	lastUse   *atomic.Int64 // Unix seconds; shared by the sets of one store
 }
 
-// NewSet checks c and returns the set that accepts what c names. It accepts
-// nothing before it is asked: building one changes nothing.
+// NewSet checks c and returns the set of its credentials. Building a set changes
+// nothing: it has an effect where it is used.
 func (s *Store) NewSet(c SetConfig) (*Set, error) {
 	set := &Set{store: s, tokens: c.Tokens, open: c.Keys == nil && c.Tokens == nil, disabled: map[string]bool{}}
 	if c.Anonymous != "" {
@@ -142,15 +141,15 @@ func (s *Set) SameKeys(o *Set) bool {
 // Tokens returns what verifies tokens, nil if no issuer is configured.
 func (s *Set) Tokens() Tokens { return s.tokens }
 
-// Authenticate returns who c stands for on the clients' listener: the holder of
-// a key or token, else who a trusted proxy asserts, else whose certificate it
-// is, else the anonymous tenant if it is allowed. The error is ErrNoCredentials,
+// Authenticate returns the principal of c on the clients' listener: of its key or
+// token, else the one that a trusted proxy asserts, else that of its certificate,
+// else the anonymous tenant if there is one. The error is ErrNoCredentials,
 // ErrTooManyFailures, ErrDisagree or ErrTenantDisabled, or wraps ErrUnknownKey.
 //
 // A valid credential is accepted whatever its address did before, so that no one
 // can lock out a neighbour; keys are too long to be guessed. Where the
 // configuration names neither a key file nor issuers of tokens, anonymous covers
-// requests with any credential, because the clients' SDKs insist on sending one.
+// requests with any credential, because clients' SDKs always send one.
 // It allocates nothing for keys and for tokens that were seen before.
 func (s *Set) Authenticate(c *Credentials) (*Principal, error) {
 	p, err := s.authenticate(c)
@@ -197,9 +196,9 @@ func (s *Set) authenticate(c *Credentials) (*Principal, error) {
 	return nil, ErrNoCredentials
 }
 
-// Verify is Authenticate for the admin listener: there is no anonymous tenant,
-// tokens count only of issuers that are configured so, and a disabled tenant's
-// operators are not locked out.
+// Verify is Authenticate for the admin listener: only keys, and tokens of issuers
+// that are configured for it, are accepted. Operators of a disabled tenant are not
+// locked out.
 func (s *Set) Verify(c *Credentials) (*Principal, error) {
 	key, given := c.key()
 	return s.verify(c.Remote, key, given, true)
@@ -234,8 +233,8 @@ func (s *Set) verify(remote netip.Addr, key []byte, given, onlyAdmin bool) (*Pri
 	return nil, err
 }
 
-// lookup finds the entry of a key that is valid. The map is searched by the keyed
-// hash, which its caller cannot steer, and the hit is compared in constant time.
+// lookup returns the entry of a valid key, else nil. The map is searched by the keyed
+// hash, which a client cannot choose, and the hit is compared in constant time.
 func (s *Set) lookup(key []byte) *entry {
 	st := s.store
 	if st.hasher == nil || len(key) == 0 || len(key) > maxKeyLen {
@@ -257,8 +256,8 @@ func (s *Set) lookup(key []byte) *entry {
 	return e
 }
 
-// certificate returns the principal of a client certificate. A certificate with
-// the names of two is nobody's: whose it is cannot be told.
+// certificate returns the principal of a client certificate, nil if it has none. A
+// certificate with names of two principals is ambiguous and has none.
 func (s *Set) certificate(cert *x509.Certificate) (found *Principal) {
 	if cert == nil {
 		return nil
@@ -289,7 +288,7 @@ func (s *Set) List() []Record {
 // Usable returns how many keys are not revoked.
 func (s *Set) Usable() int { return len(s.byMAC) }
 
-// WithKeys returns s with these records, in place of those of the same ids. They
+// WithKeys returns s with these records, which replace those with the same ids. They
 // must be valid, as those of a KeyFile are.
 func (s *Set) WithKeys(records ...Record) *Set {
 	next := *s

@@ -36,9 +36,9 @@ func (c *Config) Validate() error {
 	return errors.Join(all...)
 }
 
-// Store is what outlives the sets of credentials: counts, failures by address,
-// and when each key was used last. It accepts nobody by itself; a [Set] does. All
-// methods may be called concurrently.
+// Store is the state that all sets of credentials share: counts, failures by address,
+// and the last use of each key. Authentication is the job of a [Set]. All methods
+// may be called concurrently.
 type Store struct {
 	hasher   *hasher // nil without a pepper
 	failures failures
@@ -52,7 +52,7 @@ type Store struct {
 
 type counters struct{ ok, anonymous, missing, unknown, limited atomic.Uint64 }
 
-// Stats counts what authentication answered since the start.
+// Stats counts results of authentication since the start.
 type Stats struct{ Accepted, Anonymous, Missing, Unknown, Limited uint64 }
 
 // NewStore returns an empty Store.

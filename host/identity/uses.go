@@ -12,15 +12,15 @@ import (
 	"github.com/kvasir-router/kvasir/host/internal/atomicfile"
 )
 
-// usesFile is the content of a file of last uses.
+// usesFile is the content of the file of last uses.
 type usesFile struct {
 	Version int              `json:"version"`  // 1
 	LastUse map[string]int64 `json:"last_use"` // key id → Unix seconds
 }
 
-// SaveUses writes to path when each key of set, the one in force, was used last,
-// if that changed since it was saved before. The file is apart from the key file,
-// which only an operator's change rewrites.
+// SaveUses writes the last use of each key of set, the one in force, to path if one
+// changed since the previous call. The key file does not hold them: only changes by
+// an operator rewrite it.
 func (s *Store) SaveUses(path string, set *Set) error {
 	if !s.used.Swap(false) {
 		return nil
@@ -42,8 +42,8 @@ func (s *Store) SaveUses(path string, set *Set) error {
 	return nil
 }
 
-// RestoreUses takes over the last uses in the file that SaveUses wrote, for keys
-// that were not used since. No file is no error.
+// RestoreUses reads the last uses from the file that SaveUses wrote, for keys that
+// this process has not seen used. A missing file is no error.
 func (s *Store) RestoreUses(path string) error {
 	uses, err := ReadUses(path)
 	if err != nil {
@@ -55,8 +55,8 @@ func (s *Store) RestoreUses(path string) error {
 	return nil
 }
 
-// ReadUses returns when each key was used last as of the file at path, which may
-// be absent.
+// ReadUses returns the last use of each key from the file at path, which may be
+// absent.
 func ReadUses(path string) (map[string]time.Time, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +72,7 @@ func ReadUses(path string) (map[string]time.Time, error) {
 	}
 	u, err := parseUses(b)
 	if err != nil {
-		return nil, fmt.Errorf("identity: %s: %v; delete it to begin anew", path, err)
+		return nil, fmt.Errorf("identity: %s: %v: delete it to start over", path, err)
 	}
 	return u, nil
 }

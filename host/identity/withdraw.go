@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Withdrawal is what is no longer to be accepted, whatever else is wrong with
-// the files that say so.
+// Withdrawal is credentials that are no longer accepted, whatever else is wrong with
+// the files that withdraw them.
 type Withdrawal struct {
-	Keys         []Record // as they are accepted from now on: revoked, or narrower than before
+	Keys         []Record // replacements: revoked, or narrower than before
 	Certificates []string // subject alternative names, as SANs has them
 	Tenants      []string // disabled
 	Anonymous    bool     // requests without credentials
@@ -25,8 +25,8 @@ func (w *Withdrawal) Empty() bool {
 	return len(w.Keys)+len(w.Certificates)+len(w.Tenants) == 0 && !w.Anonymous
 }
 
-// Without returns s without what w withdraws. Everything else stays: a set that
-// lost all its keys still refuses unknown ones.
+// Without returns s without the credentials of w. A set that has lost all its keys
+// still refuses unknown ones.
 func (s *Set) Without(w *Withdrawal) *Set {
 	next := *s
 	if len(w.Keys) > 0 {
@@ -76,11 +76,11 @@ func (s *Set) Anonymous() string {
 	return s.anonymous.Tenant
 }
 
-// Withdrawn returns the keys of s that k takes something from, as they are to be
-// accepted: those that it revokes, does not have, or gives to another tenant or
-// another secret, as revoked at now; those that end sooner or have fewer scopes,
-// so. Keys that k adds and what it gives to others do not count. If complete is
-// false k is the readable part of a faulty file: keys that are not in it stay.
+// Withdrawn returns replacements for the keys of s that k withdraws or narrows. A key
+// that k revokes, lacks, or gives another tenant or secret is revoked, at now if k
+// has no time; a key that expires earlier or has fewer scopes in k gets those. What
+// k adds is ignored. If complete is false, k is the readable part of an invalid file
+// and keys that it lacks stay.
 func (s *Set) Withdrawn(k *KeyFile, complete bool, now time.Time) (out []Record) {
 	byID := make(map[string]*Record, len(k.Keys))
 	for i := range k.Keys {
@@ -102,8 +102,8 @@ func (s *Set) Withdrawn(k *KeyFile, complete bool, now time.Time) (out []Record)
 	return out
 }
 
-// narrow takes from r what next, nil = nothing, does not give, and reports
-// whether that changed r.
+// narrow restricts r to what next grants; nil grants nothing. It reports whether r
+// changed.
 func narrow(r, next *Record, now time.Time) bool {
 	if next == nil || !next.Revoked.IsZero() || next.MAC != r.MAC || next.Tenant != r.Tenant {
 		r.Revoked = now.UTC().Truncate(time.Second)
@@ -122,10 +122,10 @@ func narrow(r, next *Record, now time.Time) bool {
 	return changed
 }
 
-// ScanFile reads as much of a key file as can be understood. complete says that
-// every record could be found, so that a key that is not among them is not in the
-// file; the records may be invalid in themselves. An empty file is a complete one
-// without keys. An error means that nothing can be said.
+// ScanFile reads as much of a key file as is readable. complete reports whether all
+// records were found, so that a key that is not among them is not in the file; the
+// records themselves may be invalid. An empty file is complete and has no keys. On
+// error nothing is known.
 func ScanFile(path string) (k *KeyFile, complete bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -143,7 +143,7 @@ func ScanFile(path string) (k *KeyFile, complete bool, err error) {
 	return k, complete, nil
 }
 
-// scanKeys finds the records of a key file's text, up to where it is no JSON.
+// scanKeys returns the records of a key file's text up to a syntax error.
 func scanKeys(b []byte) (k *KeyFile, complete bool) {
 	k = &KeyFile{Version: 1}
 	if len(bytes.TrimSpace(b)) == 0 {
@@ -177,9 +177,9 @@ func scanKeys(b []byte) (k *KeyFile, complete bool) {
 	return k, found
 }
 
-// scanList adds the records of the list that d is at; false where it ends early.
-// A record that cannot be decoded makes the list incomplete, but what is behind
-// it counts.
+// scanList adds the records of the list at d and reports whether the list is
+// complete. A record that cannot be decoded makes it incomplete; the records after
+// it are added.
 func scanList(d *json.Decoder, k *KeyFile) bool {
 	if t, err := d.Token(); err != nil || t != json.Delim('[') {
 		return false

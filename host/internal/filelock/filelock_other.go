@@ -10,3 +10,9 @@ var _ = kvasir_runs_on_linux_and_macos_only_see_README
 
 // Lock is not implemented: see above.
 func Lock(string) (unlock func(), err error) { panic("BUG: filelock: not Unix") }
+
+// ErrLocked is never returned: see above.
+var ErrLocked error
+
+// TryLock is not implemented: see above.
+func TryLock(path, note string) (unlock func(), err error) { panic("BUG: filelock: not Unix") }

@@ -3,9 +3,11 @@
 package filelock
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,6 +47,30 @@ func TestLock_hammer(t *testing.T) {
 
 func TestLock_errors(t *testing.T) {
 	if _, err := Lock(filepath.Join(t.TempDir(), "absent", "x")); err == nil {
+		t.Error("locked in a directory that is not there")
+	}
+}
+
+// TestTryLock: a lock that is held is refused with the holder's note, and is free
+// when it is given up.
+func TestTryLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.lock")
+	unlock, err := TryLock(path, "process 7, and more")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := TryLock(path, "8"); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "by process 7, and more") {
+		t.Errorf("got %v", err)
+	}
+	unlock()
+	if unlock, err = TryLock(path, "9"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := TryLock(path, "8"); !errors.Is(err, ErrLocked) || !strings.HasSuffix(err.Error(), "by 9") {
+		t.Errorf("got %v", err)
+	}
+	unlock()
+	if _, err := TryLock(filepath.Join(t.TempDir(), "absent", "x"), ""); err == nil {
 		t.Error("locked in a directory that is not there")
 	}
 }
