@@ -158,8 +158,8 @@ func checkAudit(t *testing.T, d *harness.Dev, operator, first issued) {
 		"line 3 does not match its hash": func() (string, string) {
 			return strings.Join(lines[:2], "") + strings.Replace(lines[2], "key:issue", "key:read", 1) + strings.Join(lines[3:], ""), ""
 		},
-		"line 4 has not the number":   func() (string, string) { return strings.Join(lines[:3], "") + strings.Join(lines[4:], ""), "" },
-		"does not contain the anchor": func() (string, string) { return strings.Join(lines[:5], ""), st.Head },
+		"line 4 does not have the number": func() (string, string) { return strings.Join(lines[:3], "") + strings.Join(lines[4:], ""), "" },
+		"does not contain the anchor":     func() (string, string) { return strings.Join(lines[:5], ""), st.Head },
 	} {
 		changed, anchor := edit()
 		if err := os.WriteFile(copied, []byte(changed), 0o600); err != nil {
