@@ -28,10 +28,10 @@ import (
 //	fault FILE: MARK          where the fault stands: the first line with MARK; no MARK = line 1, or the
 //	                          file as a whole; <end> = behind the last line, <end>-1 = the last but one
 //	what TEXT                 part of what is wrong; empty = anything
-//	mend TEXT                 part of the mend
+//	fix TEXT                  part of the fix
 type badCase struct {
-	name, file, mark, what, mend string
-	edits                        []func(t *testing.T, files map[string][]byte)
+	name, file, mark, what, fix string
+	edits                       []func(t *testing.T, files map[string][]byte)
 }
 
 // readBad reads all families.
@@ -78,8 +78,8 @@ func (c *badCase) read(t *testing.T, verb, rest, block string) {
 		c.file, c.mark = file, text
 	case "what":
 		c.what = rest
-	case "mend":
-		c.mend = rest
+	case "fix":
+		c.fix = rest
 	case "swap":
 		before, after, ok := strings.Cut(strings.ReplaceAll(text+" ", `\n`, "\n"), " -> ")
 		if !ok {
@@ -156,13 +156,13 @@ func TestBadPolicies(t *testing.T) {
 				t.Fatalf("loaded, or no list of faults: %v", err)
 			}
 			if strings.Contains(err.Error(), "see the policy language's reference") {
-				t.Errorf("no mend: %v", err)
+				t.Errorf("no fix: %v", err)
 			}
 			want := line(t, all[c.file], c.mark)
 			if !slices.ContainsFunc(faults, func(f policy.Fault) bool {
-				return f.File == c.file && (f.Line == want || c.mark == "" && f.Line <= 1) && strings.Contains(f.What, c.what) && f.Mend != "" && strings.Contains(f.Mend, c.mend)
+				return f.File == c.file && (f.Line == want || c.mark == "" && f.Line <= 1) && strings.Contains(f.What, c.what) && f.Fix != "" && strings.Contains(f.Fix, c.fix)
 			}) {
-				t.Errorf("want %s:%d … %s … %s, got\n%v", c.file, want, c.what, c.mend, err)
+				t.Errorf("want %s:%d … %s … %s, got\n%v", c.file, want, c.what, c.fix, err)
 			}
 		})
 	}

@@ -229,7 +229,7 @@ func TestMutants_schemas(t *testing.T) {
 		less.tenants["acme"] = record
 		folder := less.over(t, all)
 		before, _, _ := strings.Cut(string(folder["data/tenants.json"]), `"acme": {`)
-		want := fmt.Sprintf("data/tenants.json:%d:12: data/tenants/acme has no %q", 1+strings.Count(before, "\n"), field)
+		want := fmt.Sprintf("data/tenants.json:%d:12: data/tenants/acme: missing required field %q", 1+strings.Count(before, "\n"), field)
 		if _, err := load(folder); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("without %s: %v, want %s", field, err, want)
 		}

@@ -66,7 +66,7 @@ func add(out map[string][]byte, root, but string) error {
 		}
 		rel := strings.TrimPrefix(name, root+"/")
 		if _, ok := out[rel]; ok {
-			return fmt.Errorf("policies: %s stands twice", rel)
+			return fmt.Errorf("policies: duplicate file %s", rel)
 		}
 		out[rel], err = fs.ReadFile(FS, name)
 		return err

@@ -81,7 +81,7 @@ func policyCheck() *cobra.Command {
 		if report.OK && report.Coverage < *least {
 			report.OK = false
 			report.Faults = policy.Faults{{What: fmt.Sprintf("the tests cover %.1f %% of the lines", report.Coverage),
-				Mend: fmt.Sprintf("add tests, up to %.1f %%", *least)}}
+				Fix: fmt.Sprintf("add tests, up to %.1f %%", *least)}}
 		}
 		if *output == "json" {
 			err = printValue(cmd.OutOrStdout(), report)

@@ -24,8 +24,8 @@ type policyState struct {
 	Revision  string `json:"revision"`
 	LastError string `json:"last_error"`
 	Faults    []struct {
-		File, What, Mend string
-		Line             int
+		File, What, Fix string
+		Line            int
 	} `json:"faults"`
 	Diff *struct {
 		Compared    int `json:"compared"`
@@ -69,7 +69,7 @@ func kvasir(t testing.TB, args ...string) (string, int) {
 // TestPolicy_dev: in kvasir dev an edit of a tenant's data decides about the
 // next request, a stream in flight goes on; a broken rule and a broken test leave
 // the policy before in force, and the CLI, the admin API, the log and a metric
-// tell file, line and mend.
+// name file, line and fix.
 func TestPolicy_dev(t *testing.T) {
 	d := harness.StartDev(t)
 	ask := func(tenant string) (*harness.Answer, int) {
@@ -119,12 +119,12 @@ func TestPolicy_dev(t *testing.T) {
 	if good.State != "ok" || good.Source != "directory" {
 		t.Errorf("got %+v", good)
 	}
-	refused := func(file, old, new, wantFile, what, mend string) {
+	refused := func(file, old, new, wantFile, what, fix string) {
 		t.Helper()
 		name := filepath.Join(d.PolicyDir, filepath.FromSlash(file))
 		editFile(t, name, old, new)
 		out, code := kvasir(t, "policy", "check", d.PolicyDir)
-		if code != 1 || !strings.Contains(out, wantFile+":") || !strings.Contains(out, what) || !strings.Contains(out, mend) {
+		if code != 1 || !strings.Contains(out, wantFile+":") || !strings.Contains(out, what) || !strings.Contains(out, fix) {
 			t.Errorf("check: %d %s", code, out)
 		}
 		var s policyState
@@ -134,7 +134,7 @@ func TestPolicy_dev(t *testing.T) {
 		})
 		told := false
 		for _, f := range s.Faults {
-			told = told || f.File == wantFile && f.Line > 0 && strings.Contains(f.Mend, mend)
+			told = told || f.File == wantFile && f.Line > 0 && strings.Contains(f.Fix, fix)
 		}
 		if s.Revision != good.Revision || !told {
 			t.Errorf("got %+v", s)
@@ -153,7 +153,7 @@ func TestPolicy_dev(t *testing.T) {
 		harness.Await(t, 5*time.Second, "mended", func() bool { return policyOf(t, d.Admin, d.AdminToken).State == "ok" })
 	}
 	refused("kvasir/admission.rego", "input.request.model", "input.request.modle", "kvasir/admission.rego", "undefined ref: input.request.modle", `did you mean "model"?`)
-	refused("kvasir/decision.rego", `"constraints":`, `"contraints":`, "kvasir/decision.rego", "no field contraints", `did you mean "constraints"?`)
+	refused("kvasir/decision.rego", `"constraints":`, `"contraints":`, "kvasir/decision.rego", "unknown decision field contraints", `did you mean "constraints"?`)
 	refused("data/tenants/acme.json", `"pools"`, `"pool"`, "data/tenants/acme.json", "pool", "pools")
 	if out, code := kvasir(t, "policy", "reload", "--admin", d.Admin, "--token", d.AdminToken); code != 0 || !strings.Contains(out, "ok: revision "+good.Revision) {
 		t.Errorf("reload: %d %s", code, out)

@@ -12,34 +12,35 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// ErrNoRule says that a policy has no rule for what was asked: it leaves the
-// question to the router.
-var ErrNoRule = errors.New("policy: there is no such rule")
+// ErrNoRule reports that a policy has no rule for a question, which it thereby
+// leaves to the router.
+var ErrNoRule = errors.New("policy: no such rule")
 
-// AdminQuestion is whether somebody may do something to the router.
+// AdminQuestion asks whether a principal may call the admin API for an object.
 type AdminQuestion struct {
 	Principal *identity.Principal
 	Verb      string // area:action
 	Name      string // of the plugin, key, endpoint or revision
-	Tenant    string // whose it is; "" = nobody's. About a key it is asked twice: by its name, and by its tenant
-	Author    string // who proposed what is activated; "" = not known
-	Undo      bool   // what runs again was in force before
+	Tenant    string // of the object; "" = none. A key is asked about twice: by its name and by its tenant
+	Author    string // who pushed what is activated; "" = unknown
+	Undo      bool   // what is activated was in force before
 }
 
-// BackendQuestion is whether an endpoint may join a pool.
+// BackendQuestion asks whether an endpoint may join a pool.
 type BackendQuestion struct {
 	URL, Pool, Dialect string
 	Labels             map[string]string // without the label pool
 }
 
-// Answer is the answer to a question other than about a request.
+// Answer is the answer to an AdminQuestion or a BackendQuestion.
 type Answer struct {
 	Allow    bool
-	Refusals []string // why not, sorted; for operators
+	Refusals []string // reasons of a refusal, sorted; for operators
 }
 
-// Admin asks data.kvasir.admin.allow. The error is ErrNoRule, or says why there
-// is no answer, which is a refusal. Answers are not cached: operators ask rarely.
+// Admin evaluates data.kvasir.admin.allow. The error is ErrNoRule, or says why there
+// is no answer, which is a refusal. Answers are not cached, since calls of the admin
+// API are rare.
 func (s *Snapshot) Admin(q *AdminQuestion) (Answer, error) {
 	p := q.Principal
 	object := map[string]any{}
@@ -60,7 +61,7 @@ func (s *Snapshot) Admin(q *AdminQuestion) (Answer, error) {
 	})
 }
 
-// Backend asks data.kvasir.backend.allow. The error is as Admin's.
+// Backend evaluates data.kvasir.backend.allow. Errors are those of Admin.
 func (s *Snapshot) Backend(q *BackendQuestion) (Answer, error) {
 	labels := map[string]any{}
 	for k, v := range q.Labels {
@@ -71,7 +72,7 @@ func (s *Snapshot) Backend(q *BackendQuestion) (Answer, error) {
 	})
 }
 
-// stringsOf is a list that is not null in JSON.
+// stringsOf returns a list that is not null in JSON.
 func stringsOf(vs []string) []any {
 	out := []any{}
 	for _, v := range vs {
@@ -80,7 +81,7 @@ func stringsOf(vs []string) []any {
 	return out
 }
 
-// answer asks data.kvasir.NAME for allow and refusals. What is undefined is no.
+// answer evaluates data.kvasir.NAME for allow and refusals. Undefined is false.
 func (s *Snapshot) answer(name string, input map[string]any) (a Answer, err error) {
 	ref := ast.MustParseRef("data.kvasir." + name + ".allow")
 	if len(s.prog.compiler.GetRulesExact(ref)) == 0 {

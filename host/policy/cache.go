@@ -15,22 +15,21 @@ const (
 	defaultPerTenant  = 4096
 )
 
-// cache holds decisions by the whole key, so that no two inputs can be taken
-// for each other. It lives as long as its snapshot, so nothing in it is ever
-// stale. It is safe for concurrent use.
+// cache holds decisions by the whole key, so that no two inputs can be confused. It
+// lives as long as its snapshot, so that its entries are never stale. It is safe for concurrent use.
 type cache struct {
 	seed   maphash.Seed
 	shards [cacheShards]cacheShard
 	total  int // bound of entries
 	tenant int // bound of entries of one tenant
 
-	mu      sync.Mutex // guards the fields below; taken on a miss only, before a shard's
+	mu      sync.Mutex // guards the fields below; locked on a miss only, before a shard's
 	owners  map[string]*owner
 	entries int
 }
 
 type cacheShard struct {
-	mu      sync.RWMutex // guards the maps; the last lock taken
+	mu      sync.RWMutex // guards the maps; the innermost lock
 	m       map[string]*cacheEntry
 	flights map[string]*flight
 	_       [64]byte
@@ -40,19 +39,19 @@ type cacheShard struct {
 type cacheEntry struct {
 	key      string
 	decision *Decision
-	verdict  *verdict    // what decision was bound from
-	perUser  bool        // the key lacks the user, who has an entry of his own behind it
-	in       *Input      // the first one, for replays
-	used     atomic.Bool // since it was last passed over for eviction
+	verdict  *verdict    // that decision was bound from
+	perUser  bool        // the key lacks the user; a second key with the user holds the decision
+	in       *Input      // the first input of this key, for replays
+	used     atomic.Bool // since eviction last skipped it
 }
 
-// owner is a tenant's entries, oldest first.
+// owner holds the keys of a tenant's entries, oldest first.
 type owner struct {
 	queue []*cacheEntry
 	name  string
 }
 
-// flight is one evaluation that others wait for.
+// flight is one evaluation, with the callers that wait for it.
 type flight struct {
 	done  chan struct{}
 	entry *cacheEntry
@@ -86,8 +85,8 @@ func (c *cache) get(key []byte, count *Counters) *cacheEntry {
 	return e
 }
 
-// fill returns the entry of a key that get did not find. One caller makes it,
-// the others wait for him. An error is not kept.
+// fill returns the entry of a key that get did not find. One caller computes it, the
+// others wait for the result. Errors are not cached.
 func (c *cache) fill(key []byte, tenant string, count *Counters, compute func() (*cacheEntry, error)) (*cacheEntry, error) {
 	sh := &c.shards[c.shard(key)]
 	sh.mu.Lock()
@@ -115,8 +114,8 @@ func (c *cache) fill(key []byte, tenant string, count *Counters, compute func() 
 	return f.entry, f.err
 }
 
-// insert keeps an entry, and lets go of an old one where there are too many: of
-// the same tenant, or of the one that has most.
+// insert adds an entry. If there are too many it evicts an old one: of the same
+// tenant, or of the tenant with the most entries.
 func (c *cache) insert(e *cacheEntry, tenant string, count *Counters) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +131,7 @@ func (c *cache) insert(e *cacheEntry, tenant string, count *Counters) {
 		c.evictLocked(c.largestLocked(), count)
 	}
 	o.queue = append(o.queue, e)
-	c.owners[tenant] = o // evicting the last entry of a tenant forgets it
+	c.owners[tenant] = o // evicting the last entry of a tenant deletes its owner
 	c.entries++
 	sh := &c.shards[c.shard([]byte(e.key))]
 	sh.mu.Lock()
@@ -140,8 +139,8 @@ func (c *cache) insert(e *cacheEntry, tenant string, count *Counters) {
 	sh.mu.Unlock()
 }
 
-// sampledOwners bounds the search for a tenant with many entries; Go's maps
-// begin their walk anywhere.
+// sampledOwners bounds the search for a tenant with many entries; iteration over a
+// Go map begins at a random place.
 const sampledOwners = 16
 
 func (c *cache) largestLocked() (most *owner) {
@@ -157,8 +156,8 @@ func (c *cache) largestLocked() (most *owner) {
 	return most
 }
 
-// evictLocked lets go of the oldest entry of o that was not used since it was
-// passed over, looking at a few.
+// evictLocked evicts the oldest entry of o that was not used since it was last
+// skipped. It looks at a few entries only.
 func (c *cache) evictLocked(o *owner, count *Counters) {
 	for range min(8, len(o.queue)) {
 		if e := o.queue[0]; e.used.Swap(false) {
@@ -180,7 +179,7 @@ func (c *cache) evictLocked(o *owner, count *Counters) {
 	sh.mu.Unlock()
 }
 
-// inputs returns the inputs of up to n entries, the tenants' by turns.
+// inputs returns the inputs of up to n entries, taking tenants in turn.
 func (c *cache) inputs(n int) (out []*Input) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,8 +208,8 @@ func (c *cache) size() int {
 	return c.entries
 }
 
-// Counters count what snapshots do. One set outlives the snapshots that share
-// it; the zero value is ready, and it is safe for concurrent use.
+// Counters counts the work of snapshots. Snapshots share one, which outlives them.
+// The zero value is ready. It is safe for concurrent use.
 type Counters struct {
 	hits                                 [cacheShards]paddedCounter
 	misses, errors, evicted, evaluations atomic.Uint64
@@ -222,14 +221,14 @@ type paddedCounter struct {
 	_ [56]byte
 }
 
-// Stats is what Counters have counted.
+// Stats holds the counts of Counters.
 type Stats struct {
 	Hits        uint64 // decisions from the cache
-	Misses      uint64 // decisions that were not there
+	Misses      uint64 // decisions that were not cached
 	Errors      uint64 // evaluations that gave no decision
 	Evaluations uint64
-	Evicted     uint64 // entries that made room
-	EvalNanos   uint64 // spent evaluating
+	Evicted     uint64 // entries evicted for others
+	EvalNanos   uint64 // time of evaluations
 }
 
 // Stats returns the counts.

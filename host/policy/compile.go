@@ -18,14 +18,13 @@ import (
 // Entry points of a policy.
 const (
 	decisionPath = "data.kvasir.decision"
-	decisionFile = "kvasir/decision.rego" // where its absence is told
+	decisionFile = "kvasir/decision.rego" // the file that is named if it is missing
 )
 
 // testSuffix marks the modules that hold the policy's own tests.
 const testSuffix = "_test.rego"
 
-// inputSchema is the contract of the input document, for policies that bring no
-// schema of it.
+// inputSchema is the schema of the input document, for policies without one.
 var inputSchema = func() []byte {
 	text, err := policies.FS.ReadFile("schemas/input.json")
 	if err != nil {
@@ -35,7 +34,7 @@ var inputSchema = func() []byte {
 }()
 
 // program is compiled Rego without data. It is immutable and shared by all
-// snapshots whose modules are the same.
+// snapshots with the same modules.
 type program struct {
 	src      *Source // whose modules it is compiled from
 	compiler *ast.Compiler
@@ -45,7 +44,7 @@ type program struct {
 	shapes   map[string]*schema // see readSchemas
 }
 
-// settings are what every compiler of a program is given.
+// settings are the settings of every compiler of a program.
 type settings struct {
 	caps    *ast.Capabilities
 	schemas *ast.SchemaSet
@@ -56,11 +55,12 @@ func (s *settings) compiler() *ast.Compiler {
 		WithUseTypeCheckAnnotations(true).WithStrict(true).WithDefaultRegoVersion(ast.RegoV1)
 }
 
-// compile parses and compiles the modules of src and checks what can be known
-// without data. Modules that prev, which may be nil, has too are not parsed again.
+// compile parses and compiles the modules of src and checks what can be checked
+// without data. It takes parsed modules from prev, which may be nil, where they are
+// the same.
 func compile(src *Source, prev *program, f *faults) *program {
 	p := &program{src: src, modules: map[string]*ast.Module{}}
-	sound := len(f.all)
+	before := len(f.all)
 	p.set = readSettings(src, f)
 	p.shapes = readSchemas(src, f)
 	for _, name := range src.names() {
@@ -72,12 +72,12 @@ func compile(src *Source, prev *program, f *faults) *program {
 		if err != nil {
 			f.rego(err)
 		} else if m == nil {
-			f.add(name, 0, 0, "no Rego in it", "write a package line, or delete the file")
+			f.add(name, 0, 0, "file without Rego", "write a package line, or delete the file")
 		} else {
 			p.modules[name] = m
 		}
 	}
-	if len(f.all) > sound {
+	if len(f.all) > before {
 		return nil
 	}
 	rules := maps.Clone(p.modules)
@@ -89,13 +89,13 @@ func compile(src *Source, prev *program, f *faults) *program {
 		return nil
 	}
 	p.check(f)
-	if len(f.all) > sound {
+	if len(f.all) > before {
 		return nil
 	}
 	return p
 }
 
-// parsed returns the module of p that src has too, nil if there is none.
+// parsed returns the module name of p if src has the same, else nil.
 func (p *program) parsed(src *Source, name string) *ast.Module {
 	if p == nil || !bytes.Equal(p.src.capabilities, src.capabilities) || !bytes.Equal(p.src.modules[name], src.modules[name]) {
 		return nil
@@ -109,7 +109,7 @@ func readSettings(src *Source, f *faults) settings {
 	if src.capabilities != nil {
 		caps, err := ast.LoadCapabilitiesJSON(bytes.NewReader(src.capabilities))
 		if err != nil {
-			f.add(capabilityFile, 0, 0, err.Error(), "write it as opa capabilities --current prints it, without what no rule may use")
+			f.add(capabilityFile, 0, 0, err.Error(), "write it as opa capabilities --current prints it, without what rules may not use")
 		} else {
 			s.caps = caps
 		}
@@ -136,12 +136,12 @@ func readSettings(src *Source, f *faults) settings {
 	return s
 }
 
-// check looks at the compiled rules.
+// check checks the compiled rules.
 func (p *program) check(f *faults) {
 	ref := ast.MustParseRef(decisionPath)
 	rules := p.compiler.GetRulesExact(ref)
 	if len(rules) == 0 {
-		f.add(decisionFile, 0, 0, "there is no rule "+decisionPath, `write package kvasir and default decision := {"allow": false, "reason": "policy_undefined"}`)
+		f.add(decisionFile, 0, 0, "missing rule "+decisionPath, `write package kvasir and default decision := {"allow": false, "reason": "policy_undefined"}`)
 		return
 	}
 	if !slices.ContainsFunc(rules, deniesByDefault) {
@@ -160,7 +160,7 @@ func (p *program) check(f *faults) {
 	p.checkReferences(f)
 }
 
-// deniesByDefault reports whether r is a default with allow: false.
+// deniesByDefault reports whether r is a default rule with allow: false.
 func deniesByDefault(r *ast.Rule) bool {
 	o, ok := r.Head.Value.Value.(ast.Object)
 	if !r.Default || !ok {
@@ -170,7 +170,7 @@ func deniesByDefault(r *ast.Rule) bool {
 	return allow != nil && allow.Value.Compare(ast.Boolean(false)) == 0
 }
 
-// rego adds the faults that OPA's parser or compiler found.
+// rego adds the errors of OPA's parser or compiler.
 func (f *faults) rego(err error) {
 	var all ast.Errors
 	var one *ast.Error
@@ -186,22 +186,22 @@ func (f *faults) rego(err error) {
 			file, line, col = e.Location.File, e.Location.Row, e.Location.Col
 		}
 		what := e.Message
-		f.add(file, line, col, what, mend(e))
+		f.add(file, line, col, what, fixFor(e))
 	}
 }
 
-// mend says what to write instead of what OPA refused.
-func mend(e *ast.Error) string {
+// fixFor returns what to write instead of what OPA refused.
+func fixFor(e *ast.Error) string {
 	if d, ok := e.Details.(*ast.RefErrInvalidDetail); ok && len(d.OneOf) > 0 {
 		var known []string
 		for _, v := range d.OneOf {
 			known = append(known, strings.Trim(v.String(), `"`))
 		}
-		return fmt.Sprintf("%v is not known here: %s", d.Ref[d.Pos], nearest(strings.Trim(d.Ref[d.Pos].String(), `"`), known))
+		return fmt.Sprintf("unknown name %v: %s", d.Ref[d.Pos], nearest(strings.Trim(d.Ref[d.Pos].String(), `"`), known))
 	}
-	for _, m := range mends {
+	for _, m := range fixes {
 		if strings.Contains(e.Message, m.text) {
-			return m.mend
+			return m.fix
 		}
 	}
 	if e.Details != nil {
@@ -212,33 +212,33 @@ func mend(e *ast.Error) string {
 	return "see the policy language's reference"
 }
 
-// mends are looked through in order.
-var mends = []struct{ text, mend string }{
+// fixes are searched in order.
+var fixes = []struct{ text, fix string }{
 	{"illegal default rule", "give the default a constant"},
-	{"cannot be used for rule name", "begin the rule with a name that is no word of the language, or complete the one before it"},
+	{"cannot be used for rule name", "begin the rule with a name that is not a keyword, or complete the rule before it"},
 	{"with keyword target", "write input, data or a function after with"},
 	{"unexpected import path", "import data.…, input.… or rego.v1"},
-	{"undefined function", "it does not exist, or a decision may not depend on it: use input and data only (capabilities.json lists what may be used)"},
-	{"undefined ref", "define it, import it, or mend its name"},
+	{"undefined function", "the function does not exist, or decisions may not depend on it: use input and data only (capabilities.json lists the functions)"},
+	{"undefined ref", "define it, import it, or fix its name"},
 	{"match error", "compare values of one type"},
-	{"invalid argument(s)", "give it arguments of the types it takes"},
+	{"invalid argument(s)", "use arguments of the types that the function takes"},
 	{"is unsafe", "bind the variable first: some x in …, or define it"},
 	{"unused", "use it or delete it"},
-	{"deprecated built-in", "write what it does: some x in …, every x in … {…}, regex.match"},
+	{"deprecated built-in", "write instead: some x in …, every x in … {…}, regex.match"},
 	{"empty module", "write a package line and rules, or delete the file"},
 	{"undefined schema", "name a file of the folder schemas without .json, such as schema.input"},
-	{"arity mismatch", "give it as many arguments as it takes"},
-	{"eof", "close what was opened: a bracket, a brace or a body is not complete"},
+	{"arity mismatch", "use as many arguments as the function takes"},
+	{"eof", "close the bracket, brace or body that is open"},
 	{"assigned var", "use the variable or write _"},
 	{"`if` keyword is required", "write if before the body"},
 	{"`contains` keyword is required", "write contains for a rule that makes a set"},
-	{"conflict", "give the rules one kind, or another name"},
-	{"recursive", "break the circle: a rule may not depend on itself"},
+	{"conflict", "make the rules of one kind, or rename one"},
+	{"recursive", "break the cycle: a rule may not depend on itself"},
 	{"multiple default rules", "keep one default"},
-	{"shadow", "choose another name: this one is taken"},
-	{"redeclared", "choose another name: this one is taken"},
-	{"unexpected", "mend the syntax here"},
-	{"non-terminated", "close what is opened here"},
-	{"illegal", "write a token that Rego knows"},
+	{"shadow", "choose another name: this one is in use"},
+	{"redeclared", "choose another name: this one is in use"},
+	{"unexpected", "fix the syntax here"},
+	{"non-terminated", "close what is open here"},
+	{"illegal", "write a valid token of Rego"},
 	{"package", "begin the file with a package line"},
 }

@@ -16,20 +16,20 @@ import (
 // dataset is the data of one policy. It is immutable.
 type dataset struct {
 	store   storage.Store
-	txn     storage.Transaction // one read transaction for all evaluations: nobody writes
+	txn     storage.Transaction // one read transaction for all evaluations: there are no writes
 	tree    *jsonNode
 	classes map[string]int // priority of each class
 }
 
-// readData puts the data files of src together, as OPA does with a directory:
-// the members of a file in folder a/b are members of data.a.b. A key that two
-// files give is a fault.
+// readData merges the data files of src, as OPA does with a directory: the members
+// of a file in folder a/b are members of data.a.b. A key that two files define is an
+// error.
 func readData(src *Source, f *faults) *jsonNode {
 	root := &jsonNode{kind: jsonObject}
 	for _, name := range slices.Sorted(maps.Keys(src.data)) {
 		n, bad := parseJSON(src.data[name])
 		if bad == nil && n.kind != jsonObject {
-			bad = &jsonError{0, "is no object"}
+			bad = &jsonError{0, "not an object"}
 		}
 		if bad != nil {
 			line, col := lineCol(src.data[name], bad.at)
@@ -48,7 +48,7 @@ func readData(src *Source, f *faults) *jsonNode {
 	return root
 }
 
-// dataName is how a data file is called in faults.
+// dataName is the name of a data file in errors.
 func dataName(name string) string { return path.Join(dataFolder, name) }
 
 func (n *jsonNode) setFile(name string) {
@@ -58,7 +58,7 @@ func (n *jsonNode) setFile(name string) {
 	}
 }
 
-// child returns the object at key, which it makes if there is none.
+// child returns the object at key, and creates it if it is missing.
 func (n *jsonNode) child(key, file string) *jsonNode {
 	if c := n.get(key); c != nil {
 		return c
@@ -84,20 +84,20 @@ func merge(into, from *jsonNode, src *Source, f *faults) {
 			merge(old, v, src, f)
 		default:
 			line, col := lineCol(src.data[from.file], from.keyAt[i])
-			f.add(dataName(from.file), line, col, fmt.Sprintf("%.80q stands in %s too", k, dataName(old.file)), "keep one of them")
+			f.add(dataName(from.file), line, col, fmt.Sprintf("duplicate key %.80q, also in %s", k, dataName(old.file)), "delete one of them")
 		}
 	}
 }
 
-// checkData compares data with the schemas and with what rules define.
+// checkData checks data against the schemas and the packages of the policy.
 func checkData(root *jsonNode, p *program, f *faults) {
-	tell := func(n *jsonNode, at int, what, mend string) {
+	report := func(n *jsonNode, at int, what, fix string) {
 		line, col := lineCol(p.src.data[n.file], at)
-		f.add(dataName(n.file), line, col, what, mend)
+		f.add(dataName(n.file), line, col, what, fix)
 	}
 	for i, k := range root.keys {
 		if rules := p.compiler.GetRulesWithPrefix(ast.Ref{ast.DefaultRootDocument, ast.StringTerm(k)}); len(rules) > 0 {
-			tell(root.elems[i], root.keyAt[i], fmt.Sprintf("%q is a package of the policy", k), "give the data another name")
+			report(root.elems[i], root.keyAt[i], fmt.Sprintf("%q is a package of the policy", k), "give the data another name")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.shapes)) {
@@ -114,12 +114,12 @@ func checkData(root *jsonNode, p *program, f *faults) {
 			if c.file != "" {
 				file = dataName(c.file)
 			}
-			f.add(file, line, col, "data"+c.path+" "+c.what, c.mend)
+			f.add(file, line, col, "data"+c.path+": "+c.what, c.fix)
 		}
 	}
 }
 
-// newDataset makes the data ready for evaluations.
+// newDataset prepares the data for evaluations.
 func newDataset(root *jsonNode, src *Source, f *faults) *dataset {
 	d := &dataset{tree: root, classes: map[string]int{}}
 	d.readClasses(src, f)
@@ -128,7 +128,7 @@ func newDataset(root *jsonNode, src *Source, f *faults) *dataset {
 	return d
 }
 
-// readClasses takes the priorities of data.classes.
+// readClasses reads the priorities of data.classes.
 func (d *dataset) readClasses(src *Source, f *faults) {
 	classes := d.tree.get("classes")
 	if classes == nil {
@@ -143,7 +143,7 @@ func (d *dataset) readClasses(src *Source, f *faults) {
 		v, ok := rat(p)
 		if !ok || !v.IsInt() || !v.Num().IsInt64() || v.Num().Int64() < math.MinInt16 || v.Num().Int64() > math.MaxInt16 {
 			line, col := lineCol(src.data[p.file], p.at)
-			f.add(dataName(p.file), line, col, fmt.Sprintf("/classes/%s/priority is no priority", name), "write a whole number from -32768 to 32767")
+			f.add(dataName(p.file), line, col, fmt.Sprintf("invalid priority of class %q", name), "want a whole number from -32768 to 32767")
 			continue
 		}
 		d.classes[name] = int(v.Num().Int64())

@@ -18,7 +18,7 @@ const (
 	maxWord            = 256     // bytes of a string
 	maxLimit           = 1 << 40 // of tokens and requests
 	maxAffinityWeight  = 10
-	leastWeight        = 1e-6 // what a weight of 0 counts: in Affinity 0 is unset
+	leastWeight        = 1e-6 // the value of a weight of 0: in Affinity 0 is unset
 	defaultDenyStatus  = 403
 	reasonIncomplete   = "policy_incomplete"
 	statusUnavailable  = 503
@@ -34,15 +34,14 @@ const (
 // denyStatuses are the statuses a denial may have.
 var denyStatuses = []int{401, 403, 404, 429, 503}
 
-// verdict is a decision as the policy gave it, before it was bound to a
-// namespace.
+// verdict is a decision of the policy, before it is bound to a namespace.
 type verdict struct {
 	Decision
 	group string // of the cache namespace
 }
 
-// decoder reads a decision document. The first fault is kept; after it nothing
-// it returns counts.
+// decoder reads a decision document. It keeps the first error, after which its
+// results are meaningless.
 type decoder struct {
 	classes map[string]int
 	err     error
@@ -81,7 +80,7 @@ func (d *decoder) each(path string, v ast.Value, f func(key string, v ast.Value)
 	o.Foreach(func(k, v *ast.Term) {
 		key, ok := k.Value.(ast.String)
 		if !ok {
-			d.fail(path, "has a key that is no string")
+			d.fail(path, "has a key that is not a string")
 			return
 		}
 		f(string(key), v.Value)
@@ -111,7 +110,7 @@ func (d *decoder) finish(out *verdict, present map[string]bool) {
 	}
 }
 
-// terms calls f with the terms of an array or a set; anything else is a fault.
+// terms calls f with the terms of an array or a set; another value is an error.
 func (d *decoder) terms(path string, v ast.Value, f func(*ast.Term)) {
 	switch v := v.(type) {
 	case *ast.Array:
@@ -132,7 +131,7 @@ func (d *decoder) items(path string, v ast.Value, f func(path string, v ast.Valu
 		}
 	})
 	if n > maxConstraints {
-		d.fail(path, "has %d elements, at most %d are taken", n, maxConstraints)
+		d.fail(path, "has %d elements, more than %d", n, maxConstraints)
 	}
 }
 
@@ -193,7 +192,7 @@ func (d *decoder) integer(path string, v ast.Value) int {
 	return 0
 }
 
-// positive returns a number from 0.
+// positive returns a number that is at least 0.
 func (d *decoder) positive(path string, v ast.Value) float64 {
 	n, ok := v.(ast.Number)
 	if !ok {
@@ -210,7 +209,7 @@ func (d *decoder) positive(path string, v ast.Value) float64 {
 func (d *decoder) number(path string, n ast.Number) float64 {
 	f, err := json.Number(n).Float64()
 	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-		d.fail(path, "is %.40s, no number that can be counted with", n)
+		d.fail(path, "is %.40s, out of range", n)
 		return 0
 	}
 	return f

@@ -65,7 +65,7 @@ func TestDecode_refused(t *testing.T) {
 		`{"allow": true, "constraints": [{"label": "p", "op": "in", "values": [1]}]}`: "values is a number", `{"allow": true, "prefer": [{"label": "p", "values": ["a"]}]}`: "prefer[0].weight is missing",
 		`{"allow": true, "prefer": [{"label": "p", "values": ["a"], "weight": -1}]}`: "below 0", `{"allow": true, "constraints": [{"label": "", "op": "in", "values": []}]}`: "label is empty", `{"allow": true, "cache": {}}`: "cache.scope is missing", `{"allow": true, "cache": {"scope": "all"}}`: "not one of",
 		`{"allow": true, "cache": {"scope": "group"}}`: "no group", `{"allow": true, "cache": {"scope": "tenant", "group": "g"}}`: "has a group", `{"allow": true, "cache": {"scope": "tenant", "grp": "g"}}`: "not a known field",
-		`{"allow": true, "affinity": {"max_share": 0}}`: "could be placed", `{"allow": true, "affinity": {"weight": 1e999}}`: "no number", `{"allow": true, "affinity": {"wieght": 1}}`: "not a known field",
+		`{"allow": true, "affinity": {"max_share": 0}}`: "could be placed", `{"allow": true, "affinity": {"weight": 1e999}}`: "out of range", `{"allow": true, "affinity": {"wieght": 1}}`: "not a known field",
 		`{"allow": true, "priority": "urgent"}`: "not a class", `{"allow": true, "priority": 1}`: "priority is a number", `{"allow": true, "limits": {"max_tokens": 1}}`: "not a known field",
 		`{"allow": true, "limits": {"max_prompt_tokens": -1}}`: "not from 0", `{"allow": true, "limits": {"max_prompt_tokens": 1.5}}`: "whole number", `{"allow": true, "limits": {"max_prompt_tokens": 1e300}}`: "whole number",
 		`{"allow": true, "audit": "some"}`: "not one of", `{"allow": true, "model": "` + strings.Repeat("m", 257) + `"}`: "more than 256",

@@ -12,8 +12,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/internal/spelling"
 )
 
-// shape is what a field of a decision must be. Of an object fields is set, of
-// an array elem.
+// shape is the type of a field of a decision. Objects have fields, arrays elem.
 type shape struct {
 	name   string // in errors
 	is     types.Type
@@ -28,20 +27,20 @@ var (
 	stringsShape = &shape{name: "an array or a set", elem: stringShape}
 )
 
-// typeCheck compares the type that OPA inferred of the decision with the
-// contract, so that a misspelt field is told before it is ignored.
+// typeCheck compares the type that OPA infers for the decision with the contract, so
+// that a misspelt field is an error and not ignored.
 type typeCheck struct {
 	p *program
 	*faults
-	seen map[string]bool // faults by path
+	seen map[string]bool // paths with an error
 }
 
 func (c *typeCheck) decision(t types.Type, rule *ast.Rule) {
 	c.value("", t, objectShape(decisionFields), rule.Loc())
 }
 
-// value checks a type at a path of the decision. A type that is not known is
-// left to the run time.
+// value checks the type at a path of the decision. Unknown types are left to
+// decode.
 func (c *typeCheck) value(path string, t types.Type, s *shape, at *ast.Location) {
 	switch t := t.(type) {
 	case nil:
@@ -96,7 +95,7 @@ func (c *typeCheck) field(path, key string, t types.Type, s *shape, at *ast.Loca
 	}
 	if !c.seen[full] {
 		c.seen[full] = true
-		c.add(at.File, at.Row, at.Col, "a decision has no field "+full, nearest(key, slices.Sorted(maps.Keys(s.fields))))
+		c.add(at.File, at.Row, at.Col, "unknown decision field "+full, nearest(key, slices.Sorted(maps.Keys(s.fields))))
 	}
 }
 
@@ -106,13 +105,13 @@ func (c *typeCheck) wrong(path, got string, s *shape, at *ast.Location) {
 	}
 	if !c.seen[path] {
 		c.seen[path] = true
-		c.add(at.File, at.Row, at.Col, fmt.Sprintf("%s is %s", path, got), "make it "+s.name)
+		c.add(at.File, at.Row, at.Col, fmt.Sprintf("%s is %s", path, got), "want "+s.name)
 	}
 }
 
-// keyAt returns where a field's name first stands beside a value that it may not
-// have, or else beside a field that the object has, or else where it first
-// stands. s nil = an object of shape of has no such field.
+// keyAt returns the place to report for the field key: where it first has a value
+// of the wrong type, or else where it is first beside a field that the object has,
+// or else its first occurrence. s is nil if an object of shape of has no such field.
 func (c *typeCheck) keyAt(key string, s, of *shape) (at *ast.Location) {
 	wrong := false
 	look := func(o ast.Object) {
@@ -144,8 +143,8 @@ func (c *typeCheck) keyAt(key string, s, of *shape) (at *ast.Location) {
 	return at
 }
 
-// elementAt returns where a rule puts an element into the set at path, named as
-// the path is, that is written out and of another type than s; nil if none does.
+// elementAt returns where a rule adds a literal of another type than s to the set at
+// path, nil if none does. The set has the name of the path's last part.
 func (c *typeCheck) elementAt(path string, s *shape) (at *ast.Location) {
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	c.p.eachModule(func(m *ast.Module) bool {
@@ -160,7 +159,7 @@ func (c *typeCheck) elementAt(path string, s *shape) (at *ast.Location) {
 	return at
 }
 
-// literalOf reports whether v is written out and of another type than s.
+// literalOf reports whether v is a literal of another type than s.
 func literalOf(v ast.Value, s *shape) bool {
 	switch v.(type) {
 	case ast.Null:
@@ -179,10 +178,10 @@ func literalOf(v ast.Value, s *shape) bool {
 	return false
 }
 
-// nearest says which of the known words is likeliest meant.
+// nearest suggests the known word that is most similar to word.
 func nearest(word string, known []string) string {
 	if best := spelling.Nearest(word, known); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
-	return "known are " + strings.Join(known, ", ")
+	return "want one of " + strings.Join(known, ", ")
 }

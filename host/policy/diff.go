@@ -10,27 +10,28 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Diff says what a candidate would decide otherwise than the policy in force.
+// Diff is the difference between the decisions of a candidate and of the policy in
+// force.
 type Diff struct {
 	From string `json:"from"` // revisions
 	To   string `json:"to"`
 
 	Compared    int `json:"compared"` // distinct inputs
-	Skipped     int `json:"skipped"`  // inputs there was no time for
+	Skipped     int `json:"skipped"`  // inputs that were left out for lack of time
 	Same        int `json:"same"`
 	AllowToDeny int `json:"allow_to_deny"`
 	DenyToAllow int `json:"deny_to_allow"`
-	Widened     int `json:"widened"`     // the cache scope is shared by more
-	Namespace   int `json:"namespace"`   // another cache namespace without being wider: its prefixes turn cold
+	Widened     int `json:"widened"`     // more share the cache
+	Namespace   int `json:"namespace"`   // another cache namespace, not wider: its prefixes are cold
 	Constraints int `json:"constraints"` // other endpoints
 	Other       int `json:"other"`       // limits, priority, profile, reason and the like
-	Errors      int `json:"errors"`      // the candidate gives no decision
+	Errors      int `json:"errors"`      // the candidate fails to decide
 
 	P99Micros float64  `json:"p99_us"` // of the candidate's evaluations
 	Changes   []Change `json:"changes"`
 }
 
-// Change is one decision that would be another.
+// Change is one decision that would change.
 type Change struct {
 	Kind   string          `json:"kind"`
 	Input  json.RawMessage `json:"input"`
@@ -49,21 +50,21 @@ const (
 	changeError       = "error"
 )
 
-// maxChanges bounds the changes that are told one by one, of each kind.
+// maxChanges bounds the changes that are listed, of each kind.
 const maxChanges = 20
 
-// Live returns up to n of the inputs whose decisions are cached: what clients
-// asked of late.
+// Live returns up to n of the inputs whose decisions are cached: those of recent
+// requests.
 func (s *Snapshot) Live(n int) []*Input { return s.cache.inputs(n) }
 
-// Compare has both policies decide about the inputs for at most the time d. The
+// Compare evaluates both policies for the inputs, for at most the time d. The
 // candidate's decisions stay in its cache, so that it is warm when it takes over.
 func Compare(old, candidate *Snapshot, inputs []*Input, d time.Duration) *Diff {
 	out := &Diff{From: old.revision, To: candidate.revision, Changes: []Change{}}
 	end := time.Now().Add(d)
-	told := map[string]int{}
+	listed := map[string]int{}
 	var took []time.Duration
-	var aside Counters // a replay is no traffic
+	var aside Counters // a replay is not traffic
 	for i, in := range inputs {
 		if time.Now().After(end) {
 			out.Skipped = len(inputs) - i
@@ -78,7 +79,7 @@ func Compare(old, candidate *Snapshot, inputs []*Input, d time.Duration) *Diff {
 		if kind == "" {
 			continue
 		}
-		if told[kind]++; told[kind] <= maxChanges {
+		if listed[kind]++; listed[kind] <= maxChanges {
 			out.Changes = append(out.Changes, Change{kind, inputJSON(in), decisionJSON(before, oldErr), decisionJSON(after, err)})
 		}
 	}
@@ -89,7 +90,7 @@ func Compare(old, candidate *Snapshot, inputs []*Input, d time.Duration) *Diff {
 	return out
 }
 
-// count counts one pair and returns its kind, "" if both are the same.
+// count counts one pair and returns its kind, "" if the decisions are the same.
 func (x *Diff) count(before, after *Decision, oldErr, err error) string {
 	kind, n := changeOf(before, after, oldErr, err), &x.Same
 	switch kind {
@@ -112,7 +113,7 @@ func (x *Diff) count(before, after *Decision, oldErr, err error) string {
 	return kind
 }
 
-// scopeWidth orders scopes by who shares a namespace.
+// scopeWidth orders scopes by how many share a namespace.
 var scopeWidth = map[string]int{ScopeNone: 0, ScopeUser: 1, ScopeTenant: 2, ScopeGroup: 3, ScopePublic: 4}
 
 func changeOf(before, after *Decision, oldErr, err error) string {
@@ -146,7 +147,7 @@ func changeOf(before, after *Decision, oldErr, err error) string {
 	return ""
 }
 
-// sameConstraints compares without regard to order.
+// sameConstraints compares constraints regardless of order.
 func sameConstraints(a, b []Constraint) bool {
 	canonical := func(cs []Constraint) (out []string) {
 		for _, c := range cs {
@@ -184,14 +185,14 @@ func mustJSON(v any) json.RawMessage {
 	return b
 }
 
-// Gates are the greatest shares of the live decisions that a reload may change,
-// in [0, 1]. A policy that changes more is refused.
+// Gates are the largest shares of the live decisions that a new policy may change, in
+// [0, 1]. A policy that changes more is refused.
 type Gates struct{ AllowToDeny, DenyToAllow, Widened, Errors float64 }
 
-// NoGates lets every change pass.
+// NoGates allows every change.
 var NoGates = Gates{1, 1, 1, 1}
 
-// Check returns Faults if d changes more than g lets pass.
+// Check returns Faults if d changes more than g allows.
 func (g Gates) Check(d *Diff) error {
 	var f faults
 	for _, x := range []struct {
@@ -201,12 +202,12 @@ func (g Gates) Check(d *Diff) error {
 	}{
 		{"allow_to_deny", "would be denied", d.AllowToDeny, g.AllowToDeny},
 		{"deny_to_allow", "would be allowed", d.DenyToAllow, g.DenyToAllow},
-		{"widened", "would share their cache with more", d.Widened, g.Widened},
+		{"widened", "would share their cache more widely", d.Widened, g.Widened},
 		{"errors", "would get no decision", d.Errors, g.Errors},
 	} {
 		if share := float64(x.n) / float64(max(1, d.Compared)); share > x.most {
 			f.add("", 0, 0, fmt.Sprintf("%d of %d live decisions %s (%.1f %%, policy.gates.%s is %.1f %%)", x.n, d.Compared, x.what, 100*share, x.name, 100*x.most),
-				"look at them with kvasir policy diff; if they are meant, reload with --force or raise the gate")
+				"see kvasir policy diff; if the changes are intended, reload with --force or raise the gate")
 		}
 	}
 	return f.err()

@@ -16,19 +16,19 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// Explanation says how a policy came to a decision.
+// Explanation is how a policy came to a decision.
 type Explanation struct {
 	Input      json.RawMessage `json:"input"`      // the whole document
 	DependsOn  []string        `json:"depends_on"` // the paths of it that the policy refers to
 	Result     json.RawMessage `json:"result"`     // data.kvasir.decision as the policy gives it; null = undefined
-	Decision   *View           `json:"decision"`   // what the router makes of it; null with Error
+	Decision   *View           `json:"decision"`   // as the router enforces it; null with Error
 	Error      string          `json:"error,omitempty"`
 	Rules      []RuleHeld      `json:"rules"` // that held, in the order of files and lines
 	EvalMicros float64         `json:"eval_us"`
 	Revision   string          `json:"revision"`
 }
 
-// RuleHeld is a rule that gave a value.
+// RuleHeld is a rule that produced a value.
 type RuleHeld struct {
 	ID   string `json:"id,omitempty"` // of its annotations
 	Path string `json:"path"`
@@ -36,9 +36,8 @@ type RuleHeld struct {
 	Line int    `json:"line"`
 }
 
-// Explain decides about in and says which rules held. It asks the policy with
-// the whole input document, and not through the cache: that the decision is the
-// same as Decide's is what tests of the policy rest on.
+// Explain decides about in and reports which rules held. It evaluates the whole input
+// document, without the cache. Tests check that the decision is that of Decide.
 func (s *Snapshot) Explain(in *Input) *Explanation {
 	x := &Explanation{Input: inputJSON(in), DependsOn: s.Inputs(), Result: json.RawMessage("null"), Rules: []RuleHeld{}, Revision: s.revision}
 	d, err := s.Uncached(in)
@@ -67,7 +66,7 @@ func (s *Snapshot) Explain(in *Input) *Explanation {
 	return x
 }
 
-// rulesHeld is a tracer that keeps the rules that gave a value.
+// rulesHeld is a tracer that records the rules that produced a value.
 type rulesHeld struct {
 	set   *ast.AnnotationSet
 	seen  map[*ast.Rule]bool
@@ -97,7 +96,7 @@ func (h *rulesHeld) TraceEvent(e topdown.Event) {
 	h.rules = append(h.rules, out)
 }
 
-// inputDocument is the input document in Go.
+// inputDocument is the JSON form of an Input.
 type inputDocument struct {
 	Version string `json:"version"`
 	Tenant  struct {
@@ -126,8 +125,8 @@ type inputDocument struct {
 	} `json:"router"`
 }
 
-// ParseInput reads an input document. What is left out is empty; what the
-// document does not have is an error.
+// ParseInput reads an input document. Missing fields are empty; unknown fields are
+// errors.
 func ParseInput(text []byte) (*Input, error) {
 	var d inputDocument
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -136,13 +135,13 @@ func ParseInput(text []byte) (*Input, error) {
 		return nil, fmt.Errorf("policy: input: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("policy: input: something stands behind the document")
+		return nil, errors.New("policy: input: unexpected text after the document")
 	}
 	if d.Version != "" && d.Version != "1" {
 		return nil, fmt.Errorf("policy: input: version %.40q, want \"1\"", d.Version)
 	}
 	if d.Router.HourUTC < 0 || d.Router.HourUTC > 23 {
-		return nil, fmt.Errorf("policy: input: router.hour_utc %d is no hour", d.Router.HourUTC)
+		return nil, fmt.Errorf("policy: input: router.hour_utc %d is not an hour", d.Router.HourUTC)
 	}
 	in := &Input{
 		Principal: &identity.Principal{Tenant: d.Tenant.ID, User: d.Tenant.User, Groups: d.Tenant.Groups, Scopes: d.Tenant.Scopes, Method: d.Tenant.Auth.Method, Issuer: d.Tenant.Auth.Issuer},

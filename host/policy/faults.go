@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Fault is one thing that keeps a policy from being loaded.
+// Fault is one error in a policy that keeps it from being loaded.
 type Fault struct {
 	File string `json:"file,omitempty"` // relative to the policy or the data directory; "" = the policy as a whole
 	Line int    `json:"line,omitempty"` // from 1; 0 = the file as a whole
 	Col  int    `json:"column,omitempty"`
 	What string `json:"what"`
-	Mend string `json:"mend"` // what to write instead
+	Fix  string `json:"fix"` // what to write instead
 }
 
-// String returns file:line:col: what: mend.
+// String returns file:line:col: what: fix.
 func (f Fault) String() string {
 	s := f.File
 	if f.Line > 0 {
@@ -26,17 +26,17 @@ func (f Fault) String() string {
 		s += ": "
 	}
 	s += f.What
-	if f.Mend != "" {
-		s += ": " + f.Mend
+	if f.Fix != "" {
+		s += ": " + f.Fix
 	}
 	return s
 }
 
-// Faults is every fault of one policy, in the order of files and lines. It is
-// the error of Load for a policy that could be read but is not sound.
+// Faults is every error of one policy, in the order of files and lines. Load
+// returns it for a policy that could be read but is invalid.
 type Faults []Fault
 
-// Error returns one line per fault.
+// Error returns one line for each error.
 func (f Faults) Error() string {
 	s := make([]string, len(f))
 	for i := range f {
@@ -45,19 +45,19 @@ func (f Faults) Error() string {
 	return strings.Join(s, "\n")
 }
 
-// maxFaults bounds the list that one broken policy can produce.
+// maxFaults bounds the list of errors of one policy.
 const maxFaults = 50
 
-// faults collects; it is used by one goroutine.
+// faults collects errors. It is not safe for concurrent use.
 type faults struct{ all Faults }
 
-func (f *faults) add(file string, line, col int, what, mend string) {
+func (f *faults) add(file string, line, col int, what, fix string) {
 	if len(f.all) < maxFaults {
-		f.all = append(f.all, Fault{file, line, col, what, mend})
+		f.all = append(f.all, Fault{file, line, col, what, fix})
 	}
 }
 
-// err returns what was collected, each fault once, nil if there is none.
+// err returns what was collected, without duplicates, nil if there is none.
 func (f *faults) err() error {
 	if len(f.all) == 0 {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// leafKind is the kind of a value that is no object and no list.
+// leafKind is the kind of a value that is neither an object nor a list.
 func leafKind[V any](s *shape, schema string, read func(d *decoder, path string, v ast.Value) V) kind[V] {
 	return kind[V]{
 		shape:  s,

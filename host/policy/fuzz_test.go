@@ -31,7 +31,7 @@ func FuzzLoad(f *testing.F) {
 			t.Fatalf("got %v", err)
 		}
 		for _, x := range all {
-			if x.What == "" || x.Mend == "" || strings.Contains(x.What, "cannot be compiled") {
+			if x.What == "" || x.Fix == "" || strings.Contains(x.What, "cannot be compiled") {
 				t.Errorf("got %+v", x)
 			}
 		}

@@ -9,14 +9,14 @@ import (
 
 // Errors of Guard.
 var (
-	// ErrNotLoaded: no policy could be loaded yet.
-	ErrNotLoaded = errors.New("policy: none is loaded")
-	// ErrStale: the policy in force could not be replaced for longer than allowed.
-	ErrStale = errors.New("policy: the last good one is too old")
+	// ErrNotLoaded reports that no policy has been loaded.
+	ErrNotLoaded = errors.New("policy: no policy is loaded")
+	// ErrStale reports that a newer policy has been refused for longer than allowed.
+	ErrStale = errors.New("policy: the last good policy is too old")
 )
 
-// Guard is a Snapshot with what a site wants where it gives no decision. It is
-// immutable and safe for concurrent use.
+// Guard wraps a Snapshot with the site's choice for requests about which the policy
+// gives no decision. It is immutable and safe for concurrent use.
 type Guard struct {
 	snapshot *Snapshot
 	cfg      GuardConfig
@@ -26,35 +26,36 @@ type Guard struct {
 type GuardConfig struct {
 	// Key is K_epoch.
 	Key []byte
-	// Allow answers an error of the policy by allowing, within Fallback and in
-	// the tenant's own namespace. Else it is the caller's 503.
+	// Allow allows a request if the policy fails, within Fallback and in the
+	// tenant's own namespace. Otherwise Decide returns the error.
 	Allow bool
-	// Fallback are the constraints of what is allowed so.
+	// Fallback are the constraints of requests that are allowed so.
 	Fallback []Constraint
-	// MaxStale is how long a policy may decide after its successor was refused;
-	// 0 = for ever.
+	// MaxStale is how long a policy may decide after a newer one was refused;
+	// 0 = without limit.
 	MaxStale time.Duration
 	// Health outlives Guards. It must not be nil.
 	Health *Health
-	// OnError is told each error; it may be nil. It is called by the request.
+	// OnError receives each error; it may be nil. It is called on the goroutine of
+	// the request.
 	OnError func(err error, allowed bool)
 }
 
-// Health is what is known of a policy beside what it decides. The zero value is
-// ready, and it is safe for concurrent use.
+// Health is the state of a policy: since when it is stale, its fallbacks and its last
+// error. The zero value is ready. It is safe for concurrent use.
 type Health struct {
-	failed    atomic.Int64 // Unix nanoseconds since when no successor could be loaded; 0 = the policy is the newest
+	failed    atomic.Int64 // Unix nanoseconds since when newer policies are refused; 0 = the policy is the newest
 	fallbacks atomic.Uint64
 	last      atomic.Pointer[string]
 }
 
-// Failed notes that a successor was refused at t; later ones do not move it.
+// Failed records that a newer policy was refused at t. Only the first call counts.
 func (h *Health) Failed(t time.Time) { h.failed.CompareAndSwap(0, t.UnixNano()) }
 
-// Fine notes that the policy in force is the newest.
+// Fine records that the policy in force is the newest.
 func (h *Health) Fine() { h.failed.Store(0) }
 
-// StaleFor is how long the policy in force has not been the newest.
+// StaleFor returns how long the policy in force has not been the newest.
 func (h *Health) StaleFor(now time.Time) time.Duration {
 	since := h.failed.Load()
 	if since == 0 {
@@ -63,11 +64,11 @@ func (h *Health) StaleFor(now time.Time) time.Duration {
 	return max(0, time.Duration(now.UnixNano()-since))
 }
 
-// Fallbacks counts requests that were allowed although the policy gave no
-// decision.
+// Fallbacks returns the number of requests that were allowed although the policy
+// gave no decision.
 func (h *Health) Fallbacks() uint64 { return h.fallbacks.Load() }
 
-// LastError is the last error of a decision, "" if there was none.
+// LastError returns the last error of a decision, "" if there was none.
 func (h *Health) LastError() string {
 	if p := h.last.Load(); p != nil {
 		return *p
@@ -75,7 +76,7 @@ func (h *Health) LastError() string {
 	return ""
 }
 
-// NewGuard returns the guard of s; nil = there is none yet.
+// NewGuard returns the guard of s, which is nil if no policy is loaded.
 func NewGuard(s *Snapshot, cfg GuardConfig) *Guard {
 	cfg.Fallback = slices.Clone(cfg.Fallback)
 	return &Guard{s, cfg}

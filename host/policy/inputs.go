@@ -35,24 +35,24 @@ const (
 	leaves
 )
 
-// leafPaths are where the leaves stand in the input document, by the order of
-// the document: the leaves of one object stand together.
+// leafPaths are the paths of the leaves in the input document, in the order of the
+// document: the leaves of one object are consecutive.
 var leafPaths = [leaves]string{"version", "tenant.id", "tenant.user", "tenant.groups", "tenant.scopes", "tenant.auth.method", "tenant.auth.issuer",
 	"request.operation", "request.model", "request.adapter", "request.stream", "request.priority", "request.size_class", "request.labels",
 	"router.region", "router.hour_utc", "router.capacity_state"}
 
 // inputSet is the part of the input document that a policy refers to. A decision
-// is made from these values alone: they are the cache's key, and the document
-// that Rego sees has nothing else in it. So whatever OPA tells of a policy's
-// references, decisions of equal keys are equal.
+// is made from these values alone: they are the key of the cache, and the document
+// that Rego reads holds nothing else. So decisions of equal keys are equal, whatever
+// OPA reports about a policy's references.
 type inputSet struct {
 	uses   [leaves]bool
 	labels []string // names of the labels it refers to, sorted; nil with uses[leafLabels] = all
 	paths  []string // as the policy writes them, sorted, for reports
 }
 
-// newInputSet returns the inputs among the references of p. A reference that the
-// router does not fill is a fault.
+// newInputSet returns the inputs among the references of p. A reference to a path
+// that the router does not fill is an error.
 func newInputSet(refs []ast.Ref, p *program, f *faults) *inputSet {
 	s := new(inputSet)
 	for _, r := range refs {
@@ -61,12 +61,12 @@ func newInputSet(refs []ast.Ref, p *program, f *faults) *inputSet {
 		}
 		path := refPath(r[1:])
 		if path == "" {
-			s.fault(f, p, r, "a rule refers to input as a whole", "name the fields it needs, such as input.tenant.id: decisions are cached by the fields that rules name")
+			s.fault(f, p, r, "a rule refers to input as a whole", "name the fields that it needs, such as input.tenant.id: decisions are cached by the fields that rules name")
 			continue
 		}
 		s.paths = append(s.paths, "input."+path)
 		if !s.take(path) {
-			s.fault(f, p, r, "the router gives no input."+path, nearest(path, leafPaths[:]))
+			s.fault(f, p, r, "unknown field input."+path, nearest(path, leafPaths[:]))
 		}
 	}
 	slices.Sort(s.paths)
@@ -78,7 +78,7 @@ func newInputSet(refs []ast.Ref, p *program, f *faults) *inputSet {
 	return s
 }
 
-// take adds what stands at path and below, and reports whether there is anything.
+// take adds the leaves at path and below, and reports whether there are any.
 func (s *inputSet) take(path string) (found bool) {
 	for l, at := range leafPaths {
 		name, below := strings.CutPrefix(path, at+".")
@@ -93,7 +93,7 @@ func (s *inputSet) take(path string) (found bool) {
 	return found
 }
 
-func (s *inputSet) fault(f *faults, p *program, r ast.Ref, what, mend string) {
+func (s *inputSet) fault(f *faults, p *program, r ast.Ref, what, fix string) {
 	at := p.locate(func(x ast.Ref) bool { return len(r) <= len(x) && x[:len(r)].Equal(r) })
 	if refPath(r[1:]) == "" {
 		at = p.locateWholeInput()
@@ -101,7 +101,7 @@ func (s *inputSet) fault(f *faults, p *program, r ast.Ref, what, mend string) {
 	if at == nil {
 		at = p.compiler.GetRulesExact(ast.MustParseRef(decisionPath))[0].Loc()
 	}
-	f.add(at.File, at.Row, at.Col, what, mend)
+	f.add(at.File, at.Row, at.Col, what, fix)
 }
 
 // refPath returns the path of a constant reference, its parts joined by dots.
@@ -117,16 +117,16 @@ func refPath(r ast.Ref) string {
 	return strings.Join(parts, ".")
 }
 
-// Bounds of the strings of an input. Within them nothing that a client sends can
-// push many others out of the cache.
+// Bounds of the strings of an input, so that one client cannot evict many decisions
+// of others from the cache.
 const (
 	maxInputString = 256
 	maxInputList   = 64 // groups, scopes, labels
 )
 
 // key appends the values of in that the policy refers to, each with its length,
-// in the order of the leaves, and after them who asks, for whose namespace the
-// decision is made. ok is false if a value is out of bounds.
+// in the order of the leaves, and after them the tenant, whose namespace the
+// decision is for. ok is false if a value is out of bounds.
 func (s *inputSet) key(b []byte, in *Input) (_ []byte, ok bool) {
 	ok = true
 	str := func(v string) {
@@ -240,7 +240,7 @@ func (s *inputSet) document(in *Input) ast.Value {
 	return root
 }
 
-// docBuilder puts the leaves that are used into objects.
+// docBuilder adds the leaves that are used to objects.
 type docBuilder struct{ s *inputSet }
 
 func (b *docBuilder) object() ast.Object { return ast.NewObject() }
@@ -272,7 +272,7 @@ func (b *docBuilder) labels(in *Input) ast.Object {
 	return o
 }
 
-// clone returns a copy of in that holds nothing of the caller's buffers.
+// clone returns a copy of in that shares no memory with the caller's buffers.
 func (in *Input) clone() *Input {
 	c := *in
 	c.Trace = nil
@@ -286,5 +286,5 @@ func (in *Input) clone() *Input {
 	return &c
 }
 
-// nobody is the principal of an input without one.
-var nobody = new(identity.Principal)
+// noPrincipal is the principal of an input without one.
+var noPrincipal = new(identity.Principal)

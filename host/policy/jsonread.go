@@ -6,20 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// parseJSON reads one JSON value, in which no key may stand twice. An error has
-// an offset. It takes what encoding/json takes, in a tenth of the time of its
-// tokens: data of 1,000 tenants has 40,000.
+// parseJSON reads one JSON value without duplicate keys. Errors have an offset. It
+// accepts what encoding/json accepts, in a tenth of the time that its tokens take:
+// data of 1,000 tenants has 40,000 values.
 func parseJSON(text []byte) (*jsonNode, *jsonError) {
 	r := jsonReader{text: text}
 	n := r.value(0)
 	if r.space(); r.err == nil && r.at < len(text) {
-		r.fail("something stands behind the value")
+		r.fail("unexpected text after the value")
 	}
 	return n, r.err
 }
 
-// jsonReader reads a text from the left. After the first fault nothing it
-// returns counts.
+// jsonReader reads a text from left to right. After the first error its results are
+// meaningless.
 type jsonReader struct {
 	text []byte
 	at   int
@@ -32,9 +32,9 @@ func (r *jsonReader) fail(what string) {
 	}
 }
 
-// syntax fails with the words of encoding/json, which people know.
+// syntax fails with the error text of encoding/json.
 func (r *jsonReader) syntax() {
-	what := "is no JSON"
+	what := "not JSON"
 	var v any
 	if err := json.Unmarshal(r.text, &v); err != nil {
 		what = err.Error()
@@ -53,7 +53,7 @@ func (r *jsonReader) space() {
 	}
 }
 
-// next skips white space and reports whether c follows, which it takes.
+// next skips white space, and consumes c and returns true if c follows.
 func (r *jsonReader) next(c byte) bool {
 	if r.space(); r.at < len(r.text) && r.text[r.at] == c {
 		r.at++
@@ -129,7 +129,7 @@ func (r *jsonReader) object(n *jsonNode, depth int) {
 			}
 		}
 		if seen[key] || seen == nil && n.get(key) != nil {
-			r.fail(fmt.Sprintf("key %.80q stands twice", key))
+			r.fail(fmt.Sprintf("duplicate key %.80q", key))
 		}
 		if seen != nil {
 			seen[key] = true

@@ -7,7 +7,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// jsonNode is one value of a JSON file that knows where it stands.
+// jsonNode is one value of a JSON file, with its place.
 type jsonNode struct {
 	kind  jsonKind
 	text  string      // of a string or number
@@ -15,8 +15,8 @@ type jsonNode struct {
 	keys  []string    // of an object, in the order of the file
 	keyAt []int       // offsets of the keys
 	elems []*jsonNode // of an array or, beside keys, an object
-	at    int         // offset in the file of the value's end, of an object and array their beginning's
-	file  string      // "" = the caller knows
+	at    int         // offset in the file: of the end of a value, of the beginning of an object or array
+	file  string      // "" = the caller's file
 }
 
 type jsonKind uint8
@@ -32,10 +32,10 @@ const (
 
 var jsonKindNames = [...]string{"null", "boolean", "number", "string", "array", "object"}
 
-// maxJSONDepth bounds how deep values may be nested.
+// maxJSONDepth bounds the nesting of values.
 const maxJSONDepth = 64
 
-// jsonError is a fault of a JSON file.
+// jsonError is an error in a JSON file.
 type jsonError struct {
 	at   int
 	what string
@@ -51,7 +51,7 @@ func (n *jsonNode) get(key string) *jsonNode {
 	return nil
 }
 
-// term returns the value as OPA has it.
+// term returns the value as a term of OPA.
 func (n *jsonNode) term() *ast.Term {
 	switch n.kind {
 	case jsonBool:

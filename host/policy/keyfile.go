@@ -20,10 +20,10 @@ const KeyBytes = 32
 // LoadOrCreateKey reads the secret key in the file path, which holds 64
 // hexadecimal digits and a line end; if there is no such file it makes a random
 // key and writes it there with mode 0600, its directory with mode 0700. Several
-// processes may do so at once: all get the same key. A file others may read, a
-// directory others may write and a file of another form are errors: a key that
-// changes by itself would lose every cached prefix, a key that is known would
-// open every namespace.
+// processes may do so at once: all get the same key. A file that others can read, a
+// directory that others can write and a file of another form are errors: with another
+// key every cached prefix would be lost, and who knows the key can compute the salt of
+// every namespace.
 func LoadOrCreateKey(path string) ([]byte, error) {
 	key, err := LoadKey(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -35,7 +35,7 @@ func LoadOrCreateKey(path string) ([]byte, error) {
 	return LoadKey(path)
 }
 
-// LoadKey is LoadOrCreateKey for a file that must be there.
+// LoadKey is LoadOrCreateKey for a file that must exist.
 func LoadKey(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/internal/atomicfile"
 )
 
-// lastGood is what the file holds below its first line, which is a MAC of it in
-// hexadecimal: a policy that somebody else wrote there is not taken.
+// lastGood is the content of the file below its first line, which is a MAC of it in
+// hexadecimal: a policy that another program wrote there is refused.
 type lastGood struct {
 	Version  int               `json:"version"`
 	Revision string            `json:"revision"`
@@ -29,8 +29,8 @@ type lastGood struct {
 type Kept struct {
 	Source *Source
 	Saved  time.Time
-	// Over is what the policy's directory held when the policy was put in force
-	// although it came from elsewhere; "" = it came from the directory.
+	// Over is the digest of the policy's directory at the time when a policy from
+	// elsewhere was put in force; "" = the policy came from the directory.
 	Over string
 }
 

@@ -198,7 +198,7 @@ func same(a, b *Decision) string {
 // TestLoad_refused holds policies that must not be loaded: each fault names its
 // file and line, and what to write instead.
 func TestLoad_refused(t *testing.T) {
-	f := func(what, file string, line int, want, mend string, change ...string) {
+	f := func(what, file string, line int, want, fix string, change ...string) {
 		t.Helper()
 		_, err := load(t, with(change...), Config{})
 		var all Faults
@@ -207,7 +207,7 @@ func TestLoad_refused(t *testing.T) {
 			return
 		}
 		for _, x := range all {
-			if x.File == file && (x.Line == line || line == 0) && strings.Contains(x.What, want) && strings.Contains(x.Mend, mend) {
+			if x.File == file && (x.Line == line || line == 0) && strings.Contains(x.What, want) && strings.Contains(x.Fix, fix) {
 				return
 			}
 		}
@@ -223,7 +223,7 @@ func TestLoad_refused(t *testing.T) {
 	}
 	const file = "kvasir/decision.rego"
 	f("schema typo", file, 17, "undefined ref", "model", edit("tenant.models[input.request.model]\n}", "tenant.models[input.request.modle]\n}")...)
-	f("header", file, 0, "undefined ref", "not known here", edit("tenant.enabled", `input.headers["x"] == "y"`)...)
+	f("header", file, 0, "undefined ref", "unknown name", edit("tenant.enabled", `input.headers["x"] == "y"`)...)
 	f("http", file, 0, "undefined function", "may not depend on it", edit("tenant.enabled", `http.send({"url": "x"}).status == 200`)...)
 	f("time", file, 0, "undefined function", "may not depend on it", edit("tenant.enabled", "time.now_ns() > 1")...)
 	f("random", file, 0, "undefined function", "may not depend on it", edit("tenant.enabled", `rand.intn("x", 3) == 1`)...)
@@ -231,35 +231,35 @@ func TestLoad_refused(t *testing.T) {
 	f("walk", file, 0, "input as a whole", "name the fields", edit("tenant.enabled", "walk(input, [_, 1])")...)
 	f("unused", file, 0, "unused", "use it", edit("tenant.enabled\n", "x := tenant.enabled\n")...)
 	f("v0", file, 0, "if", "", edit("} if {\n	tenant.enabled\n	tenant.models", "} {\n	tenant.enabled\n	tenant.models")...)
-	f("no such rule", file, 12, "there is no rule data.kvasir.cash", `did you mean "cache"`, edit(`"cache": cache`, `"cache": data.kvasir.cash.scope`)...)
-	f("no such package", "kvasir/z.rego", 3, "there is no rule data.kvasir.isolatoin", "", "kvasir/z.rego", "package kvasir.z\n\nx := data.kvasir.isolatoin.constraints\n")
-	f("misspelt field", file, 11, "no field contraints", `did you mean "constraints"`, edit(`"constraints"`, `"contraints"`)...)
-	f("misspelt inner field", file, 11, "no field constraints[_].lable", `did you mean "label"`, edit(`"label"`, `"lable"`)...)
+	f("no such rule", file, 12, "no such rule data.kvasir.cash", `did you mean "cache"`, edit(`"cache": cache`, `"cache": data.kvasir.cash.scope`)...)
+	f("no such package", "kvasir/z.rego", 3, "no such rule data.kvasir.isolatoin", "", "kvasir/z.rego", "package kvasir.z\n\nx := data.kvasir.isolatoin.constraints\n")
+	f("misspelt field", file, 11, "unknown decision field contraints", `did you mean "constraints"`, edit(`"constraints"`, `"contraints"`)...)
+	f("misspelt inner field", file, 11, "unknown decision field constraints[_].lable", `did you mean "label"`, edit(`"label"`, `"lable"`)...)
 	f("allow no boolean", file, 10, "allow is a string", "a boolean", edit(`"allow": true`, `"allow": "yes"`)...)
 	f("no default", file, 0, "no default", "write default", edit("default decision :=", "decision :=")...)
 	f("default that allows", file, 0, "no default", "write default", edit(`default decision := {"allow": false`, `default decision := {"allow": true`)...)
-	f("no decision", file, 0, "there is no rule", "write package", edit("package kvasir", "package other")...)
-	f("own test", "kvasir/decision_test.rego", 5, "test kvasir_test.test_denies_unknown: did not hold", "mend the rule", edit(`default decision := {"allow": false, "reason": "policy_undefined"}`, `default decision := {"allow": false, "reason": "x"}
+	f("no decision", file, 0, "missing rule", "write package", edit("package kvasir", "package other")...)
+	f("own test", "kvasir/decision_test.rego", 5, "test kvasir_test.test_denies_unknown: failed", "fix the rule", edit(`default decision := {"allow": false, "reason": "policy_undefined"}`, `default decision := {"allow": false, "reason": "x"}
 
 decision := {"allow": true, "constraints": []} if not tenant`)...)
-	f("endless test", "kvasir/x_test.rego", 3, "test kvasir_x_test.test_x: gave an error", "mend", "kvasir/x_test.rego", `package kvasir_x_test
+	f("endless test", "kvasir/x_test.rego", 3, "test kvasir_x_test.test_x: error", "fix", "kvasir/x_test.rego", `package kvasir_x_test
 
 test_x if { some i in numbers.range(1, 100000000); i < 0 }
 `)
 	f("syntax", file, 0, "", "", edit("tenant.enabled", "tenant.enabled ((")...)
 	f("no package", "kvasir/x.rego", 1, "package", "", "kvasir/x.rego", "x := 1\n")
-	f("data typo", "data/tenants/all.json", 3, "/tenants/globex/pool is not known", `did you mean "pools"`, "data/tenants/all.json", "{\n\n\"globex\": {\"enabled\": true, \"pool\": [\"x\"], \"pools\": [\"x\"]}}")
-	f("data type", "data/tenants/all.json", 2, "/tenants/globex/enabled is a string", "boolean", "data/tenants/all.json", "{\n\"globex\": {\"enabled\": \"true\", \"pools\": [\"x\"]}}")
-	f("data lacks", "data/tenants/all.json", 2, `has no "pools"`, "required", "data/tenants/all.json", "{\n\"globex\": {\"enabled\": true}}")
-	f("data twice", "data/tenants/b.json", 1, `"enabled" stands in data/tenants/all.json too`, "keep one", "data/tenants/b.json", `{"acme": {"enabled": true, "pools": ["x"]}}`)
+	f("data typo", "data/tenants/all.json", 3, "/tenants/globex/pool: unknown field", `did you mean "pools"`, "data/tenants/all.json", "{\n\n\"globex\": {\"enabled\": true, \"pool\": [\"x\"], \"pools\": [\"x\"]}}")
+	f("data type", "data/tenants/all.json", 2, "/tenants/globex/enabled: has type string", "boolean", "data/tenants/all.json", "{\n\"globex\": {\"enabled\": \"true\", \"pools\": [\"x\"]}}")
+	f("data lacks", "data/tenants/all.json", 2, `missing required field "pools"`, "add it", "data/tenants/all.json", "{\n\"globex\": {\"enabled\": true}}")
+	f("data twice", "data/tenants/b.json", 1, `duplicate key "enabled", also in data/tenants/all.json`, "delete one", "data/tenants/b.json", `{"acme": {"enabled": true, "pools": ["x"]}}`)
 	f("data syntax", "data/tenants/b.json", 2, "invalid character", "JSON", "data/tenants/b.json", "{\n,")
-	f("key twice", "data/classes.json", 2, "stands twice", "", "data/classes.json", "{\"classes\": {},\n\"classes\": {}}")
+	f("key twice", "data/classes.json", 2, "duplicate key", "", "data/classes.json", "{\"classes\": {},\n\"classes\": {}}")
 	f("yaml", "data/x.yaml", 0, "YAML", "JSON", "data/x.yaml", "a: b")
 	f("package as data", "data/x.json", 1, "is a package", "another name", "data/x.json", `{"kvasir": {}}`)
-	f("priority", "data/classes.json", 1, "no priority", "whole number", "data/classes.json", `{"classes": {"high": {"priority": 1.5}}}`)
+	f("priority", "data/classes.json", 1, "invalid priority", "whole number", "data/classes.json", `{"classes": {"high": {"priority": 1.5}}}`)
 	f("schema keyword", "schemas/tenants.json", 1, "keyword", "did you mean", "schemas/tenants.json", `{"typ": "object"}`)
 	f("schema syntax", "schemas/tenants.json", 1, "", "JSON", "schemas/tenants.json", `{"type": `)
-	f("warm", file, 0, "cannot be used", "", edit(`default decision := {"allow": false, "reason": "policy_undefined"}`, `default decision := {"allow": false, "reason": "Not this way!"}`)...)
+	f("warm", file, 0, "invalid decision", "", edit(`default decision := {"allow": false, "reason": "policy_undefined"}`, `default decision := {"allow": false, "reason": "Not this way!"}`)...)
 }
 
 // TestLoad_all: faults of rules, data and schemas are told together.

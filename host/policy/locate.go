@@ -17,8 +17,8 @@ func (p *program) eachModule(f func(m *ast.Module) bool) {
 	}
 }
 
-// locate returns where a reference that begins with ref first stands, and nil
-// if it stands nowhere in the rules.
+// locate returns the place of the first reference that begins with ref, nil if there
+// is none in the rules.
 func (p *program) locate(match func(ast.Ref) bool) (at *ast.Location) {
 	p.eachModule(func(m *ast.Module) bool {
 		at = locateRef(m, match)
@@ -38,10 +38,10 @@ func locateRef(m *ast.Module, match func(ast.Ref) bool) (at *ast.Location) {
 	return at
 }
 
-// relocate mends the place of errors about references. OPA gives a reference
+// relocate corrects the place of errors about references. OPA gives a reference
 // that goes through an import or a rule of the same package the place of the
-// last one that does; the parsed module still has each in its own. Of defaults
-// that stand twice the last is at fault.
+// last one that does; the parsed module still has each in its own. Of duplicate
+// defaults the last is reported.
 func (p *program) relocate(all ast.Errors) {
 	for _, e := range all {
 		if found := strings.LastIndex(e.Message, ", "); e.Location != nil && found > 0 && strings.HasPrefix(e.Message, "multiple default rules") {
@@ -72,7 +72,7 @@ func (p *program) relocate(all ast.Errors) {
 	}
 }
 
-// word is the name that a part of a reference has: a variable's or a string's.
+// word returns the name of a part of a reference: a variable or a string.
 func word(t *ast.Term) string {
 	switch v := t.Value.(type) {
 	case ast.Var:
@@ -83,8 +83,8 @@ func word(t *ast.Term) string {
 	return t.String()
 }
 
-// locateWholeInput returns where input stands without the name of a field, nil
-// if it stands so nowhere.
+// locateWholeInput returns the place of the first input without the name of a field,
+// nil if there is none.
 func (p *program) locateWholeInput() (at *ast.Location) {
 	p.eachModule(func(m *ast.Module) bool {
 		var look func(x any) bool

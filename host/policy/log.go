@@ -10,14 +10,14 @@ import (
 	"github.com/open-policy-agent/opa/v1/rego"
 )
 
-// Trace is what an Engine tells beside a decision, where Input.Trace asks for
-// it. Whoever asks with one does so with an Input of its own.
+// Trace is what an Engine reports beside a decision, in Input.Trace. An Input with a
+// Trace must not be shared.
 type Trace struct {
-	Cached bool // the decision was made before, for the same inputs
+	Cached bool // the decision was cached
 }
 
-// Document returns the input document as JSON values, with the paths only that
-// the policy refers to: what a log may hold.
+// Document returns the input document as JSON values, with only the paths that the
+// policy refers to: what a log may hold.
 func (s *Snapshot) Document(in *Input) (map[string]any, error) {
 	v, err := ast.JSON(s.prog.inputs.document(in))
 	m, ok := v.(map[string]any)
@@ -27,11 +27,11 @@ func (s *Snapshot) Document(in *Input) (map[string]any, error) {
 	return m, nil
 }
 
-// maskPath is the rule that names what a decision log must not hold. It has the
-// name and the shape of OPA's own.
+// maskPath is the rule that says what a decision log must not hold. Its name and
+// shape are those of OPA.
 const maskPath = "data.system.log.mask"
 
-// LogMask says what stays out of the decision log. It is safe for concurrent
+// LogMask evaluates what stays out of the decision log. It is safe for concurrent
 // use.
 type LogMask struct {
 	query  rego.PreparedEvalQuery
@@ -39,7 +39,7 @@ type LogMask struct {
 	budget time.Duration
 }
 
-// maskBudget bounds one evaluation: it is done beside the requests.
+// maskBudget bounds one evaluation, which happens off the request's path.
 const maskBudget = 50 * time.Millisecond
 
 // LogMask returns the policy's mask; the error is ErrNoRule if it has none.
@@ -74,7 +74,7 @@ func (m *LogMask) Rules(event map[string]any) (rules []any, err error) {
 	}
 	rules, ok := rs[0].Expressions[0].Value.([]any)
 	if !ok {
-		return nil, errors.New("policy: " + maskPath + " is no set")
+		return nil, errors.New("policy: " + maskPath + " is not a set")
 	}
 	return rules, nil
 }

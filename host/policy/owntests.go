@@ -13,27 +13,26 @@ import (
 	"github.com/open-policy-agent/opa/v1/tester"
 )
 
-// TestResult is what one of the policy's own tests gave.
+// TestResult is the result of one of the policy's own tests.
 type TestResult struct {
 	Name    string  `json:"name"` // package and rule
 	File    string  `json:"file"`
 	Line    int     `json:"line"`
 	Passed  bool    `json:"passed"`
 	Skipped bool    `json:"skipped,omitempty"`
-	Fault   string  `json:"fault,omitempty"` // why it did not pass
+	Fault   string  `json:"fault,omitempty"` // why it failed
 	Millis  float64 `json:"ms"`
 }
 
 // testBudget bounds one test.
 const testBudget = 2 * time.Second
 
-// measuredFactor is how many times the bounds of a load a run may take that
-// measures what the tests reach: each step of it is told to the measure, and no
-// router waits for it.
+// measuredFactor is how many times longer a run may take that measures coverage:
+// each step is reported to the coverage tool, and no router waits for it.
 const measuredFactor = 10
 
 // runTests runs the policy's own tests with the engine and the data that will
-// decide. Tests are compiled with the rules, apart from what decides.
+// decide. Tests are compiled with the rules, in a program of their own.
 func (s *Snapshot) runTests(f *faults) {
 	results := s.test(nil, f)
 	for _, r := range results {
@@ -42,15 +41,14 @@ func (s *Snapshot) runTests(f *faults) {
 		case r.Passed:
 			s.tests++
 		default:
-			f.add(r.File, r.Line, 1, fmt.Sprintf("test %s: %s", r.Name, r.Fault), "mend the rule that it tests, or the test where what it demands has changed")
+			f.add(r.File, r.Line, 1, fmt.Sprintf("test %s: %s", r.Name, r.Fault), "fix the rule, or the test if its expectation has changed")
 		}
 	}
 }
 
-// Test runs the policy's own tests and returns their results by name, and the
-// share of the rules' lines they reach, in percent. The snapshot's own load ran
-// them too. The error says that they did not end in time: then nothing is known
-// of what they reach.
+// Test runs the policy's own tests and returns their results by name, and the share
+// of the rules' lines that they cover, in percent. Load ran them too. The error
+// reports that they did not end in time; the coverage is then unknown.
 func (s *Snapshot) Test() (results []TestResult, coverage float64, err error) {
 	var f faults
 	c := cover.New()
@@ -63,7 +61,7 @@ func (s *Snapshot) Test() (results []TestResult, coverage float64, err error) {
 	return results, c.Report(rules).Coverage, nil
 }
 
-// test runs the tests and has c, if it is not nil, measure what they reach.
+// test runs the tests and measures their coverage with c if it is not nil.
 func (s *Snapshot) test(c *cover.Cover, f *faults) []TestResult {
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(s.prog.modules)), func(n string) bool { return strings.HasSuffix(n, testSuffix) }) {
 		return nil
@@ -89,7 +87,7 @@ func (s *Snapshot) test(c *cover.Cover, f *faults) []TestResult {
 		out = append(out, testResult(r))
 	}
 	if ctx.Err() != nil {
-		f.add("", 0, 0, fmt.Sprintf("the tests took longer than %v", whole), "make them shorter: they run at every load")
+		f.add("", 0, 0, fmt.Sprintf("the tests took longer than %v", whole), "shorten them: they run at every load")
 	}
 	slices.SortFunc(out, func(a, b TestResult) int { return strings.Compare(a.Name, b.Name) })
 	return out
@@ -102,9 +100,9 @@ func testResult(r *tester.Result) TestResult {
 	}
 	switch {
 	case r.Error != nil:
-		out.Fault = "gave an error: " + r.Error.Error()
+		out.Fault = "error: " + r.Error.Error()
 	case r.Fail:
-		out.Fault = "did not hold"
+		out.Fault = "failed"
 	}
 	for names, sub := range r.SubResults.Iter {
 		if sub.Fail {

@@ -37,7 +37,7 @@ func ReadDir(dir, dataDir string) (*Source, error) {
 	}
 	return nil, Faults{{
 		What: fmt.Sprintf("%s changed during each of %d reads", dir, readAttempts),
-		Mend: "write a new version beside it and replace it by one rename",
+		Fix:  "write a new version beside it and replace it by one rename",
 	}}
 }
 
@@ -58,9 +58,9 @@ func resolve(dirs []string) []string {
 func readDirs(dirs, at []string) (*Source, error) {
 	for _, d := range dirs {
 		if st, err := os.Stat(d); err != nil {
-			return nil, Faults{{What: err.Error(), Mend: "name a directory that holds the policy"}}
+			return nil, Faults{{What: err.Error(), Fix: "name a directory that holds the policy"}}
 		} else if !st.IsDir() {
-			return nil, Faults{{File: d, What: "is no directory", Mend: "name the directory that holds the policy"}}
+			return nil, Faults{{File: d, What: "not a directory", Fix: "name the directory that holds the policy"}}
 		}
 	}
 	if len(at) == 1 {

@@ -9,13 +9,13 @@ import (
 	"encoding/hex"
 )
 
-// Scopes of a cache namespace: who shares cached prompts with whom.
+// Scopes of a cache namespace: which requests share cached prompts.
 const (
 	ScopeTenant = "tenant"
 	ScopeUser   = "user"
 	ScopeGroup  = "group"
 	ScopePublic = "public" // no salt: shared by all
-	ScopeNone   = "none"   // a random salt per request: shared with no one
+	ScopeNone   = "none"   // a random salt per request: not shared
 )
 
 const (
@@ -26,8 +26,8 @@ const (
 // Salt returns the cache salt of a namespace: base64url without padding of
 // HMAC-SHA256(key, "kvasir/cache-salt/v1" ‖ scope ‖ namespace), both strings
 // preceded by their length as 4 bytes, big endian: 43 characters. It is "" for
-// ScopePublic and random for ScopeNone. key is K_epoch; who knows a salt and can
-// reach an engine can probe the namespace, so salts stay out of logs.
+// ScopePublic and random for ScopeNone. key is K_epoch. Salts stay out of logs:
+// who knows a salt and can reach an engine can probe the namespace.
 func Salt(key []byte, scope, namespace string) string {
 	switch scope {
 	case ScopePublic:
@@ -39,7 +39,7 @@ func Salt(key []byte, scope, namespace string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// RandomSalt returns a salt of Salt's form that no other request has.
+// RandomSalt returns a random salt of the form of Salt, for one request.
 func RandomSalt() string {
 	var b [sha256.Size]byte
 	rand.Read(b[:]) // never fails
@@ -47,7 +47,7 @@ func RandomSalt() string {
 }
 
 // NamespaceHash names a namespace in logs, explanations and metrics: 16
-// hexadecimal digits that tell neither the namespace nor its salt, "public" for
+// hexadecimal digits that disclose neither the namespace nor its salt, "public" for
 // ScopePublic and "none" for ScopeNone.
 func NamespaceHash(key []byte, scope, namespace string) string {
 	if scope == ScopePublic || scope == ScopeNone {

@@ -12,9 +12,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/internal/spelling"
 )
 
-// schema is a JSON Schema (draft 7) of data: the part of it that data of tenants
-// needs. A keyword it does not know is a fault of the schema, so that nothing a
-// schema demands is passed over.
+// schema is a JSON Schema (draft 7) of data: the keywords that data of tenants
+// needs. Another keyword is an error in the schema, so that nothing that a schema
+// demands is ignored.
 type schema struct {
 	no         bool // false as a schema
 	types      []string
@@ -48,8 +48,8 @@ type schemaSet struct {
 	files map[string]*schemaCompiler
 }
 
-// readSchemas returns the schemas by name: NAME is of data.NAME, if there is such
-// data, and wholeData of data as a whole.
+// readSchemas returns the schemas by name: NAME is the schema of data.NAME, if there
+// is such data, and wholeData that of data as a whole.
 func readSchemas(src *Source, f *faults) map[string]*schema {
 	set := schemaSet{f, src, map[string]*schemaCompiler{}}
 	out := map[string]*schema{}
@@ -63,7 +63,7 @@ func readSchemas(src *Source, f *faults) map[string]*schema {
 const wholeData = "data"
 
 // file returns the compiler of a schema file, nil if there is no such file. One
-// that is no JSON allows everything: its fault is told.
+// that is not JSON is reported and allows everything.
 func (x *schemaSet) file(name string) *schemaCompiler {
 	if c := x.files[name]; c != nil {
 		return c
@@ -93,12 +93,12 @@ type schemaCompiler struct {
 	refs map[string]*schema // by path in the file; "" = the whole of it
 }
 
-func (c *schemaCompiler) fault(n *jsonNode, what, mend string) {
+func (c *schemaCompiler) fault(n *jsonNode, what, fix string) {
 	line, col := lineCol(c.text, n.at)
-	c.add(c.file, line, col, what, mend)
+	c.add(c.file, line, col, what, fix)
 }
 
-// annotations are keywords that demand nothing.
+// annotations are keywords that constrain nothing.
 var annotations = map[string]bool{"$schema": true, "$id": true, "$comment": true, "title": true, "description": true, "default": true, "examples": true,
 	"definitions": true, "$defs": true, "readOnly": true, "deprecated": true}
 
@@ -109,7 +109,7 @@ func (c *schemaCompiler) compile(n *jsonNode) *schema {
 		s.no = !n.yes
 		return s
 	case n.kind != jsonObject:
-		c.fault(n, "a schema is a "+jsonKindNames[n.kind], "write an object, true or false")
+		c.fault(n, "schema has type "+jsonKindNames[n.kind], "want an object, true or false")
 		return s
 	}
 	if r := n.get("$ref"); r != nil {
@@ -120,18 +120,18 @@ func (c *schemaCompiler) compile(n *jsonNode) *schema {
 		if read, ok := schemaWords[key]; ok {
 			read(c, s, v)
 		} else if !annotations[key] {
-			c.fault(v, fmt.Sprintf("keyword %.80q is not known", key), schemaMend(key))
+			c.fault(v, fmt.Sprintf("unknown keyword %.80q", key), schemaFix(key))
 		}
 	}
 	s.names = slices.Sorted(maps.Keys(s.properties))
 	return s
 }
 
-func schemaMend(key string) string {
+func schemaFix(key string) string {
 	if k := spelling.Nearest(key, slices.Sorted(maps.Keys(schemaWords))); k != "" {
 		return fmt.Sprintf("did you mean %q?", k)
 	}
-	return "say it with " + strings.Join(slices.Sorted(maps.Keys(schemaWords)), ", ")
+	return "want one of " + strings.Join(slices.Sorted(maps.Keys(schemaWords)), ", ")
 }
 
 // follow resolves a $ref into the same file or another one of the folder.
@@ -140,14 +140,14 @@ func (c *schemaCompiler) follow(n *jsonNode) *schema {
 	to := c
 	if file != "" {
 		if to = c.set.file(strings.TrimSuffix(file, ".json")); to == nil || !strings.HasSuffix(file, ".json") {
-			c.fault(n, fmt.Sprintf("$ref %.80q names no file of the folder schemas", n.text), `refer to "name.json" or "#/definitions/name"`)
+			c.fault(n, fmt.Sprintf("$ref %.80q: no such file in the folder schemas", n.text), `refer to "name.json" or "#/definitions/name"`)
 			return new(schema)
 		}
 	}
 	if s := to.ref(strings.TrimPrefix(path, "/")); s != nil {
 		return s
 	}
-	c.fault(n, fmt.Sprintf("$ref %.80q leads nowhere", n.text), "write the definition or mend its name")
+	c.fault(n, fmt.Sprintf("$ref %.80q: no such definition", n.text), "add the definition or fix its name")
 	return new(schema)
 }
 
@@ -163,7 +163,7 @@ func (c *schemaCompiler) ref(path string) *schema {
 		}
 	}
 	s := new(schema)
-	c.refs[path] = s // before it is compiled: it may refer to itself
+	c.refs[path] = s // before compiling: it may refer to itself
 	*s = *c.compile(at)
 	return s
 }
@@ -171,19 +171,19 @@ func (c *schemaCompiler) ref(path string) *schema {
 func (c *schemaCompiler) strings(n *jsonNode) (out []string) {
 	for _, e := range n.elems {
 		if e.kind != jsonString {
-			c.fault(e, "is no string", "write a list of strings")
+			c.fault(e, "not a string", "want a list of strings")
 		}
 		out = append(out, e.text)
 	}
 	if n.kind != jsonArray {
-		c.fault(n, "is no list", "write a list of strings")
+		c.fault(n, "not a list", "want a list of strings")
 	}
 	return out
 }
 
 func (c *schemaCompiler) list(n *jsonNode) (out []*schema) {
 	if n.kind != jsonArray || len(n.elems) == 0 {
-		c.fault(n, "is no list of schemas", "write a list of schemas")
+		c.fault(n, "not a list of schemas", "want a list of schemas")
 	}
 	for _, e := range n.elems {
 		out = append(out, c.compile(e))
@@ -194,7 +194,7 @@ func (c *schemaCompiler) list(n *jsonNode) (out []*schema) {
 func (c *schemaCompiler) regexp(n *jsonNode, text string) *regexp.Regexp {
 	re, err := regexp.Compile(text)
 	if err != nil {
-		c.fault(n, err.Error(), "write a regular expression of RE2")
+		c.fault(n, err.Error(), "want a regular expression of RE2")
 	}
 	return re
 }
@@ -202,7 +202,7 @@ func (c *schemaCompiler) regexp(n *jsonNode, text string) *regexp.Regexp {
 func (c *schemaCompiler) number(n *jsonNode) *big.Rat {
 	r, ok := rat(n)
 	if !ok {
-		c.fault(n, "is no number", "write a number")
+		c.fault(n, "not a number", "want a number")
 		return new(big.Rat)
 	}
 	return r
@@ -223,13 +223,13 @@ func rat(n *jsonNode) (*big.Rat, bool) {
 func (c *schemaCompiler) count(n *jsonNode) int {
 	r := c.number(n)
 	if !r.IsInt() || r.Sign() < 0 || r.Cmp(big.NewRat(1<<31, 1)) >= 0 {
-		c.fault(n, "is no count", "write a whole number from 0")
+		c.fault(n, "not a count", "want a whole number, at least 0")
 		return 0
 	}
 	return int(r.Num().Int64())
 }
 
-// schemaWords are the keywords that demand something.
+// schemaWords are the keywords that constrain values.
 var schemaWords map[string]func(*schemaCompiler, *schema, *jsonNode)
 
 func init() { // a table that refers to functions that refer to it
@@ -280,14 +280,14 @@ func (c *schemaCompiler) readType(s *schema, n *jsonNode) {
 	}
 	for _, t := range s.types {
 		if t != "integer" && !slices.Contains(jsonKindNames[:], t) {
-			c.fault(n, fmt.Sprintf("type %.80q is not known", t), "write one of integer, "+strings.Join(jsonKindNames[:], ", "))
+			c.fault(n, fmt.Sprintf("unknown type %.80q", t), "want one of integer, "+strings.Join(jsonKindNames[:], ", "))
 		}
 	}
 }
 
 func (c *schemaCompiler) members(n *jsonNode) map[string]*schema {
 	if n.kind != jsonObject {
-		c.fault(n, "is no object", "write an object of schemas")
+		c.fault(n, "not an object", "want an object of schemas")
 	}
 	out := map[string]*schema{}
 	for i, k := range n.keys {
@@ -302,5 +302,5 @@ func (c *schemaCompiler) readPatterns(s *schema, n *jsonNode) {
 	}
 }
 
-// runeCount is the length of a string as JSON Schema counts it.
+// runeCount returns the length of a string as JSON Schema counts it.
 func runeCount(s string) int { return utf8.RuneCountInString(s) }

@@ -15,21 +15,21 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 )
 
-// Config is what the router's own settings add to a policy.
+// Config holds the router's settings for a policy.
 type Config struct {
 	// Key is K_epoch, see LoadOrCreateKey.
 	Key []byte
-	// RequiredLabels must each be named by a constraint "in" of every allowed
-	// decision, else it is denied: a rule over a field that is missing vanishes,
-	// and its constraint with it. nil = pool; empty = none.
+	// RequiredLabels are the labels that every allowed decision must constrain with
+	// "in"; others are denied: a rule over a missing field is undefined, and so is
+	// its constraint. nil = pool; empty = none.
 	RequiredLabels []string
 	// AllowPublicScope lets the policy give the cache scope public.
 	AllowPublicScope bool
 
 	// Budget bounds one evaluation; 0 = 1s. An evaluation takes a fraction of a
-	// millisecond, but the clock also counts waiting for a processor, and on a
-	// machine with eight times more work than processors that was 100 ms; more
-	// would let a rule without end hold a processor for longer.
+	// millisecond, but the clock includes waiting for a processor: 100 ms on a
+	// machine with eight times more work than processors. With more, a rule that
+	// does not end would hold a processor for longer.
 	Budget time.Duration
 	// MaxEntries and MaxPerTenant bound the cached decisions; 0 = 65536 and 4096.
 	MaxEntries, MaxPerTenant int
@@ -63,7 +63,7 @@ func (c *Config) withDefaults() {
 	}
 }
 
-// Validate reports all faults of c.
+// Validate reports all errors of c.
 func (c *Config) Validate() error {
 	var all []error
 	if len(c.Key) != KeyBytes {
@@ -78,7 +78,7 @@ func (c *Config) Validate() error {
 	return errors.Join(all...)
 }
 
-// Snapshot is one policy and its data, ready to decide. It is immutable but for
+// Snapshot is one policy and its data, ready to decide. It is immutable except for
 // its cache, and safe for concurrent use. It owns nothing that must be closed.
 type Snapshot struct {
 	cfg      Config
@@ -103,13 +103,13 @@ func Open(dir, dataDir string, cfg Config) (*Snapshot, error) {
 	return Load(src, cfg, nil)
 }
 
-// Load compiles, checks and tests a policy. prev, which may be nil, lends its
-// compiled rules where they are the same. The error is Faults, all of them, where
-// the policy is at fault.
+// Load compiles, checks and tests a policy. It reuses compiled rules of prev, which
+// may be nil, where they are the same. The error is Faults, all of them, if the
+// policy is invalid.
 func Load(src *Source, cfg Config, prev *Snapshot) (s *Snapshot, err error) {
-	defer func() { // a policy must not end a router, whatever it makes of OPA
+	defer func() { // a panic in OPA must not end the router
 		if p := recover(); p != nil {
-			s, err = nil, Faults{{What: fmt.Sprintf("the policy cannot be compiled: %v", p), Mend: "leave out what was written last: it meets a fault of the policy engine"}}
+			s, err = nil, Faults{{What: fmt.Sprintf("the policy cannot be compiled: %v", p), Fix: "revert the last change: the policy engine fails on it"}}
 		}
 	}()
 	cfg.withDefaults()
@@ -183,16 +183,16 @@ var errBudget = errors.New("policy: evaluation took longer")
 // asTerm keeps OPA from turning a result into Go maps.
 func asTerm(t *ast.Term, _ *rego.EvalContext) (any, error) { return t, nil }
 
-// warm evaluates once: OPA fills in what it does lazily, and a policy that
-// cannot decide at all is told at once.
+// warm evaluates once: it triggers OPA's lazy work, and a policy that cannot decide
+// at all is reported at load.
 func (s *Snapshot) warm() error {
-	in := &Input{Principal: nobody, Operation: "models"}
+	in := &Input{Principal: noPrincipal, Operation: "models"}
 	if _, err := s.evaluate(in, new(Counters)); err != nil {
-		l, mend := s.prog.compiler.GetRulesExact(ast.MustParseRef(decisionPath))[0].Loc(), "let the decision deny what it does not know"
+		l, fix := s.prog.compiler.GetRulesExact(ast.MustParseRef(decisionPath))[0].Loc(), "make the decision deny what it does not know"
 		if errors.Is(err, errBudget) {
-			mend = "make the rules shorter: no loop over what is large, and membership as the keys of an object"
+			fix = "simplify the rules: no loops over large data, and membership as the keys of an object"
 		}
-		return Faults{{File: l.File, Line: l.Row, Col: l.Col, What: "the decision about a request of nobody cannot be used: " + err.Error(), Mend: mend}}
+		return Faults{{File: l.File, Line: l.Row, Col: l.Col, What: "invalid decision about a request without a tenant: " + err.Error(), Fix: fix}}
 	}
 	return nil
 }
@@ -203,14 +203,14 @@ func (s *Snapshot) Revision() string { return s.revision }
 // Source returns what the snapshot was loaded from.
 func (s *Snapshot) Source() *Source { return s.src }
 
-// Inputs lists the input paths that the policy refers to: what its decisions
-// depend on, and are cached by.
+// Inputs returns the input paths that the policy refers to: its decisions depend on
+// them and are cached by them.
 func (s *Snapshot) Inputs() []string { return slices.Clone(s.prog.inputs.paths) }
 
-// Tests is how many tests of the policy's own passed.
+// Tests returns the number of the policy's own tests, which all passed.
 func (s *Snapshot) Tests() int { return s.tests }
 
-// Cached is how many decisions are cached.
+// Cached returns the number of cached decisions.
 func (s *Snapshot) Cached() int { return s.cache.size() }
 
 // keyBytes is the length of most keys; longer ones are allocated.
@@ -221,7 +221,7 @@ const keyBytes = 512
 // it is not cached.
 func (s *Snapshot) Decide(in *Input) (*Decision, error) { return s.decide(in, s.cfg.Counters) }
 
-// decide is Decide that counts into c.
+// decide is Decide; it counts into c.
 func (s *Snapshot) decide(in *Input, c *Counters) (*Decision, error) {
 	if in.Principal == nil || in.Principal.Tenant == "" {
 		return s.noTenant, nil
@@ -252,7 +252,7 @@ func (s *Snapshot) decide(in *Input, c *Counters) (*Decision, error) {
 	return s.missUser(key, in, e.verdict, c)
 }
 
-// miss makes the decision of a key that is not cached. key is not kept.
+// miss computes the decision of a key that is not cached. It does not keep key.
 func (s *Snapshot) miss(key []byte, in *Input, c *Counters) (*cacheEntry, error) {
 	if !in.printable() {
 		return &cacheEntry{decision: s.badInput}, nil
@@ -271,8 +271,8 @@ func (s *Snapshot) miss(key []byte, in *Input, c *Counters) (*cacheEntry, error)
 	})
 }
 
-// missUser makes the decision of one user where the policy's is the same for all
-// and only the namespace differs.
+// missUser computes the decision of one user if the policy's decision is the same
+// for all users and only the namespace differs.
 func (s *Snapshot) missUser(key []byte, in *Input, v *verdict, c *Counters) (*Decision, error) {
 	if !in.printable() {
 		return s.badInput, nil
@@ -286,8 +286,7 @@ func (s *Snapshot) missUser(key []byte, in *Input, v *verdict, c *Counters) (*De
 	return e.decision, nil
 }
 
-// Uncached decides as Decide does, without the cache: an oracle for tests and
-// what explain shows.
+// Uncached is Decide without the cache, for explain and as an oracle of tests.
 func (s *Snapshot) Uncached(in *Input) (*Decision, error) {
 	if in.Principal == nil || in.Principal.Tenant == "" {
 		return s.noTenant, nil
@@ -302,7 +301,7 @@ func (s *Snapshot) Uncached(in *Input) (*Decision, error) {
 	return s.bind(v, in), nil
 }
 
-// evaluate asks the policy.
+// evaluate evaluates the policy for in.
 func (s *Snapshot) evaluate(in *Input, c *Counters) (*verdict, error) {
 	tracker := new(topdown.EvaluatedRuleTracker).WithAnnotationSet(s.prog.compiler.GetAnnotationSet())
 	v, err := s.eval(s.prog.inputs.document(in), c, rego.EvalEvaluatedRuleTracker(tracker))
@@ -350,7 +349,7 @@ func (s *Snapshot) eval(input ast.Value, c *Counters, opts ...rego.EvalOption) (
 	return t.Value, nil
 }
 
-// ruleIDs returns the ids that the annotations of the rules give that held.
+// ruleIDs returns the ids in the annotations of the rules that held.
 func ruleIDs(t *topdown.EvaluatedRuleTracker) []string {
 	ids := []string{}
 	for _, l := range t.Labels {
@@ -363,7 +362,7 @@ func ruleIDs(t *topdown.EvaluatedRuleTracker) []string {
 }
 
 // demand turns an allowed decision into a denial if it lacks what the router
-// demands.
+// requires.
 func (s *Snapshot) demand(v *verdict) {
 	if !v.Allow {
 		return
@@ -383,8 +382,8 @@ func (v *verdict) refuse(reason string) {
 	v.Decision = Decision{Status: statusUnavailable, Reason: reason, Rules: v.Rules, Revision: v.Revision, Audit: AuditFull}
 }
 
-// bind makes a decision of what the policy said and who asks. The user of scope
-// user must have a name: else there is nobody to share with.
+// bind makes the decision for the principal of in from the policy's verdict. Without
+// a user name, scope user becomes scope none.
 func (s *Snapshot) bind(v *verdict, in *Input) *Decision {
 	d := v.Decision
 	if !d.Allow {
@@ -407,8 +406,8 @@ func (s *Snapshot) bind(v *verdict, in *Input) *Decision {
 	return &d
 }
 
-// printable reports whether the strings of in are UTF-8 without control
-// characters: others belong to nobody who may ask.
+// printable reports whether the strings of in are UTF-8 without control characters.
+// Other requests are denied.
 func (in *Input) printable() bool {
 	p := in.Principal
 	ok := true

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Bounds of what is read. Each is far above what a site has: 10,000 tenants are
-// 5 MB of data, the policies that ship 30 KB.
+// Bounds of the files. Each is far above what a site needs: 10,000 tenants are 5 MB
+// of data, the shipped policies 30 KB.
 const (
 	maxFileBytes  = 16 << 20
 	maxTotalBytes = 64 << 20
@@ -29,8 +29,7 @@ const (
 	capabilityFile = "capabilities.json"
 )
 
-// Source is a policy as it was read: contents of files, and nothing open. It is
-// immutable.
+// Source is the files of a policy. It is immutable and holds nothing open.
 type Source struct {
 	modules      map[string][]byte // *.rego by path
 	schemas      map[string][]byte // by name without .json
@@ -40,8 +39,8 @@ type Source struct {
 	policyDigest, dataDigest [sha256.Size]byte
 }
 
-// Read is ReadDir for file systems that do not change; data nil = the folder data
-// of policy.
+// Read is ReadDir for file systems that do not change; if data is nil, the folder
+// data of policy is used.
 func Read(policy, data fs.FS) (*Source, error) {
 	var r reader
 	r.left = maxTotalBytes
@@ -57,8 +56,8 @@ func Read(policy, data fs.FS) (*Source, error) {
 	return s.finish(&r.faults)
 }
 
-// below is a folder of a file system. That of fs.Sub opens files to tell what they
-// are, and so waits at a pipe.
+// below is a folder of a file system. The result of fs.Sub opens files for Stat, and
+// so would block on a pipe.
 type below struct {
 	all fs.FS
 	dir string
@@ -70,14 +69,14 @@ func (b below) Open(name string) (fs.File, error) { return b.all.Open(path.Join(
 // Stat implements fs.StatFS.
 func (b below) Stat(name string) (fs.FileInfo, error) { return fs.Stat(b.all, path.Join(b.dir, name)) }
 
-// FromFiles makes a Source of what Files returned.
+// FromFiles returns the Source of files as Files returns them.
 func FromFiles(files map[string][]byte) (*Source, error) {
 	var f faults
 	s, total := newSource(), 0
 	for name, text := range files {
 		total += len(text)
 		if !fs.ValidPath(name) || len(text) > maxFileBytes {
-			f.add(name, 0, 0, fmt.Sprintf("is no path, or has more than %d bytes", maxFileBytes), "name files relative to the policy's directory, and split large ones")
+			f.add(name, 0, 0, fmt.Sprintf("invalid path, or more than %d bytes", maxFileBytes), "name files relative to the policy's directory, and split large ones")
 		} else if below, ok := strings.CutPrefix(name, dataFolder+"/"); ok {
 			s.takeData(below, func() []byte { return text }, &f)
 		} else {
@@ -85,7 +84,7 @@ func FromFiles(files map[string][]byte) (*Source, error) {
 		}
 	}
 	if total > maxTotalBytes || len(files) > maxFiles {
-		f.add("", 0, 0, fmt.Sprintf("%d files of %d bytes, at most %d of %d are taken", len(files), total, maxFiles, maxTotalBytes), "keep what no rule reads elsewhere")
+		f.add("", 0, 0, fmt.Sprintf("%d files of %d bytes, more than %d files or %d bytes", len(files), total, maxFiles, maxTotalBytes), "move what no rule reads out of the directory")
 	}
 	return s.finish(&f)
 }
@@ -94,13 +93,13 @@ func newSource() *Source {
 	return &Source{modules: map[string][]byte{}, schemas: map[string][]byte{}, data: map[string][]byte{}}
 }
 
-// finish computes the digests of a source whose files are all there.
+// finish computes the digests of a source that has all its files.
 func (s *Source) finish(f *faults) (*Source, error) {
 	if len(s.modules) == 0 {
 		f.add("", 0, 0, "no *.rego file", "name the directory that holds kvasir/decision.rego")
 	}
 	if len(s.modules) > maxModules {
-		f.add("", 0, 0, fmt.Sprintf("%d modules, at most %d are taken", len(s.modules), maxModules), "tell tenants apart by data, not by Rego")
+		f.add("", 0, 0, fmt.Sprintf("%d modules, more than %d", len(s.modules), maxModules), "describe tenants in data, not in Rego")
 	}
 	h := sha256.New()
 	hashFiles(h, s.modules)
@@ -121,7 +120,7 @@ func hashFiles(h io.Writer, files map[string][]byte) {
 	}
 }
 
-// takePolicy keeps a file of the policy directory if it belongs to the policy.
+// takePolicy adds a file of the policy directory if it belongs to the policy.
 func (s *Source) takePolicy(name string, text func() []byte) {
 	top, rest, deep := strings.Cut(name, "/")
 	switch {
@@ -137,26 +136,25 @@ func (s *Source) takePolicy(name string, text func() []byte) {
 	}
 }
 
-// takeData keeps a file of the data directory if it is data.
+// takeData adds a file of the data directory if it is data.
 func (s *Source) takeData(name string, text func() []byte, f *faults) {
 	switch path.Ext(name) {
 	case ".json":
 		s.data[name] = text()
 	case ".yaml", ".yml":
-		f.add(dataName(name), 0, 0, "data in YAML is not read", "write it as JSON")
+		f.add(dataName(name), 0, 0, "YAML data is not supported", "write it as JSON")
 	}
 }
 
-// Digest names what was read of the policy and of its data: 12 hexadecimal
-// digits each.
+// Digest returns the digests of the policy and of its data: 12 hexadecimal digits
+// each.
 func (s *Source) Digest() (policy, data string) {
 	return short(s.policyDigest), short(s.dataDigest)
 }
 
 func short(sum [sha256.Size]byte) string { return fmt.Sprintf("%x", sum[:6]) }
 
-// Files returns every file that was read, those of the data directory below
-// "data/": what a last good copy must hold.
+// Files returns every file, those of the data directory below "data/".
 func (s *Source) Files() map[string][]byte {
 	out := maps.Clone(s.modules)
 	for name, text := range s.schemas {
@@ -181,10 +179,10 @@ type reader struct {
 	faults
 	left   int64 // bytes that may still be read
 	files  int
-	prefix string // of the names in faults
+	prefix string // of the names in errors
 }
 
-// walk offers every file below root to take.
+// walk calls take for every file below root.
 func (r *reader) walk(f fs.FS, root string, take func(name string, text func() []byte)) {
 	err := fs.WalkDir(f, root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -203,11 +201,11 @@ func (r *reader) walk(f fs.FS, root string, take func(name string, text func() [
 		return nil
 	})
 	if err != nil {
-		r.add("", 0, 0, err.Error(), "make the policy's files readable for the router")
+		r.add("", 0, 0, err.Error(), "make the policy's files readable by the router")
 	}
 }
 
-// read returns the contents of one file, nil with a fault if it cannot.
+// read returns the content of one file, nil and an error in r if it cannot be read.
 func (r *reader) read(f fs.FS, name string) []byte {
 	if r.files++; r.files == maxFiles+1 {
 		r.add("", 0, 0, fmt.Sprintf("more than %d files", maxFiles), "put several tenants into one file")
@@ -215,13 +213,13 @@ func (r *reader) read(f fs.FS, name string) []byte {
 	if r.files > maxFiles || r.left <= 0 {
 		return nil
 	}
-	if st, err := fs.Stat(f, name); err == nil && !st.Mode().IsRegular() { // opening a pipe waits for who writes it
-		r.add(path.Join(r.prefix, name), 0, 0, "is no regular file", "put a file there, or a link to one")
+	if st, err := fs.Stat(f, name); err == nil && !st.Mode().IsRegular() { // opening a pipe blocks until it has a writer
+		r.add(path.Join(r.prefix, name), 0, 0, "not a regular file", "put a file there, or a link to one")
 		return nil
 	}
 	file, err := f.Open(name)
 	if err != nil {
-		r.add(path.Join(r.prefix, name), 0, 0, err.Error(), "make it readable for the router")
+		r.add(path.Join(r.prefix, name), 0, 0, err.Error(), "make it readable by the router")
 		return nil
 	}
 	defer file.Close()
@@ -229,16 +227,16 @@ func (r *reader) read(f fs.FS, name string) []byte {
 	r.left -= int64(len(text))
 	switch {
 	case err != nil:
-		r.add(path.Join(r.prefix, name), 0, 0, err.Error(), "make it readable for the router")
+		r.add(path.Join(r.prefix, name), 0, 0, err.Error(), "make it readable by the router")
 	case len(text) > maxFileBytes:
 		r.add(path.Join(r.prefix, name), 0, 0, fmt.Sprintf("more than %d bytes", maxFileBytes), "split it")
 	case r.left <= 0:
-		r.add(path.Join(r.prefix, name), 0, 0, fmt.Sprintf("with this file the policy has more than %d bytes", maxTotalBytes), "keep what no rule reads elsewhere")
+		r.add(path.Join(r.prefix, name), 0, 0, fmt.Sprintf("with this file the policy has more than %d bytes", maxTotalBytes), "move what no rule reads out of the directory")
 	default:
 		return text
 	}
 	return nil
 }
 
-// names lists the modules in order.
+// names returns the names of the modules in order.
 func (s *Source) names() []string { return slices.Sorted(maps.Keys(s.modules)) }

@@ -45,7 +45,7 @@ func TestReadDir_special(t *testing.T) {
 		}()
 		select {
 		case err := <-done:
-			if err == nil || !strings.Contains(err.Error(), filepath.Base(name)) || !strings.Contains(err.Error(), "no regular file") {
+			if err == nil || !strings.Contains(err.Error(), filepath.Base(name)) || !strings.Contains(err.Error(), "not a regular file") {
 				t.Errorf("%s: got %v", name, err)
 			}
 		case <-time.After(10 * time.Second):

@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 )
 
-// Static is an Engine of a few fixed rules, for sites without a policy: each
-// tenant has its own cache namespace, and what is not narrowed is allowed. It is
-// safe for concurrent use; the same tenant always gets the same *Decision.
+// Static is an Engine of a few fixed rules, for sites without a policy: each tenant
+// has its own cache namespace, and everything that is not restricted is allowed. It
+// is safe for concurrent use; the same tenant always gets the same *Decision.
 type Static struct {
 	cfg      StaticConfig
 	revision string
@@ -27,16 +27,16 @@ type Static struct {
 type StaticConfig struct {
 	// Key is K_epoch, see LoadOrCreateKey. It is not part of the revision.
 	Key []byte `json:"-"`
-	// Tenants narrows what these tenants may do.
+	// Tenants restricts these tenants.
 	Tenants map[string]Tenant `json:"tenants,omitempty"`
 	// DenyOthers refuses tenants that Tenants does not name.
 	DenyOthers bool `json:"deny_others,omitempty"`
 }
 
-// Tenant narrows one tenant. Empty lists narrow nothing.
+// Tenant restricts one tenant. Empty lists restrict nothing.
 type Tenant struct {
-	Models          []string     `json:"models,omitempty"` // names it may ask for
-	Pools           []string     `json:"pools,omitempty"`  // becomes a constraint on the label "pool"
+	Models          []string     `json:"models,omitempty"` // that it may request
+	Pools           []string     `json:"pools,omitempty"`  // a constraint on the label "pool"
 	Constraints     []Constraint `json:"constraints,omitempty"`
 	Profile         string       `json:"profile,omitempty"`
 	Priority        int          `json:"priority,omitempty"`
@@ -44,17 +44,17 @@ type Tenant struct {
 	MaxOutputTokens int          `json:"max_output_tokens,omitempty"`
 }
 
-// tenantRules are the answers for one tenant, made once.
+// tenantRules are the decisions for one tenant, made once.
 type tenantRules struct {
 	models      map[string]bool // nil = all
 	allow, deny *Decision
 }
 
-// maxTenants bounds the answers kept for tenants that are not configured;
-// tenants come from issued keys, so a site has far fewer.
+// maxTenants bounds the decisions kept for tenants that are not configured. Tenants
+// come from issued keys, so a site has far fewer.
 const maxTenants = 1 << 16
 
-// Validate reports all faults of c.
+// Validate reports all errors of c.
 func (c *StaticConfig) Validate() error {
 	var all []error
 	if len(c.Key) != KeyBytes {
@@ -76,7 +76,7 @@ func (c *StaticConfig) Validate() error {
 	return errors.Join(all...)
 }
 
-// NewStatic returns the engine for cfg, which it copies as far as it keeps it.
+// NewStatic returns the engine for cfg. It copies what it keeps.
 func NewStatic(cfg StaticConfig) (*Static, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -97,8 +97,8 @@ func NewStatic(cfg StaticConfig) (*Static, error) {
 	return s, nil
 }
 
-// Decide implements Engine. The error is always nil. A decision made before
-// allocates nothing.
+// Decide implements Engine. The error is always nil. The second decision
+// of a tenant allocates nothing.
 func (s *Static) Decide(in *Input) (*Decision, error) {
 	if in.Principal == nil || in.Principal.Tenant == "" {
 		return s.noTenant, nil
@@ -113,8 +113,8 @@ func (s *Static) Decide(in *Input) (*Decision, error) {
 	return t.allow, nil
 }
 
-// add makes the answers for a tenant that is not configured and keeps them
-// while there is room.
+// add makes the decisions for a tenant that is not configured, and keeps them while
+// there is room.
 func (s *Static) add(name string) *tenantRules {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,20 +9,19 @@ import (
 	"github.com/open-policy-agent/opa/v1/util"
 )
 
-// sitePackage is where a site's own rules stand.
+// sitePackage is the package of the site's own rules.
 const sitePackage = "data.site"
 
-// entryPoints are what the router asks of a policy.
+// entryPoints are the rules that the router evaluates.
 var entryPoints = []string{decisionPath, "data.kvasir.admin.allow", "data.kvasir.admin.refusals", "data.kvasir.backend.allow", "data.kvasir.backend.refusals", "data.system.log.mask"}
 
-// checkUnread finds what would be passed over in silence: a rule of the site that
-// nothing refers to, such as denails, and a module of another package none of
-// whose rules anything refers to, such as package stie. Tests do not count as
-// readers.
+// checkUnread finds rules that would be ignored silently: a rule of the site that
+// nothing refers to, such as denails, and a module of another package none of whose
+// rules is referred to, such as package stie. References in tests do not count.
 func (p *program) checkUnread(f *faults) {
 	p.checkSite(f)
 	read := p.reachable()
-	var hooks []string // what the policy reads of the site
+	var hooks []string // rules of the site that the policy reads
 	p.eachModule(func(m *ast.Module) bool {
 		ast.WalkRefs(m, func(r ast.Ref) bool {
 			if name, ok := strings.CutPrefix(r.ConstantPrefix().String(), sitePackage+"."); ok {
@@ -81,9 +80,9 @@ func (p *program) reachable() map[*ast.Rule]bool {
 	return out
 }
 
-// checkReferences finds references to rules of the policy that are not there: OPA
-// takes them for data that may come, and a rule that reads them vanishes. What
-// the site may add or leave out, and data, is looked for elsewhere.
+// checkReferences finds references to rules of the policy that do not exist: OPA
+// treats them as data, so that a rule that reads them is undefined. References to the
+// site's rules, which are optional, and to data are checked elsewhere.
 func (p *program) checkReferences(f *faults) {
 	own := ast.MustParseRef("data.kvasir")
 	for _, m := range p.compiler.Modules {
@@ -100,13 +99,13 @@ func (p *program) checkReferences(f *faults) {
 			}); l != nil {
 				at = l
 			}
-			f.add(at.File, at.Row, at.Col, fmt.Sprintf("there is no rule %v", missing), nearest(refPath(missing[len(missing)-1:]), p.siblings(missing)))
+			f.add(at.File, at.Row, at.Col, fmt.Sprintf("no such rule %v", missing), nearest(refPath(missing[len(missing)-1:]), p.siblings(missing)))
 			return false
 		})
 	}
 }
 
-// missing returns the shortest beginning of a reference that no rule is at.
+// missing returns the shortest prefix of a reference that is no rule.
 func (p *program) missing(r ast.Ref) ast.Ref {
 	n := len(r)
 	for n > 2 && len(p.compiler.GetRules(r[:n-1])) == 0 {
@@ -115,7 +114,7 @@ func (p *program) missing(r ast.Ref) ast.Ref {
 	return r[:n]
 }
 
-// siblings lists what rules define beside the last part of a reference.
+// siblings returns what rules define beside the last part of a reference.
 func (p *program) siblings(r ast.Ref) (names []string) {
 	n := len(r) - 1
 	for _, rule := range p.compiler.GetRulesWithPrefix(r[:n]) {

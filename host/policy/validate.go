@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// complaint is one value that a schema forbids.
-type complaint struct {
-	file       string
-	at         int // offset in the file
-	path       string
-	what, mend string
+// violation is one value that a schema forbids.
+type violation struct {
+	file      string
+	at        int // offset in the file
+	path      string
+	what, fix string
 }
 
-// validate returns what s forbids of n, which stands at path.
-func (s *schema) validate(n *jsonNode, path string) []complaint {
+// validate returns the violations of s by n, the value at path.
+func (s *schema) validate(n *jsonNode, path string) []violation {
 	steps := maxSchemaSteps
 	return s.within(n, path, schemaWalk{maxSchemaDepth, &steps})
 }
@@ -27,29 +27,29 @@ const (
 	maxSchemaSteps = 50_000_000
 )
 
-// schemaWalk is what is left of the bounds.
+// schemaWalk holds what remains of the bounds.
 type schemaWalk struct {
 	depth int
 	steps *int
 }
 
 // within is validate within bounds.
-func (s *schema) within(n *jsonNode, path string, left schemaWalk) (out []complaint) {
+func (s *schema) within(n *jsonNode, path string, left schemaWalk) (out []violation) {
 	left.depth--
 	if *left.steps--; left.depth < 0 || *left.steps < 0 {
-		return []complaint{{n.file, n.at, path, "cannot be checked: the schema refers to itself without end", "mend the schema"}}
+		return []violation{{n.file, n.at, path, "cannot be checked: the schema refers to itself without end", "fix the schema"}}
 	}
-	bad := func(what, mend string) { out = append(out, complaint{n.file, n.at, path, what, mend}) }
+	bad := func(what, fix string) { out = append(out, violation{n.file, n.at, path, what, fix}) }
 	if s.no {
-		bad("is not allowed here", "delete it")
+		bad("not allowed here", "delete it")
 		return out
 	}
 	if len(s.types) > 0 && !slices.ContainsFunc(s.types, n.is) {
-		bad("is a "+jsonKindNames[n.kind], "write a value of type "+strings.Join(s.types, " or "))
+		bad("has type "+jsonKindNames[n.kind], "want "+strings.Join(s.types, " or "))
 		return out
 	}
 	if s.enum != nil && !slices.ContainsFunc(s.enum, func(e *jsonNode) bool { return e.equal(n) }) {
-		bad("is not one of the values it may have", "write one of "+enumText(s.enum))
+		bad("value not allowed", "want one of "+enumText(s.enum))
 	}
 	switch n.kind {
 	case jsonObject:
@@ -68,7 +68,7 @@ func (s *schema) within(n *jsonNode, path string, left schemaWalk) (out []compla
 	return out
 }
 
-func (s *schema) combined(n *jsonNode, path string, left schemaWalk, bad func(what, mend string)) {
+func (s *schema) combined(n *jsonNode, path string, left schemaWalk, bad func(what, fix string)) {
 	passes := func(of []*schema) (count int) {
 		for _, sub := range of {
 			if len(sub.within(n, path, left)) == 0 {
@@ -78,30 +78,30 @@ func (s *schema) combined(n *jsonNode, path string, left schemaWalk, bad func(wh
 		return count
 	}
 	if s.anyOf != nil && passes(s.anyOf) == 0 {
-		bad("has none of the forms it may have", "see anyOf of the schema")
+		bad("matches none of the allowed forms", "see anyOf of the schema")
 	}
 	if s.oneOf != nil && passes(s.oneOf) != 1 {
-		bad("has not exactly one of the forms it may have", "see oneOf of the schema")
+		bad("does not match exactly one of the allowed forms", "see oneOf of the schema")
 	}
 	if s.not != nil && passes([]*schema{s.not}) == 1 {
-		bad("has a form it may not have", "see not of the schema")
+		bad("matches a form that is not allowed", "see not of the schema")
 	}
 }
 
-func (s *schema) object(n *jsonNode, path string, left schemaWalk) (out []complaint) {
-	bad := func(n *jsonNode, at int, path, what, mend string) {
-		out = append(out, complaint{n.file, at, path, what, mend})
+func (s *schema) object(n *jsonNode, path string, left schemaWalk) (out []violation) {
+	bad := func(n *jsonNode, at int, path, what, fix string) {
+		out = append(out, violation{n.file, at, path, what, fix})
 	}
 	for _, key := range s.required {
 		if n.get(key) == nil {
-			bad(n, n.at, path, fmt.Sprintf("has no %q", key), "write it: it is required")
+			bad(n, n.at, path, fmt.Sprintf("missing required field %q", key), "add it")
 		}
 	}
 	for i, key := range n.keys {
 		at, v := path+"/"+key, n.elems[i]
 		if s.keyNames != nil {
 			for _, c := range s.keyNames.within(&jsonNode{kind: jsonString, text: key, at: n.keyAt[i]}, at, left) {
-				bad(v, c.at, at, "as a key "+c.what, c.mend)
+				bad(v, c.at, at, "key: "+c.what, c.fix)
 			}
 		}
 		sub, known := s.properties[key]
@@ -118,72 +118,73 @@ func (s *schema) object(n *jsonNode, path string, left schemaWalk) (out []compla
 			continue
 		}
 		if s.additional.no {
-			bad(v, n.keyAt[i], at, "is not known", nearest(key, s.names))
+			bad(v, n.keyAt[i], at, "unknown field", nearest(key, s.names))
 			continue
 		}
 		out = append(out, s.additional.within(v, at, left)...)
 	}
 	if len(n.keys) < s.minProperties {
-		bad(n, n.at, path, fmt.Sprintf("has %d members", len(n.keys)), fmt.Sprintf("write at least %d", s.minProperties))
+		bad(n, n.at, path, fmt.Sprintf("has %d members", len(n.keys)), fmt.Sprintf("want at least %d", s.minProperties))
 	}
 	if s.maxProperties >= 0 && len(n.keys) > s.maxProperties {
-		bad(n, n.at, path, fmt.Sprintf("has %d members", len(n.keys)), fmt.Sprintf("write at most %d", s.maxProperties))
+		bad(n, n.at, path, fmt.Sprintf("has %d members", len(n.keys)), fmt.Sprintf("want at most %d", s.maxProperties))
 	}
 	return out
 }
 
-func (s *schema) array(n *jsonNode, path string, left schemaWalk) (out []complaint) {
-	bad := func(what, mend string) { out = append(out, complaint{n.file, n.at, path, what, mend}) }
+func (s *schema) array(n *jsonNode, path string, left schemaWalk) (out []violation) {
+	bad := func(what, fix string) { out = append(out, violation{n.file, n.at, path, what, fix}) }
 	if len(n.elems) < s.minItems {
-		bad(fmt.Sprintf("has %d values", len(n.elems)), fmt.Sprintf("write at least %d", s.minItems))
+		bad(fmt.Sprintf("has %d values", len(n.elems)), fmt.Sprintf("want at least %d", s.minItems))
 	}
 	if s.maxItems >= 0 && len(n.elems) > s.maxItems {
-		bad(fmt.Sprintf("has %d values", len(n.elems)), fmt.Sprintf("write at most %d", s.maxItems))
+		bad(fmt.Sprintf("has %d values", len(n.elems)), fmt.Sprintf("want at most %d", s.maxItems))
 	}
 	for i, e := range n.elems {
 		if s.items != nil {
 			out = append(out, s.items.within(e, fmt.Sprintf("%s/%d", path, i), left)...)
 		}
 		if s.unique && slices.ContainsFunc(n.elems[:i], e.equal) {
-			out = append(out, complaint{e.file, e.at, fmt.Sprintf("%s/%d", path, i), "stands twice", "write it once"})
+			out = append(out, violation{e.file, e.at, fmt.Sprintf("%s/%d", path, i), "duplicate value", "delete one"})
 		}
 	}
 	return out
 }
 
-func (s *schema) text(n *jsonNode, bad func(what, mend string)) {
+func (s *schema) text(n *jsonNode, bad func(what, fix string)) {
 	if s.pattern != nil && !s.pattern.MatchString(n.text) {
-		bad(fmt.Sprintf("%.80q has not the form it must have", n.text), "write what matches "+s.pattern.String())
+		bad(fmt.Sprintf("%.80q does not match the pattern", n.text), "want a match of "+s.pattern.String())
 	}
 	if l := runeCount(n.text); l < s.minLength || s.maxLength >= 0 && l > s.maxLength {
-		bad(fmt.Sprintf("has %d characters", l), fmt.Sprintf("write %d to %s", max(s.minLength, 0), upTo(s.maxLength)))
+		bad(fmt.Sprintf("has %d characters", l), lengthText(max(s.minLength, 0), s.maxLength))
 	}
 }
 
-func upTo(n int) string {
-	if n < 0 {
-		return "any number"
+// lengthText says which lengths are allowed; most is negative without a maximum.
+func lengthText(least, most int) string {
+	if most < 0 {
+		return fmt.Sprintf("want at least %d", least)
 	}
-	return fmt.Sprint(n)
+	return fmt.Sprintf("want %d to %d", least, most)
 }
 
-func (s *schema) number(n *jsonNode, bad func(what, mend string)) {
+func (s *schema) number(n *jsonNode, bad func(what, fix string)) {
 	v, ok := rat(n)
 	if !ok {
-		bad("is no number that can be counted with", "write a number below 1e999")
+		bad("number out of range", "want a number below 1e999")
 		return
 	}
 	if s.minimum != nil && v.Cmp(s.minimum) < 0 {
-		bad(n.text+" is too small", "write at least "+s.minimum.RatString())
+		bad(n.text+" is too small", "want at least "+s.minimum.RatString())
 	}
 	if s.maximum != nil && v.Cmp(s.maximum) > 0 {
-		bad(n.text+" is too large", "write at most "+s.maximum.RatString())
+		bad(n.text+" is too large", "want at most "+s.maximum.RatString())
 	}
 	if s.above != nil && v.Cmp(s.above) <= 0 {
-		bad(n.text+" is too small", "write more than "+s.above.RatString())
+		bad(n.text+" is too small", "want more than "+s.above.RatString())
 	}
 	if s.below != nil && v.Cmp(s.below) >= 0 {
-		bad(n.text+" is too large", "write less than "+s.below.RatString())
+		bad(n.text+" is too large", "want less than "+s.below.RatString())
 	}
 }
 
