@@ -1,26 +1,13 @@
 package host
 
 import (
-	"path/filepath"
-
 	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/statedir"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
 )
 
-// auditFile is the name of the audit log in the state directory.
-const auditFile = "audit.log"
-
-// AuditPath is where the audit log is: the configured file, or one in the state
-// directory.
-func AuditPath(file, stateDir string) string {
-	if file == "" {
-		return filepath.Join(stateDir, auditFile)
-	}
-	return file
-}
-
 func (h *Host) openAudit(c *config.Config) (err error) {
-	h.audit, err = audit.Open(AuditPath(c.Telemetry.AuditLog.File, c.StateDir))
+	h.audit, err = audit.Open(statedir.AuditPath(c.Telemetry.AuditLog.File, c.StateDir))
 	return err
 }
 

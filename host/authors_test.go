@@ -38,7 +38,7 @@ func TestAuthors(t *testing.T) {
 		save(t, filepath.Join(dir, name), string(text))
 	}
 	h, log := startHost(t, t.TempDir(), fmt.Sprintf("policy: {dir: %q}\n%s", dir, usesMine))
-	s, err := admin.New(admin.Config{Token: "the-admin-token", Plugins: h.plugins, Identity: people{}, Authorizer: policyAuthorizer{h}})
+	s, err := admin.New(admin.Config{Token: "the-admin-token", Plugins: h.plugins, Identity: people{}, Authorizer: h.policy()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/plugins"
 	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/rules"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
@@ -54,7 +55,7 @@ type columnsWorld struct {
 	t     *testing.T
 	store *endpoint.Store
 	index *kvindex.Index
-	model *prompts
+	model *rules.Prompts
 	rules *scheduler.Scheduler
 	now   time.Time
 }
@@ -65,7 +66,7 @@ func newColumnsWorld(t *testing.T) *columnsWorld {
 	t.Helper()
 	w := &columnsWorld{t: t, store: endpoint.NewStore(), index: kvindex.New(kvindex.Config{Holders: 4096, BudgetBytes: 64 << 20}), now: time.Now()}
 	var err error
-	if w.model, err = openPrompts(&config.Tokenizer{Dir: demoDir(t), TimeZone: "UTC", Library: "bpe"}, 64<<20); err != nil {
+	if w.model, err = rules.OpenPrompts(&config.Tokenizer{Dir: demoDir(t), TimeZone: "UTC", Library: "bpe"}, 64<<20); err != nil {
 		t.Fatal(err)
 	}
 	for i, info := range []endpoint.Info{{Labels: map[string]string{"gpu": "h100"}, Price: 2.5, Spot: true}, {Labels: map[string]string{"gpu": "l4"}}, {}} {
@@ -88,8 +89,8 @@ func newColumnsWorld(t *testing.T) *columnsWorld {
 		State: scheduler.NewState(scheduler.StateConfig{Store: w.store, Seed: 5, Now: func() time.Time { return w.now },
 			Locality: scheduler.Locality{Index: tieredIndex{w.index}, Holders: 4096, Tiers: tierWeights, HolderOf: func(id endpoint.ID, tier int) int { return kvindex.HolderOf(int(id), tier) }}}),
 		Profiles: []scheduler.Profile{profile},
-		Models: []scheduler.Model{{Name: "m", Pools: []scheduler.PoolRef{{Pool: "main"}}, Prompter: w.model.chat},
-			{Name: "lora", Pools: []scheduler.PoolRef{{Pool: "main", ServedAs: "ad"}}, Prompter: w.model.chat}},
+		Models: []scheduler.Model{{Name: "m", Pools: []scheduler.PoolRef{{Pool: "main"}}, Prompter: w.model.Chat()},
+			{Name: "lora", Pools: []scheduler.PoolRef{{Pool: "main", ServedAs: "ad"}}, Prompter: w.model.Chat()}},
 		Pools: []scheduler.Pool{{Name: "main", MaxInflight: 5}}})
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +139,7 @@ func (w *columnsWorld) chain(model, adapter, text string) (int, []uint64) {
 		w.t.Fatal(err)
 	}
 	var p tokenizer.Prompt
-	if err := w.model.chat.Blocks(&api, &tokenizer.Query{Adapter: adapter, Salt: "s", Sizes: []int{16}}, &p); err != nil || !p.Exact {
+	if err := w.model.Chat().Blocks(&api, &tokenizer.Query{Adapter: adapter, Salt: "s", Sizes: []int{16}}, &p); err != nil || !p.Exact {
 		w.t.Fatal(err, p.Reason)
 	}
 	return p.Tokens, p.Chains[0]
@@ -291,7 +292,7 @@ func TestColumns_shadow(t *testing.T) {
 		l := h.rules.Acquire()
 		defer l.Release()
 		var p scheduler.Profile
-		l.Value().plugins.Extend(0, &p)
+		l.Value().Plugins.Extend(0, &p)
 		return p.Wants()
 	}
 	if rules() != 0 {

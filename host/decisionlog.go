@@ -1,11 +1,9 @@
 package host
 
 import (
-	"errors"
 	"os"
 
 	"github.com/kvasir-router/kvasir/host/config"
-	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/route"
 	"github.com/kvasir-router/kvasir/host/telemetry"
 	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
@@ -29,32 +27,6 @@ func (h *Host) openDecisions(c *config.DecisionLog) (err error) {
 		h.decisionLog = route.NewLog(h.decisions, c.RequireAudit)
 	}
 	return err
-}
-
-// logPolicy is what the decision log asks of a policy. It is immutable.
-type logPolicy struct {
-	*policy.Snapshot
-	mask *policy.LogMask // nil = the policy has none
-}
-
-// newLogPolicy returns nil for no policy.
-func newLogPolicy(s *policy.Snapshot) (decisions.Policy, error) {
-	if s == nil {
-		return nil, nil
-	}
-	m, err := s.LogMask()
-	if err != nil && !errors.Is(err, policy.ErrNoRule) {
-		return nil, err
-	}
-	return &logPolicy{s, m}, nil
-}
-
-// Mask implements decisions.Policy.
-func (p *logPolicy) Mask(event map[string]any) ([]any, error) {
-	if p.mask == nil {
-		return nil, nil
-	}
-	return p.mask.Rules(event)
 }
 
 func (h *Host) collectDecisions(e *telemetry.Emitter) {

@@ -88,12 +88,16 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/collectors": {ours: "host/backend host/endpoint host/identity host/kvindex host/proxy host/queue host/scheduler host/telemetry host/telemetry/audit host/telemetry/metric"},
 
 	"host/route":  {ours: "host/exchange host/identity host/llmapi host/proxy host/queue host/scaling host/scheduler host/telemetry/decisions"},
-	"host/status": {ours: "host/admin host/backend host/endpoint host/identity host/kvindex host/llmapi host/proxy host/route host/scheduler host/telemetry/audit"},
+	"host/status": {ours: "host/admin host/autoscale host/backend host/endpoint host/identity host/kvindex host/llmapi host/proxy host/route host/scheduler host/telemetry/audit"},
 
-	"host": {ours: "host/dialect host/status host/collectors host/autoscale host/plugins host/admin host/backend host/config host/endpoint host/route host/fleet host/identity host/isolation host/identity/jwt host/internal/atomicfile host/internal/snapshot host/kvindex host/llmapi host/internal/secret" +
-		" host/policy host/proxy host/queue host/scaling host/scheduler host/telemetry host/telemetry/metric host/telemetry/audit host/telemetry/decisions host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
+	"host/statedir":    {ours: "host/internal/atomicfile host/internal/filelock host/policy"},
+	"host/policy/live": {ours: "host/admin host/config host/policy host/telemetry host/telemetry/metric"},
+	"host/rules":       {ours: "host/admin host/config host/dialect host/fleet host/identity host/identity/jwt host/internal/snapshot host/llmapi host/plugins host/policy host/policy/live host/proxy host/scaling host/scheduler host/telemetry host/telemetry/decisions host/telemetry/metric host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
 
-	"cmd/kvasir": {ours: "abi host/autoscale host/plugincheck host host/admin host/hostmod host/scheduler host/wasm host/config host/identity host/plugsign host/policy policies host/simengine host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf", theirs: "github.com/spf13/cobra"},
+	"host": {ours: "host/admin host/autoscale host/backend host/collectors host/config host/endpoint host/fleet host/identity host/internal/secret host/isolation host/kvindex host/plugins host/policy" +
+		" host/policy/live host/proxy host/queue host/route host/rules host/scaling host/scheduler host/statedir host/status host/telemetry host/telemetry/audit host/telemetry/decisions host/telemetry/metric"},
+
+	"cmd/kvasir": {ours: "abi host host/admin host/autoscale host/config host/hostmod host/identity host/plugincheck host/plugsign host/policy host/rules host/scheduler host/simengine host/statedir host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf host/wasm policies", theirs: "github.com/spf13/cobra"},
 
 	"conformance":         {ours: "conformance/guests"},
 	"conformance/guests":  {},

@@ -36,7 +36,7 @@ func (h *Host) admissionPolicy() (asked bool, p *policy.Snapshot) {
 	if g == nil {
 		return false, nil
 	}
-	return g.cfg.Policy.AdmitEndpoints, g.policy
+	return g.Config.Policy.AdmitEndpoints, g.Policy()
 }
 
 func (h *Host) discoveryFailed(pool string, err error) {

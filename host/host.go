@@ -2,24 +2,18 @@
 // every goroutine; the packages below it start none on their own.
 //
 // There are two kinds of value. State (endpoints, index, counters) lives as
-// long as the process. Rules (models, pools, profiles, keys) form a generation,
-// which is built as a whole, checked, and swapped behind one pointer.
+// long as the process. Rules (keys, models, pools, profiles, plugins, policy) form
+// a revision, which package rules plans, checks and swaps as a whole.
 package host
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
-	"os"
 	"path/filepath"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/admin"
@@ -29,16 +23,17 @@ import (
 	"github.com/kvasir-router/kvasir/host/fleet"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/internal/secret"
-	"github.com/kvasir-router/kvasir/host/internal/snapshot"
 	"github.com/kvasir-router/kvasir/host/isolation"
 	"github.com/kvasir-router/kvasir/host/kvindex"
 	"github.com/kvasir-router/kvasir/host/plugins"
-	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/policy/live"
 	"github.com/kvasir-router/kvasir/host/proxy"
 	"github.com/kvasir-router/kvasir/host/queue"
 	"github.com/kvasir-router/kvasir/host/route"
+	"github.com/kvasir-router/kvasir/host/rules"
 	"github.com/kvasir-router/kvasir/host/scaling"
 	"github.com/kvasir-router/kvasir/host/scheduler"
+	"github.com/kvasir-router/kvasir/host/statedir"
 	"github.com/kvasir-router/kvasir/host/status"
 	"github.com/kvasir-router/kvasir/host/telemetry"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
@@ -68,10 +63,10 @@ type Host struct {
 	started time.Time
 	cfg     *config.Config // as the process was started; what cannot be reloaded is read from here
 
-	saltKey    []byte
-	pepper     []byte
-	adminToken string
-	audit      *audit.Log
+	unlock  func() // of the state directory; nil = not locked
+	saltKey []byte
+	pepper  []byte
+	audit   *audit.Log
 
 	decisions   *decisions.Log // nil without one
 	decisionLog *route.Log     // writes to decisions; nil without one
@@ -90,7 +85,7 @@ type Host struct {
 
 	plugins  *plugins.Manager
 	queue    queue.Queue
-	policies *policies
+	policies *live.Keeper
 	scaling  *scaling.Manager
 
 	registry *telemetry.Registry
@@ -100,9 +95,7 @@ type Host struct {
 
 	listener, adminListener, metricsListener net.Listener
 
-	reloadMu     sync.Mutex // one reload at a time
-	reloadErrors atomic.Uint64
-	rules        snapshot.Holder[generation]
+	rules *rules.Manager
 
 	readyOnce sync.Once
 	readyCh   chan struct{}
@@ -117,7 +110,7 @@ func New(cfg *config.Config, opt Options) (_ *Host, err error) {
 	}
 	h := &Host{opt: opt, log: secret.Logger(opt.Log), now: time.Now, cfg: cfg, readyCh: make(chan struct{})}
 	h.started = h.now()
-	h.policies = &policies{h: h}
+	h.rules = rules.New()
 	defer func() {
 		if err != nil {
 			h.closeListeners()
@@ -140,14 +133,10 @@ func New(cfg *config.Config, opt Options) (_ *Host, err error) {
 	for _, f := range cfg.Absent {
 		h.log.Error("a plugin's file is not there", "at", f.String())
 	}
-	g, err := h.build(cfg, nil, 1, nil)
-	if err != nil {
+	if err := h.startRules(); err != nil {
 		return nil, err
 	}
-	if err := h.adopt(g); err != nil {
-		return nil, err
-	}
-	if err := h.identity.RestoreUses(KeyUsePath(cfg.StateDir)); err != nil {
+	if err := h.identity.RestoreUses(statedir.KeyUsePath(cfg.StateDir)); err != nil {
 		h.log.Warn("last uses of keys", "err", err)
 	}
 	h.plugins.LookFolder(false)
@@ -160,13 +149,13 @@ func New(cfg *config.Config, opt Options) (_ *Host, err error) {
 // openState reads what survives restarts, and makes it at the first start.
 func (h *Host) openState() (err error) {
 	dir := h.cfg.StateDir
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("host: state_dir: %w", err)
-	}
-	if h.saltKey, err = policy.LoadOrCreateKey(filepath.Join(dir, saltKeyFile)); err != nil {
+	if err := statedir.Make(dir); err != nil {
 		return err
 	}
-	if h.adminToken, err = adminToken(h.cfg.Admin.TokenFile, dir); err != nil {
+	if h.unlock, err = statedir.Lock(dir); err != nil {
+		return err
+	}
+	if h.saltKey, err = statedir.SaltKey(dir); err != nil {
 		return err
 	}
 	if err := h.openAudit(h.cfg); err != nil {
@@ -175,18 +164,26 @@ func (h *Host) openState() (err error) {
 	if err := h.openDecisions(&h.cfg.Telemetry.DecisionLog); err != nil {
 		return err
 	}
-	if h.pepper, err = KeyPepper(dir); err != nil {
+	if h.pepper, err = statedir.Pepper(dir); err != nil {
 		return err
 	}
 	h.identity, err = identity.NewStore(identity.Config{Pepper: h.pepper})
 	return err
 }
 
+// unlockState lets another router use the state directory.
+func (h *Host) unlockState() {
+	if h.unlock != nil {
+		h.unlock()
+		h.unlock = nil
+	}
+}
+
 // openPlugins makes the engine that plugins run in.
 func (h *Host) openPlugins() (err error) {
 	h.plugins, err = plugins.New(plugins.Options{
 		StateDir: h.cfg.StateDir, Dir: h.cfg.PluginDir, CompileChild: h.opt.CompileChild,
-		Log: h.log, Now: func() time.Time { return h.now() }, Endpoints: h.store, Rules: pluginRules{h}, Failed: h.reloadFailed, Note: h.note,
+		Log: h.log, Now: func() time.Time { return h.now() }, Endpoints: h.store, Rules: h.rules, Failed: h.rules.Failed, Note: h.note,
 	})
 	return err
 }
@@ -196,7 +193,7 @@ func (h *Host) openPlugins() (err error) {
 // counts 0.8 and disk 0.5, the order of the tiers' bandwidths beside prefill.
 var tierWeights = []float32{1, 0.8, 0.5}
 
-// openStores makes the state that outlives generations.
+// openStores makes the state that outlives revisions.
 func (h *Host) openStores() error {
 	l := &h.cfg.Limits
 	holders := kvindex.HolderOf(config.MaxEndpoints, 0)
@@ -246,7 +243,7 @@ const maxHistory = 32 << 20
 func (h *Host) openServers() (err error) {
 	c := h.cfg
 	pc := proxy.Config{}
-	if pc.TLS, err = serverTLS(&c.Listen.TLS); err != nil {
+	if pc.TLS, err = c.Listen.TLS.Server(); err != nil {
 		return err
 	}
 	if h.proxy, err = proxy.New(pc, route.New(route.Config{
@@ -256,8 +253,8 @@ func (h *Host) openServers() (err error) {
 	}
 	h.openStatus()
 	h.admin, err = admin.New(admin.Config{
-		Token: h.adminToken, Hosts: c.Admin.Hosts, MaxBody: int64(c.Listen.MaxBody),
-		Explainer: h.explainer(), Status: h.status, Reloader: reloader{h}, Plugins: h.plugins, Keys: keyAdmin{h}, Policies: policyAdmin{h}, Scaler: scaleAdmin{h}, Holder: holder{h}, Authorizer: policyAuthorizer{h},
+		Access: h.adminAccess, MaxBody: int64(c.Listen.MaxBody),
+		Explainer: h.explainer(), Status: h.status, Reloader: rules.Reloader{Manager: h.rules}, Plugins: h.plugins, Keys: rules.Keys{Manager: h.rules}, Policies: h.policy(), Scaler: status.Scaler{Scaling: h.scaling}, Holder: status.Holder{HoldAll: h.fleet.Hold}, Authorizer: h.policy(),
 		Metrics: h.registry.Handler(), Log: h.log, Identity: identifier{h}, Audit: h.audit,
 	})
 	if err != nil {
@@ -283,52 +280,46 @@ type identifier struct{ h *Host }
 
 // Verify implements admin.Identifier.
 func (i identifier) Verify(c *identity.Credentials) (*identity.Principal, error) {
-	return i.h.credentials().Verify(c)
+	return i.h.rules.Credentials().Verify(c)
 }
 
-// credentials returns the set in force.
-func (h *Host) credentials() *identity.Set {
+// Reload reads the configuration file again and puts its rules in force.
+func (h *Host) Reload() (*admin.ReloadResult, error) { return h.rules.Reload(true) }
+
+// adminAccess returns what the rules in force say of the operators' listener.
+func (h *Host) adminAccess() *admin.Access {
 	l := h.rules.Acquire()
 	defer l.Release()
-	return l.Value().identity
+	return l.Value().Admin
 }
 
-func clientHints(c *config.ClientHints) proxy.Hints {
-	h := proxy.Hints{Session: c.Session, Priority: c.Priority}
-	for _, label := range slices.Sorted(maps.Keys(c.Labels)) {
-		h.Labels = append(h.Labels, proxy.HintLabel{Label: label, Header: c.Labels[label]})
-	}
-	return h
+// policy is the admin API's face of the policy.
+func (h *Host) policy() live.Admin {
+	return live.Admin{Keeper: h.policies, Rules: h.rules, Author: h.plugins.Author}
 }
 
-func serverTLS(t *config.TLS) (*tls.Config, error) {
-	if t.CertFile == "" {
-		return nil, nil
-	}
-	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("host: listen.tls: %w", err)
-	}
-	c := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
-	if t.ClientCAFile == "" {
-		return c, nil
-	}
-	pem, err := os.ReadFile(t.ClientCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("host: listen.tls: %w", err)
-	}
-	c.ClientCAs = x509.NewCertPool()
-	if !c.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("host: listen.tls: no certificate in %s", t.ClientCAFile)
-	}
-	c.ClientAuth = tls.RequireAndVerifyClientCert
-	return c, nil
+// startRules puts the first revision in force.
+func (h *Host) startRules() error {
+	h.policies = live.New(live.Options{StateDir: h.cfg.StateDir, Key: h.saltKey, Log: h.log, Now: h.clock})
+	return h.rules.Start(h.ruleOptions())
 }
 
-// closeRules gives up the rules in force and all plugins, once nothing uses
-// them any more.
+func (h *Host) ruleOptions() rules.Options {
+	return rules.Options{
+		Boot: h.cfg, Log: h.log, Now: h.clock, Started: h.started,
+		Identity: h.identity, Pepper: h.pepper, State: h.state, Plugins: h.plugins, Policies: h.policies, Fleet: h.fleet, Scaling: h.scaling,
+		AdminToken: func(c *config.Config) (string, error) { return statedir.AdminToken(c.Admin.TokenFile, h.cfg.StateDir) }, Note: h.note,
+	}
+}
+
+// clock is the time of h, which tests replace.
+func (h *Host) clock() time.Time { return h.now() }
+
+// closeRules gives up the rules in force, all plugins and the state directory,
+// once nothing uses them.
 func (h *Host) closeRules() error {
-	h.rules.Swap(nil, nil)
+	defer h.unlockState()
+	h.rules.Close()
 	if h.plugins == nil {
 		return nil
 	}
@@ -350,7 +341,7 @@ func (h *Host) Addr() string { return h.listener.Addr().String() }
 func (h *Host) AdminAddr() string { return h.adminListener.Addr().String() }
 
 // AdminToken is what operators show.
-func (h *Host) AdminToken() string { return h.adminToken }
+func (h *Host) AdminToken() string { return h.adminAccess().Token() }
 
 // Ready is closed once requests are served: every endpoint was looked at once.
 func (h *Host) Ready() <-chan struct{} { return h.readyCh }
@@ -381,14 +372,14 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	actor(&background, func() error { return h.scaling.Run(back) })
 	actor(&background, func() error { return h.discovery.Run(back) })
 	actor(&background, func() error { return h.plugins.Run(back) })
-	actor(&background, func() error { return h.watchFiles(back, reload) })
-	actor(&background, func() error { return h.policies.watch(back) })
-	actor(&background, func() error { return h.checkPrompts(back) })
-	actor(&background, func() error { return h.keepUses(back) })
+	actor(&background, func() error { return h.rules.Watch(back, reload) })
+	actor(&background, func() error { return h.policies.Watch(back, h.rules, h.note) })
+	actor(&background, func() error { return h.rules.CheckPrompts(back) })
+	actor(&background, func() error { return h.rules.KeepUses(back, statedir.KeyUsePath(h.cfg.StateDir)) })
 	if h.decisions != nil {
 		actor(&background, func() error { return h.decisions.Run(back) })
 	}
-	actor(&background, func() error { return h.refreshKeys(back) })
+	actor(&background, func() error { return h.rules.RefreshTokens(back) })
 	actor(&background, func() error { return h.awaitReady(back) })
 	actor(&background, func() error { return h.admin.Serve(back, h.adminListener) })
 	if h.metricsListener != nil {
@@ -398,7 +389,7 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	}
 	h.note("router:start", "router", nil, "version", h.opt.Version, "config", h.cfg.File)
 	actor(&wg, func() error { return h.proxy.Run(ctx, h.listener) })
-	h.log.Info("serving", "listen", h.Addr(), "admin", h.AdminAddr(), "admin_token_file", adminTokenPath(h.cfg.Admin.TokenFile, h.cfg.StateDir), "version", h.opt.Version)
+	h.log.Info("serving", "listen", h.Addr(), "admin", h.AdminAddr(), "admin_token_file", statedir.AdminTokenPath(h.cfg.Admin.TokenFile, h.cfg.StateDir), "version", h.opt.Version)
 	wg.Wait()
 	stop()
 	background.Wait()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/statedir"
 )
 
 // liveRouter is a running router before one engine that answers everything.
@@ -172,7 +173,7 @@ func (x *liveRouter) turns(what, key string, want int) {
 // keyFile issues keys in a file and returns them and their ids, by tenant.
 func (x *liveRouter) keyFile(name string, tenants ...string) (keys, ids map[string]string) {
 	x.t.Helper()
-	pepper, err := KeyPepper(mkdir(x.t, x.path("state")))
+	pepper, err := statedir.Pepper(mkdir(x.t, x.path("state")))
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -206,5 +207,12 @@ func (x *liveRouter) revoke(name, id string) {
 	x.t.Helper()
 	if err := identity.Update(x.path(name), func(f *identity.KeyFile) error { return f.Revoke(id, time.Now()) }); err != nil {
 		x.t.Fatal(err)
+	}
+}
+
+func save(t testing.TB, file, s string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -19,10 +19,10 @@ func (h *Host) collect() {
 		collectors.Credentials(h.identity),
 		collectors.Audit(h.audit),
 		h.collectProxy,
-		h.collectPolicy,
-		h.collectPrompts,
+		func(e *telemetry.Emitter) { h.policy().Collect(e) },
+		h.rules.CollectPrompts,
 		h.collectTenants,
-		h.collectTokens,
+		h.rules.CollectTokens,
 		h.collectDecisions,
 		h.plugins.Collect,
 		h.scaling.Collect,
@@ -35,8 +35,8 @@ func (h *Host) collectRouter(e *telemetry.Emitter) {
 	l := h.rules.Acquire()
 	defer l.Release()
 	e.Emit(metric.BuildInfo, 1, h.opt.Version)
-	e.Emit(metric.Generation, float64(l.Value().number))
-	e.Emit(metric.ReloadFailures, float64(h.reloadErrors.Load()))
+	e.Emit(metric.Generation, float64(l.Value().Number))
+	e.Emit(metric.ReloadFailures, float64(h.rules.Failures()))
 }
 
 // collectProxy emits nothing until the proxy serves.
@@ -50,7 +50,7 @@ func (h *Host) collectProxy(e *telemetry.Emitter) {
 // says so.
 func (h *Host) collectTenants(e *telemetry.Emitter) {
 	l := h.rules.Acquire()
-	tenants := l.Value().cfg.Telemetry.TenantLabels
+	tenants := l.Value().Config.Telemetry.TenantLabels
 	l.Release()
 	h.detector.Collect(e, tenants)
 }

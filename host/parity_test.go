@@ -17,6 +17,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/kvindex"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/rules"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/tokenizer/demo"
 )
@@ -42,7 +43,7 @@ type world struct {
 	first     map[*scheduler.Placement]bool // its first token has come
 }
 
-func newWorld(t testing.TB, n int, model *prompts, p scheduler.Profile) *world {
+func newWorld(t testing.TB, n int, model *rules.Prompts, p scheduler.Profile) *world {
 	t.Helper()
 	w := &world{store: endpoint.NewStore(), predictor: kvindex.NewPredictor(kvindex.Config{Holders: 4096, BudgetBytes: 64 << 20}), clock: time.UnixMilli(1e12), first: map[*scheduler.Placement]bool{}}
 	for i := range n {
@@ -60,7 +61,7 @@ func newWorld(t testing.TB, n int, model *prompts, p scheduler.Profile) *world {
 		t.Fatal(err)
 	}
 	w.rules, err = scheduler.New(scheduler.Config{State: w.state, Policy: engine, Profiles: []scheduler.Profile{p},
-		Models: []scheduler.Model{{Name: "m", Pools: []scheduler.PoolRef{{Pool: "main"}}, Prompter: model.chat}},
+		Models: []scheduler.Model{{Name: "m", Pools: []scheduler.PoolRef{{Pool: "main"}}, Prompter: model.Chat()}},
 		Pools:  []scheduler.Pool{{Name: "main", MaxInflight: 12}}})
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +171,7 @@ func (w *world) goOn(s *step) any {
 // plugin as it does by the native cost: same order, kind, state and total of every
 // candidate, to the bit.
 func TestParity_leastwork(t *testing.T) {
-	model, err := openPrompts(&config.Tokenizer{Dir: demoDir(t), TimeZone: "UTC", Library: "bpe"}, 64<<20)
+	model, err := rules.OpenPrompts(&config.Tokenizer{Dir: demoDir(t), TimeZone: "UTC", Library: "bpe"}, 64<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

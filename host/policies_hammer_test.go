@@ -69,8 +69,8 @@ func TestPolicies_hammer(t *testing.T) {
 		repeat(func() {
 			l := h.rules.Acquire()
 			defer l.Release()
-			e := l.Value().scheduler.DryRun(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: "local"}, ID: "dry-run"})
-			if !e.Allow || len(e.Rules) != 1 || e.Revision != l.Value().number || e.PolicyRevision != l.Value().policy.Revision() {
+			e := l.Value().Scheduler.DryRun(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: "local"}, ID: "dry-run"})
+			if !e.Allow || len(e.Rules) != 1 || e.Revision != l.Value().Number || e.PolicyRevision != l.Value().Policy().Revision() {
 				t.Errorf("got %+v", e)
 				stop.Store(true)
 				return
@@ -84,11 +84,12 @@ func TestPolicies_hammer(t *testing.T) {
 			seen[e.PolicyRevision] = parts
 		})
 	}
-	var w policyWatch
-	repeat(func() { h.policies.look(&w) })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	wg.Go(func() { h.policies.Watch(ctx, h.rules, h.note) })
 	repeat(func() { h.Reload() })
 	repeat(func() {
-		if st := (policyAdmin{h}).status(); st.Engine != "opa" || st.State == "unloaded" {
+		if st := h.policy().Status(); st.Engine != "opa" || st.State == "unloaded" {
 			t.Errorf("got %+v", st)
 		}
 	})
@@ -96,24 +97,25 @@ func TestPolicies_hammer(t *testing.T) {
 		writeNumbered(t, dir, i)
 		if i%10 == 5 {
 			save(t, filepath.Join(dir, "kvasir", "broken.rego"), "package kvasir\n\nx {")
-			if _, err := (policyAdmin{h}).ReloadPolicy(context.Background(), false); err == nil || !strings.Contains(err.Error(), "kvasir/broken.rego:3") {
+			if _, err := h.policy().ReloadPolicy(context.Background(), false); err == nil || !strings.Contains(err.Error(), "kvasir/broken.rego:3") {
 				t.Errorf("a broken policy: %v", err)
 			}
 			if err := os.Remove(filepath.Join(dir, "kvasir", "broken.rego")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := (policyAdmin{h}).ReloadPolicy(context.Background(), false); err != nil {
+		if _, err := h.policy().ReloadPolicy(context.Background(), false); err != nil {
 			t.Errorf("edition %d: %v", i, err)
 		}
 	}
 	stop.Store(true)
+	cancel()
 	wg.Wait()
-	if st := (policyAdmin{h}).status(); st.State != "ok" || st.Source != fromDirectory {
+	if st := h.policy().Status(); st.State != "ok" || st.Source != "directory" {
 		t.Errorf("got %+v", st)
 	}
 	if len(seen) < editions/10 {
 		t.Errorf("%d revisions were seen", len(seen))
 	}
-	t.Logf("%d revisions decided, %d generations", len(seen), h.policies.loads.Load())
+	t.Logf("%d revisions of the policy decided", len(seen))
 }

@@ -32,10 +32,10 @@ func TestReload_keyFileTakenOut(t *testing.T) {
 	if _, err := x.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	if list := x.credentials().List(); len(list) != 0 {
+	if list := x.rules.Credentials().List(); len(list) != 0 {
 		t.Errorf("%d keys in force without a key file", len(list))
 	}
-	p, err := x.credentials().Authenticate(&identity.Credentials{APIKey: []byte(keys["acme"])})
+	p, err := x.rules.Credentials().Authenticate(&identity.Credentials{APIKey: []byte(keys["acme"])})
 	if err != nil || p.Tenant != "local" {
 		t.Errorf("a key without a key file: got %+v %v, want the anonymous tenant", p, err)
 	}

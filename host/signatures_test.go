@@ -89,6 +89,7 @@ func TestSignatures_start(t *testing.T) {
 	if _, err := h.plugins.Push(t.Context(), "mine", s.plain, true, ""); err != nil {
 		t.Fatal(err)
 	}
+	h.unlockState() // as if it had ended
 	aside, log := startHost(t, state, s.rest+usesMine)
 	if e := placeOne(t, aside, "1"); !strings.Contains(e.Plugins[0].Fault, "not signed") {
 		t.Errorf("placed by %+v", e.Plugins)
@@ -98,6 +99,7 @@ func TestSignatures_start(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "mine.wasm")
 	save(t, file, string(s.signed))
+	aside.unlockState()
 	byFile, _ := startHost(t, state, s.rest+strings.Replace(usesMine, "name: mine", "name: mine, file: "+file, 1))
 	if e := placeOne(t, byFile, "1"); e.Plugins[0].Fault != "" || e.Plugins[0].Digest != digestOf(s.signed) {
 		t.Errorf("the signed file does not stand in: %+v", e.Plugins)

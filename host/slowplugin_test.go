@@ -26,7 +26,7 @@ func placeMany(t *testing.T, h *Host, n int) (time.Duration, *scheduler.Explanat
 		if err := api.Scan(llmapi.OpChat, []byte(`{"model":"m","messages":[{"role":"user","content":"hello"}]}`)); err != nil {
 			t.Fatal(err)
 		}
-		p, err := l.Value().scheduler.Schedule(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: "local"}})
+		p, err := l.Value().Scheduler.Schedule(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: "local"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/plugstore"
+	"github.com/kvasir-router/kvasir/host/rules"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/plugins"
 )
@@ -65,12 +66,12 @@ func placeOne(t testing.TB, h *Host, id string) *scheduler.Explanation {
 	}
 	l := h.rules.Acquire()
 	defer l.Release()
-	p, err := l.Value().scheduler.Schedule(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: "local"}, ID: id})
+	p, err := l.Value().Scheduler.Schedule(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: "local"}, ID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.Done(exchange.Outcome{Status: 200, End: exchange.EndComplete})
-	e, ok := l.Value().scheduler.Explain("local", id)
+	e, ok := l.Value().Scheduler.Explain("local", id)
 	if !ok {
 		t.Fatal("not explained")
 	}
@@ -107,7 +108,7 @@ func activeDigest(t testing.TB, h *Host, name string) string {
 func aside(h *Host) []string {
 	l := h.rules.Acquire()
 	defer l.Release()
-	return l.Value().plugins.Aside()
+	return l.Value().Plugins.Aside()
 }
 
 // listed returns the rows of the plugin list as JSON lines.
@@ -395,7 +396,7 @@ func TestReload_changes(t *testing.T) {
 	h, _ := startHost(t, t.TempDir(), fmt.Sprintf("plugins: [{name: mine, file: %q}]\nprofiles: [{name: d, holdout: 0, scorers: [{plugin: mine}]}]\n", file))
 	reload := func() string {
 		t.Helper()
-		v, err := reloader{h}.Reload(t.Context())
+		v, err := rules.Reloader{Manager: h.rules}.Reload(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -416,7 +417,7 @@ func TestReload_changes(t *testing.T) {
 	demands(t, "answer", reload(), "profiles[d].holdout: 0 → 0.5", "profiles[d].scorers[mine]: removed", "profiles[d].scorers[leastwork]: added",
 		"plugin leastwork: "+shippedDigest(t, "leastwork")[:12]+" in force", "plugin mine: "+last+" no longer used")
 	save(t, h.cfg.File, string(s)+"nonsense: 1\n")
-	if _, err := (reloader{h}).Reload(t.Context()); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "nonsense: unknown key") {
+	if _, err := (rules.Reloader{Manager: h.rules}).Reload(t.Context()); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "nonsense: unknown key") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -451,6 +452,7 @@ func TestStart_time(t *testing.T) {
 		h, _ := startHost(t, state, rest)
 		d := time.Since(t0)
 		h.closeListeners()
+		h.unlockState()
 		return d
 	}
 	first := start("")
@@ -463,4 +465,30 @@ func TestStart_time(t *testing.T) {
 	if plugin > native+200*time.Millisecond {
 		t.Errorf("a start takes %v with the default plugin, %v without", plugin, native)
 	}
+}
+
+// TestStart_lockedState: a second router does not start on the state directory of
+// a running one, says which process that is, and does when that has ended.
+func TestStart_lockedState(t *testing.T) {
+	state := t.TempDir()
+	h, _ := startHost(t, state, "")
+	cfg, err := config.Load(h.cfg.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(cfg, Options{}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) || !strings.Contains(err.Error(), state) {
+		t.Errorf("got %v", err)
+	}
+	h.unlockState()
+	startHost(t, state, "")
+}
+
+// TestStart_policyMetrics: the metrics of a policy are served.
+func TestStart_policyMetrics(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "policy")
+	writeNumbered(t, dir, 0)
+	h, _ := startHost(t, t.TempDir(), fmt.Sprintf("policy: {dir: %q}\n", dir))
+	w := httptest.NewRecorder()
+	h.registry.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	demands(t, "metrics", w.Body.String(), "kvasir_policy_loads_total 1\n", "kvasir_policy_load_failures_total 0\n", "kvasir_policy_loaded{revision=")
 }

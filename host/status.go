@@ -15,14 +15,14 @@ func (h *Host) openStatus() {
 		Revision: func() (uint64, time.Time) {
 			l := h.rules.Acquire()
 			defer l.Release()
-			return l.Value().number, l.Value().built
+			return l.Value().Number, l.Value().Built
 		},
 	})
 }
 
 func (h *Host) explainer() *status.Explainer {
 	return &status.Explainer{Rules: routeRules{h}, State: h.state, Now: func() time.Time { return h.now() },
-		Anonymous: func() string { return h.cfg.Identity.Anonymous.Tenant }}
+		Anonymous: func() string { return h.rules.Credentials().Anonymous() }}
 }
 
 // ready returns nil if requests are served, else why not.
@@ -32,7 +32,7 @@ func (h *Host) ready() error {
 	default:
 		return errors.New("endpoints are being checked for the first time")
 	}
-	if (policyAdmin{h}).status().State == "unloaded" {
+	if h.policy().Status().State == "unloaded" {
 		return errors.New("no policy could be loaded: see GET /v1/policy")
 	}
 	return nil

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/kvasir-router/kvasir/host"
 	"github.com/kvasir-router/kvasir/host/config"
 )
 
@@ -11,8 +12,13 @@ func configCommand() *cobra.Command {
 	file := ""
 	check := &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "say every fault of a configuration file, with its line",
-		Args:  cobra.MaximumNArgs(1),
+		Short: "check a configuration and every file that it names",
+		Long: `Checks a configuration file, with the line of each error, and then plans its
+rules as a router does that starts or reloads: keys, certificates, issuers' keys,
+secrets, tokenizers, plugins with those that were pushed, drivers, and the policy
+with its tests. It works on a copy of state_dir and connects to nothing: a router
+that runs on the file is not touched.`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				file = args[0]
@@ -20,6 +26,9 @@ func configCommand() *cobra.Command {
 			c, err := config.Load(file)
 			if err == nil && len(c.Absent) > 0 {
 				err = c.Absent
+			}
+			if err == nil {
+				err = host.Check(c, host.Options{Version: version})
 			}
 			if err != nil {
 				return &exitError{exitNo, err}

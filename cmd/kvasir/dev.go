@@ -22,6 +22,7 @@ import (
 	"github.com/kvasir-router/kvasir/host"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/statedir"
 	"github.com/kvasir-router/kvasir/host/tokenizer/demo"
 )
 
@@ -226,7 +227,7 @@ func writeDevConfig(state string, port int, pool string, line *devLine) error {
 	if err := os.Mkdir(line.PluginDir, 0o700); err != nil {
 		return err
 	}
-	pepper, err := host.KeyPepper(state)
+	pepper, err := statedir.Pepper(state)
 	if err != nil {
 		return err
 	}

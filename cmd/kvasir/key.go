@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kvasir-router/kvasir/host"
 	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/statedir"
 )
 
 func keyCommand() *cobra.Command {
@@ -99,7 +99,7 @@ func (k *keyFlags) openFile(namedState bool) (*fileKeys, error) {
 		f.issuer = f.actor
 	}
 	f.path = keyName(f.path, f.stateDir, "keys.json")
-	f.auditLog = host.AuditPath(f.auditLog, f.stateDir)
+	f.auditLog = statedir.AuditPath(f.auditLog, f.stateDir)
 	return f, nil
 }
 
@@ -130,7 +130,7 @@ func (f *fileKeys) use(file string) error {
 // routerOf returns the admin API of the router that runs by a configuration on
 // this machine, nil if its token cannot be read.
 func routerOf(cfg *config.Config) *router {
-	token, err := host.ReadAdminToken(cfg.Admin.TokenFile, cfg.StateDir)
+	token, err := statedir.ReadAdminToken(cfg.Admin.TokenFile, cfg.StateDir)
 	addr, port, splitErr := net.SplitHostPort(cfg.Admin.HTTP)
 	if err != nil || splitErr != nil {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kvasir-router/kvasir/host"
 	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/statedir"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
 )
 
@@ -71,7 +71,7 @@ func (f *fileKeys) change(e audit.Event, edit func(*identity.KeyFile, map[string
 // in a state directory that was named, for a file without keys: with a pepper of
 // any other origin the router would accept no key.
 func (f *fileKeys) pepper() ([]byte, error) {
-	p, err := host.ReadKeyPepper(f.stateDir)
+	p, err := statedir.ReadPepper(f.stateDir)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return p, asExit(err)
 	}
@@ -91,7 +91,7 @@ func (f *fileKeys) pepper() ([]byte, error) {
 	if err := os.MkdirAll(f.stateDir, 0o700); err != nil { // as the router does when it starts first
 		return nil, asExit(err)
 	}
-	p, err = host.KeyPepper(f.stateDir)
+	p, err = statedir.Pepper(f.stateDir)
 	return p, asExit(err)
 }
 
@@ -117,7 +117,7 @@ func (f *fileKeys) find(ref string) (*identity.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	pepper, err := host.ReadKeyPepper(f.stateDir)
+	pepper, err := statedir.ReadPepper(f.stateDir)
 	if err != nil {
 		pepper = nil // it is needed for keys of other forms only
 	}
@@ -223,7 +223,7 @@ func (f *fileKeys) list() ([]identity.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	uses, err := identity.ReadUses(host.KeyUsePath(f.stateDir))
+	uses, err := identity.ReadUses(statedir.KeyUsePath(f.stateDir))
 	if err != nil {
 		return nil, exit(exitNo, "%v", err)
 	}

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kvasir-router/kvasir/host"
 	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/statedir"
 )
 
 // keySite is a configuration with a state directory and a key file.
@@ -48,7 +48,7 @@ func (s *keySite) issue(t *testing.T, args ...string) admin.IssuedKey {
 // accepts reports whether a router with the state directory accepts a key.
 func (s *keySite) accepts(t *testing.T, key string) bool {
 	t.Helper()
-	pepper, err := host.ReadKeyPepper(s.state)
+	pepper, err := statedir.ReadPepper(s.state)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestKeyIssue_pepper(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(other, "pepper.key")); err == nil {
 		t.Error("a pepper was made")
 	}
-	if _, err := host.KeyPepper(other); err != nil {
+	if _, err := statedir.Pepper(other); err != nil {
 		t.Fatal(err)
 	}
 	f("have another pepper", "--state-dir", other)

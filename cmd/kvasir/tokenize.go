@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kvasir-router/kvasir/host"
+	"github.com/kvasir-router/kvasir/host/rules"
 )
 
 func tokenizeCommand() *cobra.Command {
@@ -38,7 +38,7 @@ func tokenizeCommand() *cobra.Command {
 		if err != nil {
 			return exit(exitUsage, "%v", err)
 		}
-		ids, err := host.Tokenize(*dir, *with, b, *chat != "")
+		ids, err := rules.Tokenize(*dir, *with, b, *chat != "")
 		if err != nil {
 			return &exitError{exitNo, err}
 		}

@@ -110,7 +110,7 @@ func TestFolder_before(t *testing.T) {
 		if !strings.Contains(string(list), `"state":"refused"`) || !strings.Contains(string(list), reason) {
 			t.Errorf("the list lacks %q: %s", reason, list)
 		}
-		if !strings.Contains(r.Log.String(), file) || !strings.Contains(r.Log.String(), "the rules before stay in force") {
+		if !strings.Contains(r.Log.String(), file) || !strings.Contains(r.Log.String(), "the previous rules stay in force") {
 			t.Error("the log does not tell")
 		}
 	}

@@ -122,7 +122,7 @@ func TestPlugin_savingSwaps(t *testing.T) {
 		t.Errorf("worst: chosen %s of %+v", e.Chosen, c)
 	}
 	save(t, file, guest(t, "first", 0)[:200])
-	harness.Await(t, 5*time.Second, "the broken file is refused in the log", func() bool { return strings.Contains(r.Log.String(), "the rules before stay in force") })
+	harness.Await(t, 5*time.Second, "the broken file is refused in the log", func() bool { return strings.Contains(r.Log.String(), "the previous rules stay in force") })
 	if e = ask(t, r, model, "y"); e.Plugins[0].Digest != digest(guest(t, "worst", 0)) || e.Plugins[0].Fault != "" {
 		t.Errorf("after a broken file: chosen %s, %+v", e.Chosen, e.Plugins)
 	}

@@ -139,7 +139,7 @@ func TestPolicy_dev(t *testing.T) {
 		if s.Revision != good.Revision || !told {
 			t.Errorf("got %+v", s)
 		}
-		if !strings.Contains(d.Log.String(), "policy refused, the one before stays in force") || !strings.Contains(d.Log.String(), what) {
+		if !strings.Contains(d.Log.String(), "policy refused, the previous one stays in force") || !strings.Contains(d.Log.String(), what) {
 			t.Errorf("the log does not tell %q", what)
 		}
 		if _, status := ask("acme"); status != 200 {
@@ -316,7 +316,7 @@ func TestPolicy_lastGood(t *testing.T) {
 	if e := ask(t, r, engines[0].Model, "2"); e.Revision != before.Revision {
 		t.Errorf("got %+v", e)
 	}
-	if !strings.Contains(r.Log.String(), "the last good one of before is in force") {
+	if !strings.Contains(r.Log.String(), "the last good one is in force") {
 		t.Error("the log does not tell")
 	}
 	writePolicy(t, dir, 8)

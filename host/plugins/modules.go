@@ -210,6 +210,15 @@ func (s *Set) Aside() (lines []string) {
 	return lines
 }
 
+// AsideErrors returns why each module that is set aside does not load.
+func (s *Set) AsideErrors() (errs []error) {
+	keys, why := s.asideModules()
+	for _, k := range keys {
+		errs = append(errs, why[k])
+	}
+	return errs
+}
+
 // asideModules returns those of the rules in force.
 func (m *Manager) asideModules() (keys []asideKey, why map[asideKey]error) {
 	set, _, release := m.rules.Current()

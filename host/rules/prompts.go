@@ -1,4 +1,4 @@
-package host
+package rules
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/telemetry"
 	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 	"github.com/kvasir-router/kvasir/host/tokenizer"
@@ -17,19 +18,30 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/hf"
 )
 
-// prompts is one tokenizer directory at work: from bodies to block hashes.
-type prompts struct {
+// Prompts is one tokenizer directory at work: from bodies to block hashes.
+type Prompts struct {
 	key      config.Tokenizer
 	identity string // digest of the files; the cache identity of its models
 	chat     *chat.Model
 }
 
+// Chat returns the model of the directory's prompts.
+func (p *Prompts) Chat() *chat.Model { return p.chat }
+
 // loadPrompts opens a tokenizer directory, or takes over what an unchanged one
 // gave before: its memo is warm.
-func (h *Host) loadPrompts(t *config.Tokenizer, g, prev *generation) (*prompts, error) {
-	for _, p := range g.prompts {
+func (m *Manager) loadPrompts(t *config.Tokenizer, r *Revision, in planInput) (*Prompts, error) {
+	for _, p := range r.Prompts {
 		if p.key == *t {
 			return p, nil
+		}
+	}
+	if in.carries() {
+		for _, p := range in.base.Prompts {
+			if p.key == *t {
+				r.Prompts = append(r.Prompts, p)
+				return p, nil
+			}
 		}
 	}
 	dir := os.DirFS(t.Dir)
@@ -40,26 +52,26 @@ func (h *Host) loadPrompts(t *config.Tokenizer, g, prev *generation) (*prompts, 
 	if t.Digest != "" && t.Digest != id {
 		return nil, fmt.Errorf("tokenizer %s: digest is %s, configured is %s", t.Dir, id, t.Digest)
 	}
-	if prev != nil {
-		for _, p := range prev.prompts {
+	if in.base != nil {
+		for _, p := range in.base.Prompts {
 			if p.key == *t && p.identity == id {
-				g.prompts = append(g.prompts, p)
+				r.Prompts = append(r.Prompts, p)
 				return p, nil
 			}
 		}
 	}
-	p, err := openPrompts(t, int64(h.cfg.Limits.Prompts))
+	p, err := OpenPrompts(t, int64(m.opt.Boot.Limits.Prompts))
 	if err != nil {
 		return nil, err
 	}
-	g.prompts = append(g.prompts, p)
+	r.Prompts = append(r.Prompts, p)
 	return p, nil
 }
 
-// openPrompts opens a tokenizer directory with the library that t asks for:
+// OpenPrompts opens a tokenizer directory with the library that t asks for:
 // "auto" takes bpe, and hf for what bpe does not know.
-func openPrompts(t *config.Tokenizer, budget int64) (*prompts, error) {
-	enc, err := encoder(t)
+func OpenPrompts(t *config.Tokenizer, budget int64) (*Prompts, error) {
+	enc, err := Encoder(t)
 	if err != nil {
 		return nil, err
 	}
@@ -82,10 +94,11 @@ func openPrompts(t *config.Tokenizer, budget int64) (*prompts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer %s: %w", t.Dir, err)
 	}
-	return &prompts{key: *t, identity: cfg.CacheIdentity, chat: m}, nil
+	return &Prompts{key: *t, identity: cfg.CacheIdentity, chat: m}, nil
 }
 
-func encoder(t *config.Tokenizer) (tokenizer.Encoder, error) {
+// Encoder opens the tokenizer of a directory with the library that t asks for.
+func Encoder(t *config.Tokenizer) (tokenizer.Encoder, error) {
 	if t.Library != "hf" {
 		b, err := bpe.Load(t.Dir)
 		if err == nil {
@@ -109,14 +122,14 @@ func encoder(t *config.Tokenizer) (tokenizer.Encoder, error) {
 
 // cacheIdentity is what seeds the block hashes of a pool's endpoints: the
 // tokenizer of the models it serves (one, config checks that).
-func (g *generation) cacheIdentity(pool string) string {
-	for i := range g.cfg.Models {
-		m := &g.cfg.Models[i]
+func (r *Revision) cacheIdentity(pool string) string {
+	for i := range r.Config.Models {
+		m := &r.Config.Models[i]
 		for _, mp := range m.Pools {
 			if mp.Name != pool {
 				continue
 			}
-			for _, p := range g.prompts {
+			for _, p := range r.Prompts {
 				if p.key == m.Tokenizer {
 					return p.identity
 				}
@@ -127,28 +140,28 @@ func (g *generation) cacheIdentity(pool string) string {
 }
 
 // cacheIdentities returns the cache identity of each pool.
-func (g *generation) cacheIdentities() map[string]string {
-	out := make(map[string]string, len(g.cfg.Pools))
-	for i := range g.cfg.Pools {
-		out[g.cfg.Pools[i].Name] = g.cacheIdentity(g.cfg.Pools[i].Name)
+func (r *Revision) cacheIdentities() map[string]string {
+	out := make(map[string]string, len(r.Config.Pools))
+	for i := range r.Config.Pools {
+		out[r.Config.Pools[i].Name] = r.cacheIdentity(r.Config.Pools[i].Name)
 	}
 	return out
 }
 
-// checkPrompts runs the background checks of every tokenizer: one request in
-// many is computed whole and compared with what the memo told.
-func (h *Host) checkPrompts(ctx context.Context) error {
+// CheckPrompts runs the background checks of every tokenizer: one request in
+// many is computed whole and compared with what the memo gave. It returns when ctx ends.
+func (m *Manager) CheckPrompts(ctx context.Context) error {
 	running := map[*chat.Model]bool{}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	for {
-		l := h.rules.Acquire()
-		for _, p := range l.Value().prompts {
+		l := m.Acquire()
+		for _, p := range l.Value().Prompts {
 			if !running[p.chat] {
 				running[p.chat] = true
-				wg.Go(func() { h.check(ctx, p.chat) })
+				wg.Go(func() { m.check(ctx, p.chat) })
 			}
 		}
 		l.Release()
@@ -160,22 +173,23 @@ func (h *Host) checkPrompts(ctx context.Context) error {
 	}
 }
 
-func (h *Host) check(ctx context.Context, m *chat.Model) {
+func (m *Manager) check(ctx context.Context, model *chat.Model) {
 	for {
-		c, err := m.NextCheck(ctx)
+		c, err := model.NextCheck(ctx)
 		if err != nil {
 			return
 		}
 		if !c.Run() {
-			h.log.Error("a prompt computed whole differs from its memo; the model's prompts are no longer exact", "reason", m.Stats().Reason)
+			m.opt.Log.Error("a prompt computed whole differs from its memo; the model's prompts are no longer exact", "reason", model.Stats().Reason)
 		}
 	}
 }
 
-func (h *Host) collectPrompts(e *telemetry.Emitter) {
-	l := h.rules.Acquire()
+// CollectPrompts emits the metrics of the tokenizers in use.
+func (m *Manager) CollectPrompts(e *telemetry.Emitter) {
+	l := m.Acquire()
 	defer l.Release()
-	for _, p := range l.Value().prompts {
+	for _, p := range l.Value().Prompts {
 		st := p.chat.Stats()
 		labels := []string{p.key.Dir}
 		exact := 0.0
@@ -190,4 +204,26 @@ func (h *Host) collectPrompts(e *telemetry.Emitter) {
 		e.Emit(metric.PromptsChecks, float64(st.Checks), labels...)
 		e.Emit(metric.PromptsCheckFailures, float64(st.CheckFailures), labels...)
 	}
+}
+
+// Tokenize returns the token ids of a text, or of a chat request body, as the
+// router counts them. library is auto, bpe or hf.
+func Tokenize(dir, library string, in []byte, isChat bool) ([]uint32, error) {
+	t := &config.Tokenizer{Dir: dir, TimeZone: "UTC", Library: library}
+	if !isChat {
+		e, err := Encoder(t)
+		if err != nil {
+			return nil, err
+		}
+		return e.Encode([]uint32{}, in)
+	}
+	p, err := OpenPrompts(t, 0)
+	if err != nil {
+		return nil, err
+	}
+	var r llmapi.Request
+	if err := r.Scan(llmapi.OpChat, in); err != nil {
+		return nil, err
+	}
+	return p.Chat().Tokens(&r, []uint32{})
 }

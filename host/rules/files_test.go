@@ -1,4 +1,4 @@
-package host
+package rules
 
 import (
 	"os"
@@ -39,12 +39,5 @@ func TestFiles(t *testing.T) {
 	write("two", old)
 	if f.sum(name) != one {
 		t.Error("an old file was read again")
-	}
-}
-
-func save(t testing.TB, file, s string) {
-	t.Helper()
-	if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }

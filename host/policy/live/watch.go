@@ -1,4 +1,4 @@
-package host
+package live
 
 import (
 	"context"
@@ -20,23 +20,36 @@ import (
 // for each file, and the pause grows with what it takes.
 const policyEvery = 200 * time.Millisecond
 
-// policyLook is what was seen of the policy's directories.
-type policyLook struct {
+// settled is how old a change must be for a file of the same size and time to be
+// the same: file systems count in steps of up to two seconds, and a second write
+// within a step is seen by reading only.
+const settled = 3 * time.Second
+
+// look is what was seen of the policy's directories.
+type look struct {
 	stats [sha256.Size]byte // of names, sizes and times
 	text  string            // of the contents, or of the error of reading them
 }
 
-// policyWatch looks at directories. It is used by one goroutine.
-type policyWatch struct {
-	last    policyLook
+// watcher looks at the policy's directories. It is used by one goroutine.
+type watcher struct {
+	k     *Keeper
+	rules Rules
+	note  NoteFunc
+
+	last    look
 	tried   string // contents that were tried
 	dirs    string
 	pending bool
 }
 
-// watch puts in force what is saved in the policy's directories until ctx ends.
-func (p *policies) watch(ctx context.Context) error {
-	var w policyWatch
+// NoteFunc records in the audit log what the router did by itself; detail are
+// names and values in turn.
+type NoteFunc func(verb, object string, err error, detail ...string)
+
+// Watch puts in force what is saved in the policy's directories until ctx ends.
+func (k *Keeper) Watch(ctx context.Context, rules Rules, note NoteFunc) error {
+	w := &watcher{k: k, rules: rules, note: note}
 	pause := policyEvery
 	t := time.NewTimer(pause)
 	defer t.Stop()
@@ -46,46 +59,45 @@ func (p *policies) watch(ctx context.Context) error {
 			return ctx.Err()
 		case <-t.C:
 		}
-		pause = max(policyEvery, 50*p.look(&w))
+		pause = max(policyEvery, 50*w.look())
 		t.Reset(min(pause, 10*policyEvery))
 	}
 }
 
-// look tries what stands in the directories if it is new and does not change. It
+// look tries what the directories hold if it is new and does not change. It
 // returns what looking took, without the trying: that is paid once an edit, and a
 // second edit must not wait for it.
-func (p *policies) look(w *policyWatch) (took time.Duration) {
+func (w *watcher) look() (took time.Duration) {
 	begun := time.Now()
-	if p.changed(w) {
-		took = time.Since(begun)
-		g, err := p.reload("file changed", false) // which logs and counts its error
-		p.h.notePolicy(g, err, "file changed")
-		return took
+	if !w.changed() {
+		return time.Since(begun)
 	}
-	return time.Since(begun)
+	took = time.Since(begun)
+	const cause = "file changed"
+	in, err := w.k.reload(w.rules, cause, false) // which logs and counts its error
+	Note(w.note, in, err, cause)
+	return took
 }
 
-// changed reports whether something new stands in the directories that does not
+// changed reports whether the directories hold something new that does not
 // change.
-func (p *policies) changed(w *policyWatch) bool {
-	l := p.h.rules.Acquire()
-	c := l.Value().cfg.Policy
-	current := l.Value().policy
-	l.Release()
+func (w *watcher) changed() bool {
+	in := w.rules.Policy()
+	c := in.Config
 	if c.Dir == "" {
 		return false
 	}
 	if dirs := fmt.Sprintf("%q %q", c.Dir, c.DataDir); dirs != w.dirs {
-		*w = policyWatch{dirs: dirs}
-		if w.tried = p.over(); w.tried == "" && current != nil {
-			w.tried = contents(current.Source(), nil)
+		*w = watcher{k: w.k, rules: w.rules, note: w.note, dirs: dirs}
+		if w.tried = w.k.over(); w.tried == "" && in.Snapshot != nil {
+			w.tried = contents(in.Snapshot.Source(), nil)
 		}
 	}
 	stats, fresh := statFiles(time.Now(), c.Dir, c.DataDir)
 	if stats == w.last.stats && !fresh && !w.pending {
 		return false
 	}
-	now := policyLook{stats, contents(policy.ReadDir(c.Dir, c.DataDir))}
+	now := look{stats, contents(policy.ReadDir(c.Dir, c.DataDir))}
 	steady := now.text == w.last.text
 	w.last, w.pending = now, false
 	if now.text == w.tried {
@@ -99,32 +111,23 @@ func (p *policies) changed(w *policyWatch) bool {
 	return true
 }
 
-// notePolicy records what came of a policy that nobody in particular asked for.
-func (h *Host) notePolicy(g *generation, err error, cause string) {
+// Note records what came of a policy that nobody in particular asked for.
+func Note(note NoteFunc, in InForce, err error, cause string) {
 	detail := []string{"cause", cause}
-	if g != nil && g.policy != nil {
-		detail = append(detail, "revision", g.policy.Revision(), "generation", strconv.FormatUint(g.number, 10))
+	if in.Snapshot != nil && err == nil {
+		detail = append(detail, "revision", in.Snapshot.Revision(), "rules", strconv.FormatUint(in.Revision, 10))
 	}
 	if err != nil {
 		if text := err.Error(); len(text) > maxNoted {
 			err = errors.New(text[:maxNoted] + "…")
 		}
 	}
-	h.note(admin.ScopePolicyActivate, "policy", err, detail...)
+	note(admin.ScopePolicyActivate, "policy", err, detail...)
 }
 
-// maxNoted bounds the faults of one policy in the audit log; GET /v1/policy has
-// them all.
+// maxNoted bounds the errors of one policy in the audit log, in bytes; GET
+// /v1/policy has them all.
 const maxNoted = 2000
-
-// contents names what was read, or why nothing could be.
-func contents(src *policy.Source, err error) string {
-	if err != nil {
-		return "error: " + err.Error()
-	}
-	rules, data := src.Digest()
-	return rules + data
-}
 
 // statFiles returns a digest of the names, sizes and times of the files below
 // dirs, and whether one changed so lately that another change could hide behind

@@ -1,4 +1,4 @@
-package host
+package rules
 
 import (
 	"crypto/sha256"

@@ -1,0 +1,333 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/fleet"
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/internal/snapshot"
+	"github.com/kvasir-router/kvasir/host/plugins"
+	"github.com/kvasir-router/kvasir/host/policy/live"
+	"github.com/kvasir-router/kvasir/host/scaling"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+)
+
+// Options are what a Manager uses. All fields are required.
+type Options struct {
+	Boot    *config.Config // as the process was started; what waits for a restart is as it says
+	Log     *slog.Logger
+	Now     func() time.Time
+	Started time.Time
+
+	Identity *identity.Store
+	Pepper   []byte // of the API keys
+	State    *scheduler.State
+	Plugins  *plugins.Manager
+	Policies *live.Keeper
+	Fleet    *fleet.Fleet
+	Scaling  *scaling.Manager
+
+	// AdminToken returns the admin token of a configuration.
+	AdminToken func(*config.Config) (string, error)
+	// Note records in the audit log what the router did by itself.
+	Note live.NoteFunc
+}
+
+// Manager owns the revision in force. Its methods may be called concurrently once
+// Start has returned.
+type Manager struct {
+	opt     Options
+	current snapshot.Holder[Revision]
+	errors  atomic.Uint64                 // reloads that changed nothing
+	tried   atomic.Pointer[config.Config] // the last configuration that could be read
+
+	// turn is held through the commit of a plan and what follows from it, never while
+	// a plan is made. It is taken before mu.
+	turn sync.Mutex
+	// mu is held through a change of credentials, with the write of the key file, and
+	// through the swap of a commit. Nothing long is done under it: a revocation waits
+	// for it.
+	mu      sync.Mutex
+	epoch   uint64               // changes of credentials; guarded by mu
+	pending map[string]time.Time // revocations that are not in the key file, by id; guarded by mu
+}
+
+// New returns a Manager without rules.
+func New() *Manager { return &Manager{pending: map[string]time.Time{}} }
+
+// Start plans the first revision and puts it in force. It is called once, before
+// the other methods.
+func (m *Manager) Start(opt Options) error {
+	m.opt = opt
+	m.tried.Store(opt.Boot)
+	in := planInput{cfg: opt.Boot, credentials: true}
+	if opt.Boot.Policy.Dir != "" {
+		in.policy = opt.Policies.Start(&opt.Boot.Policy)
+	}
+	r, err := m.plan(in)
+	if err != nil {
+		return err
+	}
+	m.swap(r)
+	m.reconcile(r, nil)
+	return nil
+}
+
+// Check plans the first revision and puts nothing in force: the error joins what a
+// start or a reload refuses, and what a start would only set aside: plugins'
+// modules that do not load, and a policy. It is called instead of Start.
+func (m *Manager) Check(opt Options) error {
+	m.opt = opt
+	in := planInput{cfg: opt.Boot, credentials: true}
+	var refused error
+	if c := &opt.Boot.Policy; c.Dir != "" {
+		if in.policy, refused = opt.Policies.Load(c, nil); refused != nil {
+			refused = fmt.Errorf("policy: %w", refused)
+			in.policy = &live.Candidate{}
+		}
+	}
+	r, err := m.plan(in)
+	if err != nil {
+		return errors.Join(refused, err)
+	}
+	defer r.release()
+	return errors.Join(append(r.Plugins.AsideErrors(), refused)...)
+}
+
+// Close gives up the revision in force, after the last use of the manager.
+func (m *Manager) Close() { m.current.Swap(nil, nil) }
+
+// Acquire returns a lease on the revision in force.
+func (m *Manager) Acquire() snapshot.Lease[Revision] { return m.current.Acquire() }
+
+// Credentials returns the credentials in force.
+func (m *Manager) Credentials() *identity.Set {
+	l := m.Acquire()
+	defer l.Release()
+	return l.Value().Identity
+}
+
+// Failures returns how many reloads were refused.
+func (m *Manager) Failures() uint64 { return m.errors.Load() }
+
+// errMoved says that the base of a plan is no longer in force.
+var errMoved = errors.New("rules: the base of the plan is no longer in force")
+
+// replace plans on the revision in force and commits the plan, again until no
+// other change came in between. prepare makes what a plan is made from; it is
+// called outside any lock, for each try, with the epoch of credentials read
+// before. What a try compiled is kept for the next.
+func (m *Manager) replace(prepare func(base *Revision) (planInput, error)) (*Revision, error) {
+	var kept *Revision
+	defer func() {
+		if kept != nil {
+			kept.release()
+		}
+	}()
+	for try := 0; ; try++ {
+		r, err := m.try(try, prepare, &kept)
+		if !errors.Is(err, errMoved) {
+			return r, err
+		}
+	}
+}
+
+// patience is how many tries a plan has before others wait for it: a plan that is
+// made again is made of what it compiled before, and takes milliseconds.
+const patience = 5
+
+// try is one try of replace. kept is what the last try made and is replaced by
+// what this one made in vain.
+func (m *Manager) try(n int, prepare func(base *Revision) (planInput, error), kept **Revision) (*Revision, error) {
+	if n >= patience {
+		m.turn.Lock()
+		defer m.turn.Unlock()
+	}
+	epoch := m.credentialEpoch()
+	l := m.Acquire()
+	defer l.Release()
+	in, err := prepare(l.Value())
+	if err != nil {
+		return nil, err
+	}
+	in.base = l.Value()
+	r, err := m.plan(in)
+	if err != nil {
+		return nil, err
+	}
+	if n < patience {
+		m.turn.Lock()
+		defer m.turn.Unlock()
+	}
+	if err := m.commit(r, in, epoch); err != nil {
+		if *kept != nil {
+			(*kept).release()
+		}
+		*kept = r
+		if !errors.Is(err, errMoved) {
+			return nil, err
+		}
+		return nil, errMoved
+	}
+	return r, nil
+}
+
+func (m *Manager) credentialEpoch() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.epoch
+}
+
+// commit puts a plan in force. On error nothing has changed but that a change of
+// modules may have been stored. The caller holds turn.
+func (m *Manager) commit(r *Revision, in planInput, epoch uint64) error {
+	l := m.Acquire()
+	defer l.Release()
+	if l.Value().shared != in.base.shared || in.credentials && m.credentialEpoch() != epoch {
+		return errMoved
+	}
+	if in.change != nil {
+		if err := in.change.Commit(); err != nil {
+			return err
+		}
+	}
+	if err := m.commitSwap(r, in, epoch); err != nil {
+		return err
+	}
+	m.reconcile(r, in.base)
+	return nil
+}
+
+// commitSwap swaps the pointer, unless credentials that the plan has read changed.
+func (m *Manager) commitSwap(r *Revision, in planInput, epoch uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if in.credentials {
+		if m.epoch != epoch {
+			return errMoved
+		}
+	} else {
+		l := m.Acquire() // credentials may have changed since the plan was made
+		defer l.Release()
+		set := l.Value().Identity
+		if in.policy != in.base.policy {
+			set = set.Enabled() // the new policy says which tenants are disabled
+		}
+		if err := r.adopt(set, l.Value()); err != nil {
+			return err
+		}
+	}
+	m.swap(r)
+	return nil
+}
+
+// swap publishes r.
+func (m *Manager) swap(r *Revision) { m.current.Swap(r, (*Revision).release) }
+
+// reconcile gives others what the revision in force says. It cannot fail. The
+// caller holds turn.
+func (m *Manager) reconcile(r, base *Revision) {
+	m.opt.Fleet.Apply(r.fleet)
+	m.opt.Scaling.Apply(r.scaling)
+	var before live.InForce
+	if base != nil {
+		before = base.inForce()
+	}
+	m.opt.Policies.Adopted(r.policy, before.Snapshot, r.Number)
+	m.opt.Plugins.Adopted(r.Plugins)
+	m.opt.Log.Info("rules in force", "revision", r.Number, "models", len(r.Config.Models), "pools", len(r.Config.Pools))
+}
+
+// Current implements plugins.Rules.
+func (m *Manager) Current() (set *plugins.Set, revision uint64, release func()) {
+	l := m.Acquire()
+	return l.Value().Plugins, l.Value().Number, l.Release
+}
+
+// Apply implements plugins.Rules.
+func (m *Manager) Apply(change *plugins.Change) (*plugins.Set, uint64, error) {
+	r, err := m.replace(func(base *Revision) (planInput, error) {
+		return planInput{cfg: base.Config, policy: base.policy, change: change}, nil
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return r.Plugins, r.Number, nil
+}
+
+// Policy implements live.Rules.
+func (m *Manager) Policy() live.InForce {
+	l := m.Acquire()
+	defer l.Release()
+	return l.Value().inForce()
+}
+
+// PutPolicy implements live.Rules.
+func (m *Manager) PutPolicy(load func(base live.InForce) (*live.Candidate, error)) (live.InForce, error) {
+	var c *live.Candidate
+	var over *live.Candidate // that c was loaded over
+	r, err := m.replace(func(base *Revision) (_ planInput, err error) {
+		if c == nil || over != base.policy {
+			if c, err = load(base.inForce()); err != nil {
+				return planInput{}, err
+			}
+			over = base.policy
+		}
+		if c == nil {
+			return planInput{}, errUnchanged
+		}
+		return planInput{cfg: base.Config, policy: c}, nil
+	})
+	if errors.Is(err, errUnchanged) {
+		return m.Policy(), m.enable()
+	}
+	if err != nil {
+		return live.InForce{}, err
+	}
+	return r.inForce(), nil
+}
+
+// errUnchanged says that what was to be put in force is so already.
+var errUnchanged = errors.New("rules: nothing changed")
+
+// changes lists what of r is not as in base, a line each.
+func changes(base, r *Revision) []string {
+	out := append([]string{}, config.Diff(base.Config, r.Config)...)
+	if !base.Identity.SameKeys(r.Identity) {
+		out = append(out, "API keys: changed")
+	}
+	if was, now := revisionOf(base), revisionOf(r); was != now {
+		out = append(out, fmt.Sprintf("policy: revision %.12s → %.12s", was, now))
+	}
+	was, now := base.Plugins.Modules(), r.Plugins.Modules()
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		switch {
+		case was[name] == "":
+			out = append(out, fmt.Sprintf("plugin %s: %.12s in force", name, now[name]))
+		case was[name] != now[name]:
+			out = append(out, fmt.Sprintf("plugin %s: %.12s → %.12s", name, was[name], now[name]))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		if now[name] == "" {
+			out = append(out, fmt.Sprintf("plugin %s: %.12s no longer used", name, was[name]))
+		}
+	}
+	return append(out, r.Plugins.Aside()...)
+}
+
+// revisionOf returns that of the policy, "none" without one.
+func revisionOf(r *Revision) string {
+	if p := r.Policy(); p != nil {
+		return p.Revision()
+	}
+	return "none"
+}

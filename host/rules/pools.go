@@ -1,0 +1,73 @@
+package rules
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/dialect"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+)
+
+// poolRules turns a pool of the configuration into one of the scheduler. The secrets
+// of r have been read.
+func (r *Revision) poolRules(p *config.Pool) scheduler.Pool {
+	return scheduler.Pool{
+		Name: p.Name, Authorization: r.authorization[p.Name], TLS: r.engineTLS[p.Name].Config,
+		UnknownFields: p.Fields.Unknown, InternalFields: p.Fields.Internal, MaxInflight: p.Capacity.MaxInflight,
+		Timeouts: p.Timeouts, Priority: p.Priority == "on", NoSalt: dialect.Of(p.Dialect).Salt.Field == "",
+		Tenant: p.Tenant, Dedicated: r.Config.Identity.Only() || p.Tenant != "",
+	}
+}
+
+// bearer reads a pool's token and returns the Authorization header's value, ""
+// without a file.
+func bearer(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("credentials: %w", err)
+	}
+	t := strings.TrimSpace(string(b))
+	if t == "" || strings.ContainsAny(t, "\r\n") {
+		return "", fmt.Errorf("credentials in %s: want one line with the token", file)
+	}
+	return "Bearer " + t, nil
+}
+
+// modelRules turns a model of the file into one of the scheduler.
+func (m *Manager) modelRules(c *config.Model, r *Revision, in planInput) (scheduler.Model, error) {
+	out := scheduler.Model{Name: c.Name, Aliases: c.Aliases, Created: m.opt.Started.Unix()}
+	for _, p := range c.Pools {
+		out.Pools = append(out.Pools, scheduler.PoolRef{Pool: p.Name, ServedAs: p.ServedAs})
+	}
+	if c.Tokenizer.Dir == "" || c.Locality == "off" {
+		return out, nil
+	}
+	p, err := m.loadPrompts(&c.Tokenizer, r, in)
+	if err != nil {
+		return out, fmt.Errorf("model %s: %w", c.Name, err)
+	}
+	out.Prompter = p.chat
+	return out, nil
+}
+
+// profileRules turns a profile of the file into one of the scheduler. The
+// first one is the default whatever its name.
+func profileRules(p *config.Profile, first bool) scheduler.Profile {
+	name := p.Name
+	if first {
+		name = "default"
+	}
+	return scheduler.Profile{
+		Name: name, Objective: scheduler.Objective(p.Objective), Holdout: *p.Holdout, Distrust: p.Trust == "off", Normalize: scheduler.Normalize(p.Normalize),
+		Queue: scheduler.Queue{Deadline: time.Duration(*p.Queue.Deadline), Limit: p.Queue.MaxWaiting},
+		Envelope: scheduler.Envelope{
+			MaxLoadRatio: float32(p.Envelope.MaxLoadRatio), SlackTokens: float32(p.Envelope.SlackTokens), MaxShare: float32(p.Envelope.MaxShare),
+		},
+	}
+}

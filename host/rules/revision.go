@@ -1,0 +1,106 @@
+// Package rules owns the rules of a running router: who may ask, what clients may
+// steer, models, pools, profiles, plugins and policy. A [Revision] is all of them
+// at one moment, behind one pointer.
+//
+// A change goes three steps. Planning reads files, compiles and checks, takes as
+// long as it takes and changes nothing; everything that can be refused is refused
+// there. The commit swaps one pointer. Reconciling gives the endpoints and the
+// autoscaler what the revision says and cannot fail. No lock is held while a plan
+// is made: a plan whose base has changed meanwhile is made again, with what it had
+// compiled.
+//
+// What is withdrawn (revoked keys, emptied key sets, removed certificates,
+// disabled tenants) does not wait for a plan: it is taken from the revision in
+// force at once, whatever else is wrong with the files.
+package rules
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/admin"
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/fleet"
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/identity/jwt"
+	"github.com/kvasir-router/kvasir/host/plugins"
+	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/policy/live"
+	"github.com/kvasir-router/kvasir/host/proxy"
+	"github.com/kvasir-router/kvasir/host/scaling"
+	"github.com/kvasir-router/kvasir/host/scheduler"
+	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
+)
+
+// Revision is all rules at one moment. It is immutable, but for the keys that
+// issuers of tokens publish, and safe for concurrent use while it is leased.
+type Revision struct {
+	Number    uint64 // from 1; a change of credentials alone keeps it
+	Config    *config.Config
+	Built     time.Time
+	Identity  *identity.Set
+	Edge      *proxy.Edge   // by which heads are read; one for each Identity
+	Admin     *admin.Access // of the operators' listener
+	Scheduler *scheduler.Scheduler
+	Plugins   *plugins.Set
+	LogPolicy decisions.Policy // nil without a policy
+	Tokens    *jwt.Verifier    // nil without issuers
+	Prompts   []*Prompts
+
+	authorization map[string]string    // towards the engines, by pool; never logged
+	engineTLS     map[string]fleet.TLS // by pool
+	policy        *live.Candidate      // nil without a policy
+	fleet         *fleet.Plan
+	scaling       *scaling.Plan
+	shared        *shared
+	modules       *modules
+}
+
+// shared is what revisions that differ in credentials only have in common: that
+// they are the same rules.
+type shared struct{ _ byte }
+
+// modules counts the revisions that hold one set of plugins.
+type modules struct {
+	set     *plugins.Set
+	holders atomic.Int64
+}
+
+// hold takes a set of plugins over from its first holder.
+func hold(set *plugins.Set) *modules {
+	m := &modules{set: set}
+	m.holders.Store(1)
+	return m
+}
+
+// release gives the set back, once nothing holds it. Of nil it does nothing.
+func (m *modules) release() {
+	if m != nil && m.holders.Add(-1) == 0 {
+		m.set.Release()
+	}
+}
+
+// Policy returns the policy, nil if there is none and while none could be loaded.
+func (r *Revision) Policy() *policy.Snapshot { return r.policy.Snap() }
+
+// inForce returns the policy with its settings.
+func (r *Revision) inForce() live.InForce {
+	return live.InForce{Config: &r.Config.Policy, Snapshot: r.policy.Snap(), Revision: r.Number}
+}
+
+// release gives up what a revision owns. It is called once, when nothing uses the
+// revision.
+func (r *Revision) release() { r.modules.release() }
+
+// withIdentity returns r with other credentials. The caller must publish or
+// release it, and holds a lease on r.
+func (r *Revision) withIdentity(set *identity.Set) (*Revision, error) {
+	edge, err := edgeOf(r.Config, set)
+	if err != nil {
+		return nil, err
+	}
+	next := *r
+	next.Identity, next.Edge = set, edge
+	next.modules.holders.Add(1)
+	return &next, nil
+}

@@ -1,0 +1,346 @@
+package host
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/kvasir-router/kvasir/host/identity"
+	"github.com/kvasir-router/kvasir/host/rules"
+)
+
+// signer is a key of an issuer of tokens.
+type signer struct {
+	kid string
+	key *ecdsa.PrivateKey
+}
+
+func newSigner(t testing.TB, kid string) *signer {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &signer{kid, k}
+}
+
+// token is one of tenant for an hour.
+func (s *signer) token(t testing.TB, tenant string) string {
+	t.Helper()
+	sig, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: s.key}, (&jose.SignerOptions{}).WithHeader("kid", s.kid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := fmt.Sprintf(`{"iss": "https://idp.example", "aud": "kvasir", "sub": "u", "tenant": %q, "exp": %d}`, tenant, time.Now().Add(time.Hour).Unix())
+	out, err := sig.Sign([]byte(claims))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := out.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// jwks is a JSON Web Key Set.
+func jwks(t testing.TB, signers ...*signer) string {
+	t.Helper()
+	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
+	for _, s := range signers {
+		set.Keys = append(set.Keys, jose.JSONWebKey{Key: s.key.Public(), KeyID: s.kid, Algorithm: "ES256", Use: "sig"})
+	}
+	b, err := json.Marshal(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// issuer is an entry of identity.jwt.
+func (x *liveRouter) issuer(file string) string {
+	return fmt.Sprintf("jwt: [{issuer: \"https://idp.example\", audience: kvasir, jwks_file: %s, algorithms: [ES256], tenant_claim: tenant, tenants: [acme, globex]}]", x.path(file))
+}
+
+const broken = "pools: [\n"
+
+// TestWithdraw: what a file no longer grants is refused within a moment, whatever is
+// wrong with other files or the rest of the same one, and the log and the audit log
+// say so.
+func TestWithdraw(t *testing.T) {
+	x := newLive(t)
+	keys, ids := x.keyFile("keys.json", "acme", "globex", "umbrella")
+	one, two := newSigner(t, "one"), newSigner(t, "two")
+	x.write("jwks.json", jwks(t, one, two))
+	pool := "endpoints: [\"" + x.engine() + "\"]"
+	good := x.yaml("api_keys_file: "+x.path("keys.json")+", "+x.issuer("jwks.json"), pool, "")
+	x.write("kvasir.yaml", good)
+	x.start()
+	by := map[string]string{"acme": keys["acme"], "globex": keys["globex"], "umbrella": keys["umbrella"], "token one": one.token(t, "acme"), "token two": two.token(t, "acme")}
+	check := func(refused ...string) {
+		t.Helper()
+		for _, name := range slices.Sorted(maps.Keys(by)) {
+			want := 200
+			if slices.Contains(refused, name) {
+				want = 401
+			}
+			x.turns(name, by[name], want)
+		}
+	}
+	check()
+	x.write("kvasir.yaml", good+broken)
+	x.revoke("keys.json", ids["acme"])
+	check("acme")
+	x.write("jwks.json", "not a key set")
+	x.write("kvasir.yaml", good)
+	x.revoke("keys.json", ids["globex"])
+	check("acme", "globex")
+	x.write("keys.json", "{")
+	x.write("jwks.json", jwks(t, two))
+	check("acme", "globex", "token one")
+	x.write("jwks.json", `{"keys": []}`)
+	check("acme", "globex", "token one", "token two")
+	x.write("keys.json", strings.Repeat(" ", 10))
+	check("acme", "globex", "umbrella", "token one", "token two")
+	log := x.log.String()
+	audit, err := os.ReadFile(filepath.Join(x.path("state"), "audit.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{"key " + ids["acme"], "key " + ids["umbrella"], "key one of issuer", "key two of issuer"} {
+		if !strings.Contains(log, s) || !strings.Contains(string(audit), s) {
+			t.Errorf("%q: in the log %t, in the audit log %t", s, strings.Contains(log, s), strings.Contains(string(audit), s))
+		}
+	}
+}
+
+// TestWithdraw_config: an identity section that is sound withdraws what it no
+// longer names, although the file is refused for another section.
+func TestWithdraw_config(t *testing.T) {
+	x := newLive(t)
+	keys, _ := x.keyFile("keys.json", "acme")
+	one := newSigner(t, "one")
+	x.write("jwks.json", jwks(t, one))
+	pool := "endpoints: [\"" + x.engine() + "\"]"
+	x.write("kvasir.yaml", x.yaml("anonymous: {tenant: local}, api_keys_file: "+x.path("keys.json")+", "+x.issuer("jwks.json"), pool, ""))
+	x.start()
+	token := one.token(t, "acme")
+	x.turns("token", token, 200)
+	x.write("kvasir.yaml", x.yaml("anonymous: {tenant: local}, api_keys_file: "+x.path("keys.json"), pool, "nonsense: 1\n"))
+	x.turns("token of an issuer that was taken out", token, 401)
+	x.turns("anonymous", "", 200)
+	x.write("kvasir.yaml", x.yaml("api_keys_file: "+x.path("keys.json"), pool, "nonsense: 1\n"))
+	x.turns("anonymous, taken out", "", 401)
+	x.turns("key", keys["acme"], 200)
+	x.write("none.json", `{"version": 1, "keys": []}`)
+	x.write("kvasir.yaml", x.yaml("api_keys_file: "+x.path("none.json"), pool, "nonsense: 1\n"))
+	x.turns("key of a file that was taken out", keys["acme"], 401)
+	x.write("kvasir.yaml", x.yaml("anonymous: {tenant: local}, api_keys_file: "+x.path("keys.json")+", "+x.issuer("jwks.json"), pool, ""))
+	x.turns("key, when all is sound again", keys["acme"], 200)
+	x.turns("token, when all is sound again", token, 200)
+}
+
+// TestWithdraw_tenant: a tenant that the policy's data disables or drops is refused
+// although the policy is refused, until the data enables it again.
+func TestWithdraw_tenant(t *testing.T) {
+	x := newLive(t)
+	keys, _ := x.keyFile("keys.json", "acme", "globex")
+	dir := filepath.Join(x.dir, "policy")
+	for _, d := range []string{"kvasir", "data/tenants"} {
+		mkdir(t, filepath.Join(dir, d))
+	}
+	x.write("policy/kvasir/decision.rego", `package kvasir
+
+default decision := {"allow": false, "reason": "undefined"}
+
+# METADATA
+# labels: {id: enabled}
+decision := {
+	"allow": true,
+	"constraints": [{"label": "pool", "op": "in", "values": ["main"]}],
+	"cache": {"scope": "tenant"},
+} if data.tenants[input.tenant.id].enabled
+`)
+	tenant := func(name, text string) { x.write("policy/data/tenants/"+name+".json", text) }
+	tenant("acme", `{"acme": {"enabled": true}}`)
+	tenant("globex", `{"globex": {"enabled": true}}`)
+	x.write("kvasir.yaml", x.yaml("api_keys_file: "+x.path("keys.json"), "endpoints: [\""+x.engine()+"\"]", "policy: {dir: "+dir+"}\n"))
+	x.start()
+	x.turns("acme", keys["acme"], 200)
+	x.turns("globex", keys["globex"], 200)
+	x.write("policy/kvasir/broken.rego", "package kvasir\n\nx {")
+	tenant("acme", `{"acme": {"enabled": false}}`)
+	x.turns("a disabled tenant under a broken policy", keys["acme"], 403)
+	x.turns("globex", keys["globex"], 200)
+	tenant("acme", "{")
+	if err := os.Remove(filepath.Join(dir, "data/tenants/globex.json")); err != nil {
+		t.Fatal(err)
+	}
+	x.turns("a tenant that may be in a file that cannot be read", keys["globex"], 200)
+	tenant("acme", `{"acme": {"enabled": true}}`)
+	x.turns("a tenant that is gone", keys["globex"], 403)
+	x.turns("acme, before the policy is repaired", keys["acme"], 403)
+	if err := os.Remove(filepath.Join(dir, "kvasir/broken.rego")); err != nil {
+		t.Fatal(err)
+	}
+	x.turns("acme, when the policy is repaired", keys["acme"], 200)
+	x.turns("globex", keys["globex"], 403)
+}
+
+// TestRevoke_faultyFile: an operator's revocation counts although the key file
+// cannot be changed, says so, and outlives the file's repair.
+func TestRevoke_faultyFile(t *testing.T) {
+	x := newLive(t)
+	keys, ids := x.keyFile("keys.json", "acme", "globex")
+	x.write("kvasir.yaml", x.yaml("api_keys_file: "+x.path("keys.json"), "endpoints: [\""+x.engine()+"\"]", ""))
+	x.start()
+	sound, err := os.ReadFile(x.path("keys.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.write("keys.json", "{")
+	admin := rules.Keys{Manager: x.rules}
+	if _, err := admin.Revoke(context.Background(), ids["acme"]); err == nil || !strings.Contains(err.Error(), "file could not be changed") {
+		t.Errorf("got %v", err)
+	}
+	if got := x.ask(keys["acme"]); got != 401 {
+		t.Errorf("revoked key: got %d", got)
+	}
+	x.write("keys.json", string(sound))
+	if _, err := x.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if got := x.ask(keys["acme"]); got != 401 {
+		t.Errorf("revoked key after a reload of the file: got %d", got)
+	}
+	if _, err := admin.Revoke(context.Background(), ids["globex"]); err != nil {
+		t.Fatal(err)
+	}
+	f, err := identity.ReadFile(x.path("keys.json"))
+	if err != nil || f.Find(ids["acme"]).Revoked.IsZero() || f.Find(ids["globex"]).Revoked.IsZero() {
+		t.Errorf("the file does not have both revocations: %v", err)
+	}
+}
+
+// TestRevoke_waitsForNothing: 99 of 100 revocations take effect within 0.2 s while
+// plans of others take long and are committed one after another. The time in which
+// this process gets no processor, measured by the same loop around nothing, does not
+// count.
+func TestRevoke_waitsForNothing(t *testing.T) {
+	x := newLive(t)
+	var tenants []string
+	for i := range 100 {
+		tenants = append(tenants, fmt.Sprint("t", i))
+	}
+	keys, ids := x.keyFile("keys.json", tenants...)
+	dir := filepath.Join(x.dir, "policy")
+	writeNumbered(t, dir, 0)
+	x.write("kvasir.yaml", x.yaml("api_keys_file: "+x.path("keys.json"), "endpoints: [\""+x.engine()+"\"]", "policy: {dir: "+dir+"}\n"))
+	x.start()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	files := hostilePolicy()
+	for range 2 {
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				files := maps.Clone(files)
+				files["kvasir/n.rego"] = fmt.Appendf(nil, "package kvasir\n\nn := %d\n", i)
+				x.policy().PushPolicy(ctx, files, true)
+			}
+		})
+	}
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			x.Reload()
+		}
+	})
+	var effect, written, idle []time.Duration
+	admin := rules.Keys{Manager: x.rules}
+	for _, tenant := range tenants {
+		idle = append(idle, idleTime())
+		begun := time.Now()
+		done := make(chan error, 1)
+		go func() {
+			_, err := admin.Revoke(ctx, ids[tenant])
+			done <- err
+		}()
+		c := &identity.Credentials{APIKey: []byte(keys[tenant])}
+		for {
+			if _, err := x.rules.Credentials().Verify(c); err != nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		effect = append(effect, time.Since(begun))
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		written = append(written, time.Since(begun))
+		time.Sleep(5 * time.Millisecond)
+	}
+	cancel()
+	wg.Wait()
+	for _, s := range [][]time.Duration{effect, written, idle} {
+		slices.Sort(s)
+	}
+	at := len(effect)*99/100 - 1
+	p99 := effect[at] - idle[at]
+	t.Logf("in force: p50 %v, p99 %v; in the file: p50 %v, p99 %v; nothing: p50 %v, p99 %v; %d revisions meanwhile",
+		effect[len(effect)/2], effect[at], written[len(written)/2], written[at], idle[len(idle)/2], idle[at], x.rules.Policy().Revision)
+	if p99 > 200*time.Millisecond {
+		t.Errorf("p99 of the revocations is %v", p99)
+	}
+	for _, tenant := range tenants {
+		if got := x.ask(keys[tenant]); got == 200 { // 401, or 429 after too many
+			t.Errorf("%s is accepted after the pushes", tenant)
+		}
+	}
+}
+
+// idleTime returns how long a goroutine that does nothing takes, as it is waited for.
+func idleTime() time.Duration {
+	begun := time.Now()
+	var done atomic.Bool
+	go func() { done.Store(true) }()
+	for !done.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(time.Millisecond)
+	return time.Since(begun)
+}
+
+// hostilePolicy is a policy whose tests take about a second.
+func hostilePolicy() map[string][]byte {
+	return map[string][]byte{
+		"kvasir/decision.rego": []byte(`package kvasir
+
+default decision := {"allow": false, "reason": "undefined"}
+
+# METADATA
+# labels: {id: all}
+decision := {
+	"allow": true,
+	"constraints": [{"label": "pool", "op": "in", "values": ["main"]}],
+	"cache": {"scope": "tenant"},
+} if input.request.model != ""
+`),
+		"kvasir/slow_test.rego": []byte(`package kvasir_test
+
+test_slow if count({x | some a in numbers.range(1, 600); some b in numbers.range(1, 600); x := a * b}) > 0
+`),
+	}
+}
