@@ -11,9 +11,8 @@ func (h *Host) openAudit(c *config.Config) (err error) {
 	return err
 }
 
-// note records what the router did by itself. Unlike a deed of an operator it
-// goes on where that fails: the change is in force, and keeping the one before
-// would be no safer.
+// note records an action of the router itself in the audit log. Unlike an operator's
+// action, it is not undone if it cannot be recorded: the previous state is no safer.
 func (h *Host) note(verb, object string, err error, detail ...string) {
 	e := audit.Event{Actor: "system", Verb: verb, Object: object, Result: audit.OK, Detail: map[string]string{}}
 	for i := 0; i+1 < len(detail); i += 2 {

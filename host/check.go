@@ -13,11 +13,11 @@ import (
 	"github.com/kvasir-router/kvasir/host/statedir"
 )
 
-// Check plans the rules of cfg as a router does that starts or reloads: files,
-// secrets, certificates, tokenizers, plugins with those that were pushed, drivers
-// and policy with its tests. It works on a copy of the state directory, so that a
-// running router is not touched; it connects to nothing. It may take as long as a
-// start without the compile cache. The error joins what was found.
+// Check makes the plan that a start or a reload with cfg makes: files, secrets,
+// certificates, tokenizers, plugins including pushed ones, drivers, and the policy with
+// its tests. It works on a copy of the state directory, so that a running router is
+// not affected, and opens no connection. It may take as long as a start without a
+// compile cache. The error joins everything that is wrong.
 func Check(cfg *config.Config, opt Options) (err error) {
 	dir, err := os.MkdirTemp("", "kvasir-check-")
 	if err != nil {
@@ -27,7 +27,8 @@ func Check(cfg *config.Config, opt Options) (err error) {
 	if err := statedir.Copy(cfg.StateDir, dir); err != nil {
 		return err
 	}
-	h := &Host{opt: opt, log: slog.New(slog.DiscardHandler), now: time.Now, started: time.Now(), cfg: scratch(cfg, dir), rules: rules.New()}
+	h := &Host{opt: opt, log: slog.New(slog.DiscardHandler), now: time.Now, started: time.Now(),
+		cfg: scratch(cfg, dir), rules: rules.New()}
 	defer func() {
 		if h.audit != nil {
 			h.audit.Close()
@@ -49,8 +50,8 @@ func Check(cfg *config.Config, opt Options) (err error) {
 	return errors.Join(tlsErr, h.rules.Check(h.ruleOptions()))
 }
 
-// scratch is cfg with dir as its state directory and with nothing that is shared
-// with a running router.
+// scratch returns cfg with the state directory dir and without files that a running
+// router writes.
 func scratch(cfg *config.Config, dir string) *config.Config {
 	c := *cfg
 	c.StateDir = dir

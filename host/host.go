@@ -40,7 +40,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
 )
 
-// Options are what does not stand in the configuration file.
+// Options are settings outside the configuration file.
 type Options struct {
 	Log     *slog.Logger // nil = silent
 	Version string
@@ -183,7 +183,7 @@ func (h *Host) unlockState() {
 func (h *Host) openPlugins() (err error) {
 	h.plugins, err = plugins.New(plugins.Options{
 		StateDir: h.cfg.StateDir, Dir: h.cfg.PluginDir, CompileChild: h.opt.CompileChild,
-		Log: h.log, Now: func() time.Time { return h.now() }, Endpoints: h.store, Rules: h.rules, Failed: h.rules.Failed, Note: h.note,
+		Log: h.log, Now: h.clock, Endpoints: h.store, Rules: h.rules, Failed: h.rules.Failed, Note: h.note,
 	})
 	return err
 }
@@ -207,7 +207,8 @@ func (h *Host) openStores() error {
 	h.state = scheduler.NewState(scheduler.StateConfig{
 		Store: h.store, Observer: h, TraceBytes: int(l.Decisions),
 		Locality: scheduler.Locality{
-			Index: tieredIndex{h.index}, Predictor: h.predictor, Assumed: h.assumed, History: h.history.History, Holders: holders, Tiers: tierWeights,
+			Index: tieredIndex{h.index}, Predictor: h.predictor, Assumed: h.assumed, History: h.history.History,
+			Holders: holders, Tiers: tierWeights,
 			HolderOf: func(id endpoint.ID, tier int) int { return kvindex.HolderOf(int(id), tier) },
 		},
 	})
@@ -247,14 +248,16 @@ func (h *Host) openServers() (err error) {
 		return err
 	}
 	if h.proxy, err = proxy.New(pc, route.New(route.Config{
-		Rules: routeRules{h}, Queue: &h.queue, Room: h.scaling.Room(), Log: h.decisionLog, Now: func() time.Time { return h.now() },
+		Rules: routeRules{h}, Queue: &h.queue, Room: h.scaling.Room(), Log: h.decisionLog, Now: h.clock,
 	}), h.log); err != nil {
 		return err
 	}
 	h.openStatus()
 	h.admin, err = admin.New(admin.Config{
 		Access: h.adminAccess, MaxBody: int64(c.Listen.MaxBody),
-		Explainer: h.explainer(), Status: h.status, Reloader: rules.Reloader{Manager: h.rules}, Plugins: h.plugins, Keys: rules.Keys{Manager: h.rules}, Policies: h.policy(), Scaler: status.Scaler{Scaling: h.scaling}, Holder: status.Holder{HoldAll: h.fleet.Hold}, Authorizer: h.policy(),
+		Explainer: h.explainer(), Status: h.status, Reloader: rules.Reloader{Manager: h.rules}, Plugins: h.plugins,
+		Keys: rules.Keys{Manager: h.rules}, Policies: h.policy(), Authorizer: h.policy(),
+		Scaler: status.Scaler{Scaling: h.scaling}, Holder: status.Holder{HoldAll: h.fleet.Hold},
 		Metrics: h.registry.Handler(), Log: h.log, Identity: identifier{h}, Audit: h.audit,
 	})
 	if err != nil {
@@ -286,7 +289,7 @@ func (i identifier) Verify(c *identity.Credentials) (*identity.Principal, error)
 // Reload reads the configuration file again and puts its rules in force.
 func (h *Host) Reload() (*admin.ReloadResult, error) { return h.rules.Reload(true) }
 
-// adminAccess returns what the rules in force say of the operators' listener.
+// adminAccess returns the access to the operators' listener by the rules in force.
 func (h *Host) adminAccess() *admin.Access {
 	l := h.rules.Acquire()
 	defer l.Release()
@@ -307,8 +310,11 @@ func (h *Host) startRules() error {
 func (h *Host) ruleOptions() rules.Options {
 	return rules.Options{
 		Boot: h.cfg, Log: h.log, Now: h.clock, Started: h.started,
-		Identity: h.identity, Pepper: h.pepper, State: h.state, Plugins: h.plugins, Policies: h.policies, Fleet: h.fleet, Scaling: h.scaling,
-		AdminToken: func(c *config.Config) (string, error) { return statedir.AdminToken(c.Admin.TokenFile, h.cfg.StateDir) }, Note: h.note,
+		Identity: h.identity, Pepper: h.pepper, State: h.state, Plugins: h.plugins, Policies: h.policies,
+		Fleet: h.fleet, Scaling: h.scaling, Note: h.note,
+		AdminToken: func(c *config.Config) (string, error) {
+			return statedir.AdminToken(c.Admin.TokenFile, h.cfg.StateDir)
+		},
 	}
 }
 
@@ -389,7 +395,8 @@ func (h *Host) Run(ctx context.Context, reload <-chan struct{}) error {
 	}
 	h.note("router:start", "router", nil, "version", h.opt.Version, "config", h.cfg.File)
 	actor(&wg, func() error { return h.proxy.Run(ctx, h.listener) })
-	h.log.Info("serving", "listen", h.Addr(), "admin", h.AdminAddr(), "admin_token_file", statedir.AdminTokenPath(h.cfg.Admin.TokenFile, h.cfg.StateDir), "version", h.opt.Version)
+	h.log.Info("serving", "listen", h.Addr(), "admin", h.AdminAddr(), "version", h.opt.Version,
+		"admin_token_file", statedir.AdminTokenPath(h.cfg.Admin.TokenFile, h.cfg.StateDir))
 	wg.Wait()
 	stop()
 	background.Wait()

@@ -13,8 +13,8 @@ import (
 // small file.
 const saveUsesEvery = 30 * time.Second
 
-// KeepUses saves when each API key was used last to path now and then, and when
-// ctx ends.
+// KeepUses saves the last use of each API key to path, periodically and when ctx
+// ends.
 func (m *Manager) KeepUses(ctx context.Context, path string) error {
 	t := time.NewTicker(saveUsesEvery)
 	defer t.Stop()
@@ -41,8 +41,8 @@ func (m *Manager) tokens() *jwt.Verifier {
 	return l.Value().Tokens
 }
 
-// refreshEvery is how often the issuers are asked whether their keys are due; that
-// costs a comparison of times.
+// refreshEvery is how often the refresh times of issuers' keys are checked, which costs
+// a comparison.
 const refreshEvery = time.Second
 
 // RefreshTokens keeps the issuers' keys fresh until ctx ends.

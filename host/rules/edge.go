@@ -24,15 +24,18 @@ func edgeOf(cfg *config.Config, set *identity.Set) (*proxy.Edge, error) {
 	}
 	return proxy.NewEdge(proxy.EdgeConfig{
 		Hints: clientHints(&cfg.ClientHints), Proxies: proxies,
-		MaxBodyBytes: int64(cfg.Listen.MaxBody), MaxConcurrent: cfg.Limits.Concurrent, MaxBytesInFlight: int64(cfg.Limits.BytesInFlight),
+		MaxBodyBytes: int64(cfg.Listen.MaxBody), MaxConcurrent: cfg.Limits.Concurrent,
+		MaxBytesInFlight: int64(cfg.Limits.BytesInFlight),
 	}, authenticator{set})
 }
 
 // sameEdge reports whether a and b say the same about requests before they are
 // placed, but for credentials.
 func sameEdge(a, b *config.Config) bool {
-	return a == b || a.Listen.MaxBody == b.Listen.MaxBody && a.Limits.Concurrent == b.Limits.Concurrent && a.Limits.BytesInFlight == b.Limits.BytesInFlight &&
-		reflect.DeepEqual(a.ClientHints, b.ClientHints) && reflect.DeepEqual(a.Identity.TrustedProxies, b.Identity.TrustedProxies)
+	return a == b || a.Listen.MaxBody == b.Listen.MaxBody &&
+		a.Limits.Concurrent == b.Limits.Concurrent && a.Limits.BytesInFlight == b.Limits.BytesInFlight &&
+		reflect.DeepEqual(a.ClientHints, b.ClientHints) &&
+		reflect.DeepEqual(a.Identity.TrustedProxies, b.Identity.TrustedProxies)
 }
 
 func clientHints(c *config.ClientHints) proxy.Hints {
@@ -43,7 +46,7 @@ func clientHints(c *config.ClientHints) proxy.Hints {
 	return h
 }
 
-// authenticator says to clients why they are refused.
+// authenticator turns errors of a set into answers for clients.
 type authenticator struct{ set *identity.Set }
 
 // Authenticate implements proxy.Authenticator.
@@ -53,16 +56,22 @@ func (a authenticator) Authenticate(c *identity.Credentials) (*identity.Principa
 	case err == nil:
 		return p, nil
 	case errors.Is(err, identity.ErrTooManyFailures):
-		return nil, &llmapi.Error{Status: http.StatusTooManyRequests, Code: llmapi.CodeTooManyFailures, Message: "too many requests with unknown API keys from this address", RetryAfter: time.Minute}
+		return nil, &llmapi.Error{Status: http.StatusTooManyRequests, Code: llmapi.CodeTooManyFailures,
+			Message: "too many requests with unknown API keys from this address", RetryAfter: time.Minute}
 	case errors.Is(err, identity.ErrNoCredentials):
-		return nil, &llmapi.Error{Status: http.StatusUnauthorized, Code: llmapi.CodeMissingAPIKey, Message: "no API key: send Authorization: Bearer KEY, or x-api-key: KEY"}
+		return nil, &llmapi.Error{Status: http.StatusUnauthorized, Code: llmapi.CodeMissingAPIKey,
+			Message: "no API key: send Authorization: Bearer KEY, or x-api-key: KEY"}
 	case errors.Is(err, identity.ErrTenantDisabled):
-		return nil, &llmapi.Error{Status: http.StatusForbidden, Code: llmapi.CodePolicyDenied, Message: "the tenant is disabled"}
+		return nil, &llmapi.Error{Status: http.StatusForbidden, Code: llmapi.CodePolicyDenied,
+			Message: "the tenant is disabled"}
 	case errors.Is(err, identity.ErrDisagree):
-		return nil, &llmapi.Error{Status: http.StatusForbidden, Code: llmapi.CodeTenantMismatch, Message: "the credential and the proxy name different tenants"}
+		return nil, &llmapi.Error{Status: http.StatusForbidden, Code: llmapi.CodeTenantMismatch,
+			Message: "the credential and the proxy name different tenants"}
 	}
 	if e, ok := errors.AsType[*jwt.Error](err); ok {
-		return nil, &llmapi.Error{Status: http.StatusUnauthorized, Code: llmapi.CodeInvalidToken, Message: "the token is not accepted: " + e.Reason}
+		return nil, &llmapi.Error{Status: http.StatusUnauthorized, Code: llmapi.CodeInvalidToken,
+			Message: "the token is not accepted: " + e.Reason}
 	}
-	return nil, &llmapi.Error{Status: http.StatusUnauthorized, Code: llmapi.CodeInvalidAPIKey, Message: "the API key is not known or no longer valid"}
+	return nil, &llmapi.Error{Status: http.StatusUnauthorized, Code: llmapi.CodeInvalidAPIKey,
+		Message: "the API key is not known or no longer valid"}
 }

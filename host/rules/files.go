@@ -8,8 +8,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/plugins"
 )
 
-// files remembers the contents of files by size and time of change, so that
-// looking at large ones often costs little. It is used by one goroutine.
+// files caches the digests of files by size and modification time, so that polling
+// large files is cheap. It is used by one goroutine.
 type files struct{ all map[string]fileSeen }
 
 type fileSeen struct {
@@ -19,12 +19,12 @@ type fileSeen struct {
 	sum     [sha256.Size]byte
 }
 
-// settled is how old a change must be for a file of the same size and time to be
-// the same: file systems count in steps of up to two seconds, and a second write
-// within a step is seen by reading only.
+// settled is the age of a modification from which equal size and time mean equal
+// contents: file systems store times in steps of up to two seconds, and only reading
+// reveals a second write within a step.
 const settled = 3 * time.Second
 
-// sum returns the digest of a file's contents, zero if it cannot be read.
+// sum returns the digest of a file's contents, zero if it is unreadable.
 func (f *files) sum(name string) [sha256.Size]byte {
 	st, err := os.Stat(name)
 	if err != nil {

@@ -44,7 +44,9 @@ func (a Keys) Issue(_ context.Context, q *admin.KeyRequest) (out admin.IssuedKey
 }
 
 // Rotate implements admin.Keys.
-func (a Keys) Rotate(_ context.Context, id string, grace time.Duration, issuer string) (out admin.IssuedKey, err error) {
+func (a Keys) Rotate(
+	_ context.Context, id string, grace time.Duration, issuer string,
+) (out admin.IssuedKey, err error) {
 	err = a.Manager.changeKeys(func(f *identity.KeyFile, now time.Time) ([]string, error) {
 		key, r, err := f.Rotate(a.Manager.opt.Pepper, id, grace, issuer, now)
 		if err != nil {
@@ -71,8 +73,8 @@ func (a Keys) Revoke(_ context.Context, id string) (admin.RevokedKey, error) {
 // errNoKeyFile refuses changes of keys.
 var errNoKeyFile = fmt.Errorf("%w: the configuration names no identity.api_keys_file", admin.ErrRefused)
 
-// changeKeys alters the key file and puts the records that edit names in force;
-// what else was changed in the file waits for a reload.
+// changeKeys edits the key file and puts the records that edit returns in force.
+// Other changes of the file wait for a reload.
 func (m *Manager) changeKeys(edit func(f *identity.KeyFile, now time.Time) (ids []string, err error)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,16 +125,19 @@ func (m *Manager) revoke(id string) error {
 	if known {
 		m.pending[id] = now
 	}
-	err = m.changeKeysLocked(func(f *identity.KeyFile, now time.Time) ([]string, error) { return []string{id}, f.Revoke(id, now) })
+	err = m.changeKeysLocked(func(f *identity.KeyFile, now time.Time) ([]string, error) {
+		return []string{id}, f.Revoke(id, now)
+	})
 	switch {
 	case err == nil, !known:
 		return err
-	case errors.Is(err, identity.ErrNoKey): // the file has lost it already
+	case errors.Is(err, identity.ErrNoKey): // it is no longer in the file
 		return nil
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoKeyFile):
 		return nil
 	}
-	return fmt.Errorf("%w: key %s is revoked in this router until it ends, but its file could not be changed: %v", admin.ErrRefused, id, err)
+	return fmt.Errorf("%w: key %s is revoked in this router until it ends, but its file could not be changed: %v",
+		admin.ErrRefused, id, err)
 }
 
 // revokeLocked ends a key in the credentials in force and reports whether they have
@@ -166,7 +171,7 @@ func (m *Manager) applyPendingLocked(f *identity.KeyFile) {
 	}
 }
 
-// keyError says what to answer.
+// keyError wraps an error of a key change for the admin API.
 func keyError(id string, err error) error {
 	switch {
 	case errors.Is(err, identity.ErrNoKey):

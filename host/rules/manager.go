@@ -52,9 +52,9 @@ type Manager struct {
 	// turn is held through the commit of a plan and what follows from it, never while
 	// a plan is made. It is taken before mu.
 	turn sync.Mutex
-	// mu is held through a change of credentials, with the write of the key file, and
-	// through the swap of a commit. Nothing long is done under it: a revocation waits
-	// for it.
+	// mu is held through a change of credentials, including the write of the key file,
+	// and through the swap of a commit. A revocation waits for it, so nothing long
+	// happens under it.
 	mu      sync.Mutex
 	epoch   uint64               // changes of credentials; guarded by mu
 	pending map[string]time.Time // revocations that are not in the key file, by id; guarded by mu
@@ -81,9 +81,9 @@ func (m *Manager) Start(opt Options) error {
 	return nil
 }
 
-// Check plans the first revision and puts nothing in force: the error joins what a
-// start or a reload refuses, and what a start would only set aside: plugins'
-// modules that do not load, and a policy. It is called instead of Start.
+// Check plans the first revision and puts nothing in force. The error joins what a
+// start or a reload refuses, and what a start replaces: modules that do not load, and
+// a policy. It is called instead of Start.
 func (m *Manager) Check(opt Options) error {
 	m.opt = opt
 	in := planInput{cfg: opt.Boot, credentials: true}
@@ -118,13 +118,13 @@ func (m *Manager) Credentials() *identity.Set {
 // Failures returns how many reloads were refused.
 func (m *Manager) Failures() uint64 { return m.errors.Load() }
 
-// errMoved says that the base of a plan is no longer in force.
+// errMoved reports that the base of a plan is no longer in force.
 var errMoved = errors.New("rules: the base of the plan is no longer in force")
 
-// replace plans on the revision in force and commits the plan, again until no
-// other change came in between. prepare makes what a plan is made from; it is
-// called outside any lock, for each try, with the epoch of credentials read
-// before. What a try compiled is kept for the next.
+// replace plans on the revision in force and commits the plan. It tries again while
+// other changes come in between. prepare returns the input of a plan; it is called for
+// each try, outside any lock but the last tries' turn, after the epoch of credentials
+// was read. What a try compiled is kept for the next.
 func (m *Manager) replace(prepare func(base *Revision) (planInput, error)) (*Revision, error) {
 	var kept *Revision
 	defer func() {
@@ -140,12 +140,12 @@ func (m *Manager) replace(prepare func(base *Revision) (planInput, error)) (*Rev
 	}
 }
 
-// patience is how many tries a plan has before others wait for it: a plan that is
-// made again is made of what it compiled before, and takes milliseconds.
+// patience is the number of tries before other plans have to wait: a repeated try
+// uses what was compiled before and takes milliseconds.
 const patience = 5
 
-// try is one try of replace. kept is what the last try made and is replaced by
-// what this one made in vain.
+// try is one try of replace. kept is the plan of the previous try; a failed try
+// replaces it by its own.
 func (m *Manager) try(n int, prepare func(base *Revision) (planInput, error), kept **Revision) (*Revision, error) {
 	if n >= patience {
 		m.turn.Lock()
@@ -186,8 +186,8 @@ func (m *Manager) credentialEpoch() uint64 {
 	return m.epoch
 }
 
-// commit puts a plan in force. On error nothing has changed but that a change of
-// modules may have been stored. The caller holds turn.
+// commit puts a plan in force. On error nothing has changed, except that a change of
+// modules may be stored. The caller holds turn.
 func (m *Manager) commit(r *Revision, in planInput, epoch uint64) error {
 	l := m.Acquire()
 	defer l.Release()
@@ -206,7 +206,7 @@ func (m *Manager) commit(r *Revision, in planInput, epoch uint64) error {
 	return nil
 }
 
-// commitSwap swaps the pointer, unless credentials that the plan has read changed.
+// commitSwap publishes r unless credentials changed after the plan read them.
 func (m *Manager) commitSwap(r *Revision, in planInput, epoch uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -219,7 +219,7 @@ func (m *Manager) commitSwap(r *Revision, in planInput, epoch uint64) error {
 		defer l.Release()
 		set := l.Value().Identity
 		if in.policy != in.base.policy {
-			set = set.Enabled() // the new policy says which tenants are disabled
+			set = set.Enabled() // the policy itself decides on tenants
 		}
 		if err := r.adopt(set, l.Value()); err != nil {
 			return err
@@ -232,8 +232,8 @@ func (m *Manager) commitSwap(r *Revision, in planInput, epoch uint64) error {
 // swap publishes r.
 func (m *Manager) swap(r *Revision) { m.current.Swap(r, (*Revision).release) }
 
-// reconcile gives others what the revision in force says. It cannot fail. The
-// caller holds turn.
+// reconcile adjusts endpoints and controllers to the revision in force. It cannot
+// fail. The caller holds turn.
 func (m *Manager) reconcile(r, base *Revision) {
 	m.opt.Fleet.Apply(r.fleet)
 	m.opt.Scaling.Apply(r.scaling)
@@ -295,10 +295,10 @@ func (m *Manager) PutPolicy(load func(base live.InForce) (*live.Candidate, error
 	return r.inForce(), nil
 }
 
-// errUnchanged says that what was to be put in force is so already.
+// errUnchanged reports that a policy is already in force.
 var errUnchanged = errors.New("rules: nothing changed")
 
-// changes lists what of r is not as in base, a line each.
+// changes returns the differences of r from base, a line each.
 func changes(base, r *Revision) []string {
 	out := append([]string{}, config.Diff(base.Config, r.Config)...)
 	if !base.Identity.SameKeys(r.Identity) {
@@ -324,7 +324,7 @@ func changes(base, r *Revision) []string {
 	return append(out, r.Plugins.Aside()...)
 }
 
-// revisionOf returns that of the policy, "none" without one.
+// revisionOf returns the revision of the policy, "none" without one.
 func revisionOf(r *Revision) string {
 	if p := r.Policy(); p != nil {
 		return p.Revision()

@@ -22,14 +22,14 @@ type planInput struct {
 	policy *live.Candidate // nil = none
 	change *plugins.Change // of the plugins' modules; may be nil
 
-	// credentials says to read the files that name who may ask. If not, the
-	// credentials in force when the plan is committed go on.
+	// credentials says to read the files of credentials. Otherwise the credentials in
+	// force when the plan is committed stay.
 	credentials bool
 	disabled    []string // tenants; with credentials
 }
 
-// carries reports whether the files of the configuration are as the base read
-// them: only its policy or a plugin is another.
+// carries reports whether the plan takes over what the base has read of the files of
+// its configuration: only the policy or a plugin differs.
 func (in *planInput) carries() bool { return in.base != nil && !in.credentials }
 
 // plan makes a revision. It may take minutes and changes nothing; everything that
@@ -81,8 +81,8 @@ func (m *Manager) plan(in planInput) (_ *Revision, err error) {
 	return r, m.planAccess(r, in)
 }
 
-// planSecrets reads what the router shows to engines. A plan of the configuration
-// in force takes that over: a file that was changed meanwhile is for a reload.
+// planSecrets reads what the router presents to engines, unless the plan takes that
+// over: a file that was changed meanwhile waits for a reload.
 func (r *Revision) planSecrets(in planInput) error {
 	if in.carries() {
 		r.authorization, r.engineTLS = in.base.authorization, in.base.engineTLS
@@ -125,14 +125,15 @@ func (m *Manager) planParts(r *Revision, in planInput) error {
 		return nil
 	}
 	var err error
-	if r.fleet, err = fleet.NewPlan(in.cfg, fleet.Secrets{Authorization: r.authorization, CacheIdentity: r.cacheIdentities(), TLS: r.engineTLS}); err != nil {
+	secrets := fleet.Secrets{Authorization: r.authorization, CacheIdentity: r.cacheIdentities(), TLS: r.engineTLS}
+	if r.fleet, err = fleet.NewPlan(in.cfg, secrets); err != nil {
 		return err
 	}
 	r.scaling, err = scaling.NewPlan(in.cfg)
 	return err
 }
 
-// planAccess reads who may ask: keys, certificates, tokens and the admin token.
+// planAccess reads the credentials: keys, certificates, issuers and the admin token.
 func (m *Manager) planAccess(r *Revision, in planInput) (err error) {
 	if !in.credentials {
 		r.Tokens, r.Admin = in.base.Tokens, in.base.Admin
@@ -171,9 +172,9 @@ func (m *Manager) planAccess(r *Revision, in planInput) (err error) {
 	return r.adopt(set, in.base)
 }
 
-// adopt gives a revision that is not published its credentials. The edge of base,
-// which may be nil, goes on where it would be the same, so that no request has to
-// be authenticated again.
+// adopt sets the credentials of a revision that is not published. It keeps the edge of
+// base, which may be nil, if that would be the same, so that no request has to be
+// authenticated again.
 func (r *Revision) adopt(set *identity.Set, base *Revision) (err error) {
 	r.Identity = set
 	if base != nil && base.Identity == set && sameEdge(base.Config, r.Config) {
@@ -184,8 +185,8 @@ func (r *Revision) adopt(set *identity.Set, base *Revision) (err error) {
 	return err
 }
 
-// tokenVerifier makes the verifier of a configuration's issuers, nil if it has
-// none. Issuers that did not change go on with the keys that base has of them.
+// tokenVerifier returns the verifier of a configuration's issuers, nil if it has none.
+// Issuers that did not change keep the keys that base has.
 func tokenVerifier(cfg *config.Config, base *Revision) (*jwt.Verifier, error) {
 	if len(cfg.Identity.JWT) == 0 {
 		return nil, nil

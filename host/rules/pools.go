@@ -39,7 +39,7 @@ func bearer(file string) (string, error) {
 	return "Bearer " + t, nil
 }
 
-// modelRules turns a model of the file into one of the scheduler.
+// modelRules turns a model of the configuration into one of the scheduler.
 func (m *Manager) modelRules(c *config.Model, r *Revision, in planInput) (scheduler.Model, error) {
 	out := scheduler.Model{Name: c.Name, Aliases: c.Aliases, Created: m.opt.Started.Unix()}
 	for _, p := range c.Pools {
@@ -56,18 +56,20 @@ func (m *Manager) modelRules(c *config.Model, r *Revision, in planInput) (schedu
 	return out, nil
 }
 
-// profileRules turns a profile of the file into one of the scheduler. The
-// first one is the default whatever its name.
+// profileRules turns a profile of the configuration into one of the scheduler. The
+// first profile is the default, whatever its name.
 func profileRules(p *config.Profile, first bool) scheduler.Profile {
 	name := p.Name
 	if first {
 		name = "default"
 	}
 	return scheduler.Profile{
-		Name: name, Objective: scheduler.Objective(p.Objective), Holdout: *p.Holdout, Distrust: p.Trust == "off", Normalize: scheduler.Normalize(p.Normalize),
+		Name: name, Objective: scheduler.Objective(p.Objective), Holdout: *p.Holdout,
+		Distrust: p.Trust == "off", Normalize: scheduler.Normalize(p.Normalize),
 		Queue: scheduler.Queue{Deadline: time.Duration(*p.Queue.Deadline), Limit: p.Queue.MaxWaiting},
 		Envelope: scheduler.Envelope{
-			MaxLoadRatio: float32(p.Envelope.MaxLoadRatio), SlackTokens: float32(p.Envelope.SlackTokens), MaxShare: float32(p.Envelope.MaxShare),
+			MaxLoadRatio: float32(p.Envelope.MaxLoadRatio), SlackTokens: float32(p.Envelope.SlackTokens),
+			MaxShare: float32(p.Envelope.MaxShare),
 		},
 	}
 }

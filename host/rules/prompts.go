@@ -18,7 +18,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/hf"
 )
 
-// Prompts is one tokenizer directory at work: from bodies to block hashes.
+// Prompts turns request bodies into block hashes, by one tokenizer directory.
 type Prompts struct {
 	key      config.Tokenizer
 	identity string // digest of the files; the cache identity of its models
@@ -28,8 +28,8 @@ type Prompts struct {
 // Chat returns the model of the directory's prompts.
 func (p *Prompts) Chat() *chat.Model { return p.chat }
 
-// loadPrompts opens a tokenizer directory, or takes over what an unchanged one
-// gave before: its memo is warm.
+// loadPrompts opens a tokenizer directory. It takes over the Prompts of an unchanged
+// one, with its warm cache.
 func (m *Manager) loadPrompts(t *config.Tokenizer, r *Revision, in planInput) (*Prompts, error) {
 	for _, p := range r.Prompts {
 		if p.key == *t {
@@ -68,8 +68,8 @@ func (m *Manager) loadPrompts(t *config.Tokenizer, r *Revision, in planInput) (*
 	return p, nil
 }
 
-// OpenPrompts opens a tokenizer directory with the library that t asks for:
-// "auto" takes bpe, and hf for what bpe does not know.
+// OpenPrompts opens a tokenizer directory with the library of t: auto uses bpe, or hf
+// for tokenizers that bpe does not support. budget bounds its cache, in bytes.
 func OpenPrompts(t *config.Tokenizer, budget int64) (*Prompts, error) {
 	enc, err := Encoder(t)
 	if err != nil {
@@ -120,8 +120,8 @@ func Encoder(t *config.Tokenizer) (tokenizer.Encoder, error) {
 	return f, nil
 }
 
-// cacheIdentity is what seeds the block hashes of a pool's endpoints: the
-// tokenizer of the models it serves (one, config checks that).
+// cacheIdentity returns the seed of the block hashes of a pool's endpoints: the
+// identity of the tokenizer of its models, which config checks to be one.
 func (r *Revision) cacheIdentity(pool string) string {
 	for i := range r.Config.Models {
 		m := &r.Config.Models[i]
@@ -148,8 +148,8 @@ func (r *Revision) cacheIdentities() map[string]string {
 	return out
 }
 
-// CheckPrompts runs the background checks of every tokenizer: one request in
-// many is computed whole and compared with what the memo gave. It returns when ctx ends.
+// CheckPrompts runs the background checks of every tokenizer until ctx ends: it
+// computes some prompts again and compares them with the cached result.
 func (m *Manager) CheckPrompts(ctx context.Context) error {
 	running := map[*chat.Model]bool{}
 	var wg sync.WaitGroup
@@ -180,7 +180,8 @@ func (m *Manager) check(ctx context.Context, model *chat.Model) {
 			return
 		}
 		if !c.Run() {
-			m.opt.Log.Error("a prompt computed whole differs from its memo; the model's prompts are no longer exact", "reason", model.Stats().Reason)
+			m.opt.Log.Error("a prompt that was computed again differs from its cache; the model's prompts are no longer exact",
+				"reason", model.Stats().Reason)
 		}
 	}
 }

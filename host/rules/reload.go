@@ -14,13 +14,14 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy/live"
 )
 
-// ErrPolicy says that a reload was done but for its policy.
-var ErrPolicy = errors.New("rules: the policy is refused and the previous one stays in force; everything else is as the files say")
+// ErrPolicy reports that a reload put everything in force except its policy.
+var ErrPolicy = errors.New("rules: the policy is refused and the previous one stays in force; " +
+	"everything else is as in the files")
 
-// Reload reads the configuration file again and puts its rules in force. What the
-// files no longer grant is withdrawn first, and stays so on error; apart from that
-// nothing has changed on error, or with ErrPolicy all but the policy. asked says that
-// an operator wants it now.
+// Reload reads the configuration file again and puts its rules in force. It first
+// withdraws what the files no longer grant, which stays withdrawn on error. Otherwise
+// an error changes nothing; with ErrPolicy everything except the policy has changed.
+// asked says that an operator requested the reload.
 func (m *Manager) Reload(asked bool) (*admin.ReloadResult, error) {
 	out, _, err := m.reload(asked)
 	return out, err
@@ -52,7 +53,8 @@ func (m *Manager) reload(asked bool) (out *admin.ReloadResult, again bool, err e
 	if err != nil {
 		return out, again, err
 	}
-	out.Revision, out.ConfigSHA256, out.Models, out.Pools = r.Number, r.Config.Digest, len(r.Config.Models), len(r.Config.Pools)
+	out.Revision, out.ConfigSHA256 = r.Number, r.Config.Digest
+	out.Models, out.Pools = len(r.Config.Models), len(r.Config.Pools)
 	out.Changed = changes(before.Value(), r)
 	if file.refused != nil {
 		err = fmt.Errorf("%w: %w", ErrPolicy, file.refused)
@@ -69,9 +71,9 @@ type filePolicy struct {
 	done    bool
 }
 
-// load returns the policy that cfg is to be in force with. One that is refused does
-// not refuse the configuration: the previous one stays. It loads again only over
-// another policy than before.
+// load returns the policy for cfg. A refused policy does not refuse the
+// configuration: the previous one stays. A second call loads again only if the policy
+// of base differs from that of the first.
 func (p *filePolicy) load(base *Revision, cfg *config.Config) (*live.Candidate, error) {
 	if cfg.Policy.Dir == "" {
 		return nil, nil
@@ -100,8 +102,8 @@ func (p *filePolicy) load(base *Revision, cfg *config.Config) (*live.Candidate, 
 	return p.loaded, nil
 }
 
-// watchEvery is how often the watched files are looked at: an edit is in force
-// within it and its time of planning, and a look costs a few stat calls.
+// watchEvery is the polling interval of the watched files: an edit is in force within
+// it and the time of planning; a poll costs a few stat calls.
 const watchEvery = 500 * time.Millisecond
 
 // Watch reloads when the configuration or a file that it names changed, or when
@@ -137,7 +139,7 @@ func (m *Manager) Watch(ctx context.Context, asked <-chan struct{}) error {
 func (m *Manager) reloadNoted(why string) (again bool) {
 	m.opt.Log.Info("reload", "cause", why)
 	out, again, err := m.reload(why == "asked")
-	if errors.Is(err, ErrPolicy) { // it is logged already
+	if errors.Is(err, ErrPolicy) { // already logged
 		live.Note(m.opt.Note, live.InForce{}, err, why)
 	} else if err != nil {
 		m.Failed(err)
@@ -147,7 +149,8 @@ func (m *Manager) reloadNoted(why string) (again bool) {
 	for _, s := range out.Restart {
 		m.opt.Log.Warn("a change waits for a restart", "what", s)
 	}
-	m.opt.Note("config:reload", "config", nil, "cause", why, "revision", strconv.FormatUint(out.Revision, 10), "config_sha256", out.ConfigSHA256)
+	m.opt.Note("config:reload", "config", nil, "cause", why,
+		"revision", strconv.FormatUint(out.Revision, 10), "config_sha256", out.ConfigSHA256)
 	return again
 }
 
@@ -157,9 +160,9 @@ func (m *Manager) Failed(err error) {
 	m.opt.Log.Error("reload failed, the previous rules stay in force", "err", err)
 }
 
-// digest is of the watched files' contents; a file that cannot be read counts
-// as empty. Files of a configuration that was refused are watched too, so that a
-// fault is repaired where it is.
+// digest returns a digest of the watched files' contents; an unreadable file counts as
+// empty. The files of a refused configuration are watched too, so that fixing one of
+// them triggers a reload.
 func (m *Manager) digest(seen *files) (d [sha256.Size]byte) {
 	l := m.Acquire()
 	defer l.Release()
@@ -181,8 +184,7 @@ func (m *Manager) digest(seen *files) (d [sha256.Size]byte) {
 	return d
 }
 
-// watched lists the small files that configurations name and a revision is made
-// from, each once.
+// watched lists the small files that configurations name, each once.
 func watched(cfgs ...*config.Config) (out []string) {
 	have := map[string]bool{"": true}
 	add := func(name string) {

@@ -1,17 +1,16 @@
-// Package rules owns the rules of a running router: who may ask, what clients may
-// steer, models, pools, profiles, plugins and policy. A [Revision] is all of them
-// at one moment, behind one pointer.
+// Package rules owns the rules of a running router: credentials, client hints, limits,
+// models, pools, profiles, plugins and policy. A [Revision] is all of them at one
+// moment, behind one pointer.
 //
-// A change goes three steps. Planning reads files, compiles and checks, takes as
-// long as it takes and changes nothing; everything that can be refused is refused
-// there. The commit swaps one pointer. Reconciling gives the endpoints and the
-// autoscaler what the revision says and cannot fail. No lock is held while a plan
-// is made: a plan whose base has changed meanwhile is made again, with what it had
-// compiled.
+// A change takes three steps. Planning reads, compiles and checks everything, may take
+// minutes and changes nothing; whatever can be refused is refused there. The commit
+// swaps one pointer. Reconciling adjusts endpoints and autoscaler to the revision and
+// cannot fail. Planning holds no lock: if the base of a plan changes meanwhile, the
+// plan is made again with what it has compiled.
 //
-// What is withdrawn (revoked keys, emptied key sets, removed certificates,
-// disabled tenants) does not wait for a plan: it is taken from the revision in
-// force at once, whatever else is wrong with the files.
+// Withdrawals (revoked keys, emptied key sets, removed certificates, disabled tenants)
+// wait for no plan: they apply to the revision in force at once, whatever else is
+// wrong with the files.
 package rules
 
 import (
@@ -56,8 +55,7 @@ type Revision struct {
 	modules       *modules
 }
 
-// shared is what revisions that differ in credentials only have in common: that
-// they are the same rules.
+// shared identifies rules: revisions that differ only in credentials have the same.
 type shared struct{ _ byte }
 
 // modules counts the revisions that hold one set of plugins.
@@ -66,14 +64,14 @@ type modules struct {
 	holders atomic.Int64
 }
 
-// hold takes a set of plugins over from its first holder.
+// hold takes over a set of plugins from the caller.
 func hold(set *plugins.Set) *modules {
 	m := &modules{set: set}
 	m.holders.Store(1)
 	return m
 }
 
-// release gives the set back, once nothing holds it. Of nil it does nothing.
+// release releases the set after its last holder. On nil it does nothing.
 func (m *modules) release() {
 	if m != nil && m.holders.Add(-1) == 0 {
 		m.set.Release()
@@ -88,8 +86,7 @@ func (r *Revision) inForce() live.InForce {
 	return live.InForce{Config: &r.Config.Policy, Snapshot: r.policy.Snap(), Revision: r.Number}
 }
 
-// release gives up what a revision owns. It is called once, when nothing uses the
-// revision.
+// release releases what a revision owns. It is called once, after its last use.
 func (r *Revision) release() { r.modules.release() }
 
 // withIdentity returns r with other credentials. The caller must publish or

@@ -16,15 +16,15 @@ import (
 // that writes in place empties it first.
 const emptyFor = time.Second
 
-// Withdraw takes from the revision in force what its files no longer grant: keys
-// that are revoked or gone, keys of issuers that are no longer published, and,
-// where the identity section of the configuration is sound, certificates, issuers,
-// a key file and the anonymous tenant that it no longer names; tenants that the
-// policy's data disables. It adds nothing and waits for no plan. What cannot be read withdraws nothing. It returns what was
-// withdrawn, in words for an operator; again is true if an empty file is too new
-// to count.
+// Withdraw removes from the revision in force what its files no longer grant: keys
+// that are revoked or gone, keys of issuers that are no longer published, and tenants
+// that the policy's data disables. If the identity section of the configuration is
+// sound, it also removes certificates, issuers, a key file and the anonymous tenant
+// that the section no longer names. Withdraw adds nothing and waits for no plan; an
+// unreadable file withdraws nothing. It returns what was withdrawn, for operators.
+// again reports that an empty file is too recent to count.
 //
-// asked says that an operator wants it now: empty files count at once.
+// asked says that an operator requested it: empty files count at once.
 func (m *Manager) Withdraw(asked bool) (out []string, again bool) {
 	c := m.identityFile()
 	in := m.Policy()
@@ -55,7 +55,7 @@ func (m *Manager) identityFile() *config.Identity {
 	return config.ParseIdentity(b, os.LookupEnv)
 }
 
-// withdrawal is one look at what the files no longer grant.
+// withdrawal compares the revision in force with its files once.
 type withdrawal struct {
 	m     *Manager
 	r     *Revision // in force
@@ -70,8 +70,8 @@ func (x *withdrawal) add(format string, args ...any) {
 	x.out = append(x.out, fmt.Sprintf(format, args...))
 }
 
-// read looks at everything; c is the identity section of the file, nil = it is not
-// to be had.
+// read compares everything; c is the identity section of the configuration file,
+// nil = it is unavailable.
 func (x *withdrawal) read(c *config.Identity) {
 	now := &x.r.Config.Identity
 	if c == nil {
@@ -88,8 +88,8 @@ func (x *withdrawal) read(c *config.Identity) {
 	x.tokens(c)
 }
 
-// keys compares the keys in force, which came from the file was, with those of the
-// file now, "" = there is none.
+// keys compares the keys in force, from the file was, with those of the file now;
+// "" = none.
 func (x *withdrawal) keys(was, now string) {
 	k, complete := &identity.KeyFile{}, true
 	if now != "" {
@@ -118,7 +118,7 @@ func (x *withdrawal) certificates(certs identity.Certificates) {
 	}
 }
 
-// tokens has the issuers' key sets shrink.
+// tokens withdraws keys of issuers.
 func (x *withdrawal) tokens(c *config.Identity) {
 	if x.r.Tokens == nil {
 		return
@@ -149,9 +149,9 @@ func (x *withdrawal) settled(name string) bool {
 	return false
 }
 
-// withdraw takes w from the credentials in force and reports whether it could:
-// they must not have changed since epoch. what is said of it in the log; if it is
-// not empty, plans that have read credentials are made again.
+// withdraw removes w from the credentials in force and reports whether it did: they
+// must not have changed since epoch. what describes w for the log; if it is not
+// empty, plans that have read credentials are made again.
 func (m *Manager) withdraw(w identity.Withdrawal, what []string, epoch uint64) (done bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -172,7 +172,7 @@ func (m *Manager) withdraw(w identity.Withdrawal, what []string, epoch uint64) (
 	return true, err
 }
 
-// shorten bounds what a withdrawal says in the audit log; the log has it all.
+// shorten bounds a description in the audit log; the log has it in full.
 func shorten(s string) string {
 	const most = 2000
 	if len(s) > most {
@@ -211,14 +211,16 @@ func (m *Manager) Disable(tenants []string) {
 	if len(out) == 0 {
 		return
 	}
-	err := m.changeIdentityLocked(func(s *identity.Set) *identity.Set { return s.Without(&identity.Withdrawal{Tenants: tenants}) })
+	err := m.changeIdentityLocked(func(s *identity.Set) *identity.Set {
+		return s.Without(&identity.Withdrawal{Tenants: tenants})
+	})
 	for _, s := range out {
 		m.opt.Log.Warn("credential withdrawn", "what", s)
 	}
 	m.opt.Note("identity:withdraw", "credentials", err, "withdrawn", shorten(strings.Join(out, ", ")))
 }
 
-// enable ends what Disable did: the policy in force is as the files say.
+// enable ends the effect of Disable: the policy in force is that of the files.
 func (m *Manager) enable() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

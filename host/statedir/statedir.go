@@ -19,8 +19,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// Names of the files. Without the salt key every cached prefix of every engine
-// would be lost to the router.
+// Names of the files. If the salt key is lost, the router can no longer use any prefix
+// that engines have cached.
 const (
 	saltKeyFile    = "salt.key"    // cache salts are derived from it
 	pepperFile     = "pepper.key"  // keys the hashes of API keys
@@ -44,7 +44,8 @@ func Make(dir string) error {
 func Lock(dir string) (unlock func(), err error) {
 	unlock, err = filelock.TryLock(filepath.Join(dir, lockFile), fmt.Sprintf("process %d", os.Getpid()))
 	if errors.Is(err, filelock.ErrLocked) {
-		return nil, fmt.Errorf("host: state_dir %s is used by another router (%v): end it, or give each router a state_dir of its own", dir, err)
+		return nil, fmt.Errorf("host: state_dir %s is used by another router (%v): stop that router, "+
+			"or give each router its own state_dir", dir, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("host: state_dir: %w", err)
@@ -73,7 +74,7 @@ func ReadPepper(dir string) ([]byte, error) {
 // AuditPath is where the audit log is: the configured file, or one in dir.
 func AuditPath(file, dir string) string { return or(file, dir, auditFile) }
 
-// KeyUsePath is the file that says when each API key was used last.
+// KeyUsePath is the file with the last use of each API key.
 func KeyUsePath(dir string) string { return filepath.Join(dir, keyUseFile) }
 
 // AdminTokenPath is where the admin token is: the configured file, or one in dir.
@@ -118,8 +119,8 @@ func ReadAdminToken(file, dir string) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// Copy copies what a plan of rules reads of the state directory from, which need
-// not be there, into the directory to.
+// Copy copies what a plan of rules reads from the state directory from, which need not
+// exist, to the directory to.
 func Copy(from, to string) error {
 	for _, name := range []string{saltKeyFile, pepperFile, adminTokenFile} {
 		b, err := os.ReadFile(filepath.Join(from, name))

@@ -13,8 +13,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 )
 
-// Rules are the rules of the router, of which the policy is a part. Its methods
-// may be called concurrently.
+// Rules are the rules of the router, which include the policy. The methods may be
+// called concurrently.
 type Rules interface {
 	// Policy returns the policy in force.
 	Policy() InForce
@@ -63,7 +63,7 @@ type Admin struct {
 	Keeper *Keeper
 	Rules  Rules
 	// Author returns who pushed a stored version of a plugin, "" if that is not
-	// known. It is told to the rules about operators.
+	// known. Policy about operators sees it.
 	Author func(plugin, digest string) string
 }
 
@@ -114,7 +114,10 @@ func (a Admin) ReloadPolicy(_ context.Context, force bool) (*admin.PolicyStatus,
 
 // PushPolicy implements admin.Policies.
 func (a Admin) PushPolicy(_ context.Context, files map[string][]byte, force bool) (*admin.PolicyStatus, error) {
-	if _, err := a.Keeper.put(a.Rules, "pushed", func(base InForce) (*Candidate, error) { return a.Keeper.FromFiles(files, base, force) }); err != nil {
+	_, err := a.Keeper.put(a.Rules, "pushed", func(base InForce) (*Candidate, error) {
+		return a.Keeper.FromFiles(files, base, force)
+	})
+	if err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
 	return a.Status(), nil

@@ -1,9 +1,9 @@
-// Package live keeps the policy of a running router: it loads what the policy's
-// directories hold or an operator pushes, compares it with the decisions of the
-// policy in force, watches the directories, and shows operators what came of it.
+// Package live keeps the policy of a running router: it loads policies from
+// directories and from operators, compares them with the live decisions of the policy
+// in force, watches the directories, and reports the results.
 //
-// It puts nothing in force by itself: a [Candidate] becomes part of a revision of
-// the rules ([Rules]), which decides on the swap.
+// It puts nothing in force: a [Candidate] becomes part of a revision of the rules
+// ([Rules]).
 package live
 
 import (
@@ -20,11 +20,11 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// lastGoodFile is the policy that was put in force last, in the state directory.
+// lastGoodFile, in the state directory, has the last policy that was put in force.
 const lastGoodFile = "policy.last"
 
-// What a reload replays: enough for 1,000 tenants with 8 models and two classes
-// each, within the time that a person waits for an answer.
+// Limits of the comparison with live decisions: 1,000 tenants with 8 models and two
+// classes each, within the time that an operator waits for an answer.
 const (
 	replayInputs = 20_000
 	replayFor    = 2 * time.Second
@@ -38,8 +38,8 @@ type Options struct {
 	Now      func() time.Time
 }
 
-// Keeper loads policies and keeps what outlives them: counts, health, and what
-// came of the last attempt. Its methods may be called concurrently.
+// Keeper loads policies and keeps the state that outlives them: counts, health, and
+// the result of the last attempt. Its methods may be called concurrently.
 type Keeper struct {
 	opt      Options
 	counters policy.Counters
@@ -53,7 +53,7 @@ type Keeper struct {
 	diff *policy.Diff // of the last policy that was compared
 }
 
-// attempt is the last time that a policy was to be loaded.
+// attempt is the last attempt to load a policy.
 type attempt struct {
 	at    time.Time
 	err   error  // nil = it is in force
@@ -94,13 +94,14 @@ func (c *Candidate) Snap() *policy.Snapshot {
 // New returns a Keeper. It reads nothing yet.
 func New(opt Options) *Keeper { return &Keeper{opt: opt} }
 
-// Engine returns what decides by s with the settings of c: without a directory
-// every tenant may use every model.
+// Engine returns the engine that decides by s with the settings of c. Without a
+// directory every tenant may use every model.
 func (k *Keeper) Engine(c *config.Policy, s *policy.Snapshot) (policy.Engine, error) {
 	if c.Dir == "" {
 		return policy.NewStatic(policy.StaticConfig{Key: k.opt.Key})
 	}
-	g := policy.GuardConfig{Key: k.opt.Key, Allow: c.OnError == "allow", MaxStale: time.Duration(c.MaxStale), Health: &k.health, OnError: k.decisionFailed}
+	g := policy.GuardConfig{Key: k.opt.Key, Allow: c.OnError == "allow", MaxStale: time.Duration(c.MaxStale),
+		Health: &k.health, OnError: k.decisionFailed}
 	if len(c.Fallback.Pools) > 0 {
 		g.Fallback = []policy.Constraint{{Label: "pool", Values: c.Fallback.Pools}}
 	}
@@ -109,11 +110,13 @@ func (k *Keeper) Engine(c *config.Policy, s *policy.Snapshot) (policy.Engine, er
 
 // SameLoading reports whether a policy loaded by a would be the same by b.
 func SameLoading(a, b *config.Policy) bool {
-	return a.Dir == b.Dir && a.DataDir == b.DataDir && a.AllowPublicScope == b.AllowPublicScope && reflect.DeepEqual(a.RequiredLabels, b.RequiredLabels)
+	return a.Dir == b.Dir && a.DataDir == b.DataDir && a.AllowPublicScope == b.AllowPublicScope &&
+		reflect.DeepEqual(a.RequiredLabels, b.RequiredLabels)
 }
 
 func (k *Keeper) config(c *config.Policy) policy.Config {
-	return policy.Config{Key: k.opt.Key, RequiredLabels: *c.RequiredLabels, AllowPublicScope: c.AllowPublicScope, Counters: &k.counters}
+	return policy.Config{Key: k.opt.Key, RequiredLabels: *c.RequiredLabels, AllowPublicScope: c.AllowPublicScope,
+		Counters: &k.counters}
 }
 
 // decisionFailed logs that the policy gave no decision, at most once a second.
@@ -124,9 +127,9 @@ func (k *Keeper) decisionFailed(err error, allowed bool) {
 	}
 }
 
-// Load compiles what the directories of c hold and runs its tests. Parts that did
-// not change are taken over from before, which may be nil. Nothing is compared
-// with live decisions.
+// Load compiles the policy of the directories of c and runs its tests. Unchanged parts
+// are taken over from before, which may be nil. It compares nothing with live
+// decisions.
 func (k *Keeper) Load(c *config.Policy, before *policy.Snapshot) (*Candidate, error) {
 	src, err := policy.ReadDir(c.Dir, c.DataDir)
 	if err != nil {
@@ -139,13 +142,13 @@ func (k *Keeper) Load(c *config.Policy, before *policy.Snapshot) (*Candidate, er
 	return &Candidate{Snapshot: s, from: fromDirectory}, nil
 }
 
-// Start loads the policy of a process that begins: the one that was pushed if
-// the directory is as it was then, else the directory's, else the last good one.
-// Where there is none, the candidate has no policy and nothing is decided.
+// Start loads the policy of a starting process: the pushed one if the directory has
+// not changed since, else that of the directory, else the last good one. If there is
+// none, the candidate has no policy and every request is refused.
 func (k *Keeper) Start(c *config.Policy) *Candidate {
 	kept, keptErr := policy.ReadLastGood(k.lastGood(), k.opt.Key)
-	stands := keptErr == nil && kept.Over != "" && kept.Over == contents(policy.ReadDir(c.Dir, c.DataDir))
-	if !stands {
+	current := keptErr == nil && kept.Over != "" && kept.Over == contents(policy.ReadDir(c.Dir, c.DataDir))
+	if !current {
 		s, err := k.Load(c, nil)
 		if err == nil {
 			return s
@@ -163,10 +166,11 @@ func (k *Keeper) Start(c *config.Policy) *Candidate {
 		k.opt.Log.Error("no policy is in force: every request is refused until there is one", "dir", c.Dir)
 		return &Candidate{}
 	}
-	if stands {
+	if current {
 		return &Candidate{Snapshot: s, from: fromPush, over: kept.Over}
 	}
-	k.opt.Log.Error("the policy is refused: the last good one is in force", "dir", c.Dir, "revision", s.Revision(), "saved", kept.Saved)
+	k.opt.Log.Error("the policy is refused: the last good one is in force",
+		"dir", c.Dir, "revision", s.Revision(), "saved", kept.Saved)
 	return &Candidate{Snapshot: s, from: fromLastGood}
 }
 
@@ -208,10 +212,10 @@ func (k *Keeper) Adopted(c *Candidate, before *policy.Snapshot, revision uint64)
 	k.opt.Log.Info("policy in force", "revision", s.Revision(), "tests", s.Tests(), "rules", revision)
 }
 
-// FromDir loads what the directories of c hold and compares it with the live
-// decisions of base. It returns nil without an error if that is in force already,
-// and unless asked for it also if a policy was pushed and the directory is as it
-// was then. It may take seconds and changes nothing that decides.
+// FromDir loads the policy of the directories of c and compares it with the live
+// decisions of base. It returns nil without an error if that policy is already in
+// force and, unless asked, if a policy was pushed and the directory has not changed
+// since. It may take seconds and puts nothing in force.
 func (k *Keeper) FromDir(c *config.Policy, base InForce, asked, force bool) (*Candidate, error) {
 	src, err := policy.ReadDir(c.Dir, c.DataDir)
 	if err != nil {
@@ -231,9 +235,9 @@ func (k *Keeper) FromDir(c *config.Policy, base InForce, asked, force bool) (*Ca
 	return &Candidate{Snapshot: s, from: fromDirectory}, nil
 }
 
-// FromFiles loads a policy that is pushed and compares it with the live decisions
-// of base. It stays in force until the directory changes; also a restart keeps it.
-// It may take seconds and changes nothing that decides.
+// FromFiles loads a pushed policy and compares it with the live decisions of base.
+// Once in force, it stays until the directory changes, also across a restart. It may
+// take seconds and puts nothing in force.
 func (k *Keeper) FromFiles(files map[string][]byte, base InForce, force bool) (*Candidate, error) {
 	over := contents(policy.ReadDir(base.Config.Dir, base.Config.DataDir))
 	src, err := policy.FromFiles(files)
@@ -249,7 +253,9 @@ func (k *Keeper) FromFiles(files map[string][]byte, base InForce, force bool) (*
 
 // compare loads a policy and compares it with the live decisions of before, which
 // may be nil.
-func (k *Keeper) compare(src *policy.Source, c *config.Policy, before *policy.Snapshot, force bool) (*policy.Snapshot, error) {
+func (k *Keeper) compare(
+	src *policy.Source, c *config.Policy, before *policy.Snapshot, force bool,
+) (*policy.Snapshot, error) {
 	s, err := policy.Load(src, k.config(c), before)
 	if err != nil || before == nil {
 		return s, err
@@ -259,14 +265,15 @@ func (k *Keeper) compare(src *policy.Source, c *config.Policy, before *policy.Sn
 	k.diff = d
 	k.mu.Unlock()
 	g := &c.Gates
-	if err := (policy.Gates{AllowToDeny: *g.AllowToDeny, DenyToAllow: *g.DenyToAllow, Widened: *g.Widened, Errors: *g.Errors}).Check(d); err != nil && !force {
+	gates := policy.Gates{AllowToDeny: *g.AllowToDeny, DenyToAllow: *g.DenyToAllow, Widened: *g.Widened, Errors: *g.Errors}
+	if err := gates.Check(d); err != nil && !force {
 		return nil, err
 	}
 	return s, nil
 }
 
-// unchanged records that the directory holds what is in force, as it does again
-// after a faulty edit was undone.
+// unchanged records that the directory has the policy in force, as after an invalid
+// edit was undone.
 func (k *Keeper) unchanged() {
 	k.health.Fine()
 	k.mu.Lock()
@@ -274,15 +281,15 @@ func (k *Keeper) unchanged() {
 	k.mu.Unlock()
 }
 
-// over returns what the directory held when the policy in force was pushed, ""
-// if it was not.
+// over returns the contents of the directory when the policy in force was pushed, ""
+// if it was not pushed.
 func (k *Keeper) over() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.last.over
 }
 
-// contents names what was read, or why nothing could be.
+// contents identifies what was read, or the error.
 func contents(src *policy.Source, err error) string {
 	if err != nil {
 		return "error: " + err.Error()

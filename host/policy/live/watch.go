@@ -14,24 +14,24 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// policyEvery is how often the policy's directories are looked at. What two
-// looks in a row find is put in force, so that no half of an edit is taken: an
-// edit counts within twice this and its time of loading. A look costs a stat call
-// for each file, and the pause grows with what it takes.
+// policyEvery is the polling interval of the policy's directories. Contents that two
+// polls in a row find are loaded, so that no half of an edit is: an edit is in force
+// within twice the interval and its time of loading. A poll costs a stat call for each
+// file, and the interval grows with its duration.
 const policyEvery = 200 * time.Millisecond
 
-// settled is how old a change must be for a file of the same size and time to be
-// the same: file systems count in steps of up to two seconds, and a second write
-// within a step is seen by reading only.
+// settled is the age of a modification from which equal size and time mean equal
+// contents: file systems store times in steps of up to two seconds, and only reading
+// reveals a second write within a step.
 const settled = 3 * time.Second
 
-// look is what was seen of the policy's directories.
+// look is the state of the policy's directories at one poll.
 type look struct {
 	stats [sha256.Size]byte // of names, sizes and times
 	text  string            // of the contents, or of the error of reading them
 }
 
-// watcher looks at the policy's directories. It is used by one goroutine.
+// watcher polls the policy's directories. It is used by one goroutine.
 type watcher struct {
 	k     *Keeper
 	rules Rules
@@ -64,9 +64,8 @@ func (k *Keeper) Watch(ctx context.Context, rules Rules, note NoteFunc) error {
 	}
 }
 
-// look tries what the directories hold if it is new and does not change. It
-// returns what looking took, without the trying: that is paid once an edit, and a
-// second edit must not wait for it.
+// look polls once and loads a new policy. It returns the duration of polling without
+// loading, which happens once per edit and must not delay the next one.
 func (w *watcher) look() (took time.Duration) {
 	begun := time.Now()
 	if !w.changed() {
@@ -79,8 +78,7 @@ func (w *watcher) look() (took time.Duration) {
 	return took
 }
 
-// changed reports whether the directories hold something new that does not
-// change.
+// changed reports whether the directories have new contents that two polls agree on.
 func (w *watcher) changed() bool {
 	in := w.rules.Policy()
 	c := in.Config
@@ -111,7 +109,7 @@ func (w *watcher) changed() bool {
 	return true
 }
 
-// Note records what came of a policy that nobody in particular asked for.
+// Note records the result of loading a policy that no operator requested.
 func Note(note NoteFunc, in InForce, err error, cause string) {
 	detail := []string{"cause", cause}
 	if in.Snapshot != nil && err == nil {
@@ -125,13 +123,12 @@ func Note(note NoteFunc, in InForce, err error, cause string) {
 	note(admin.ScopePolicyActivate, "policy", err, detail...)
 }
 
-// maxNoted bounds the errors of one policy in the audit log, in bytes; GET
-// /v1/policy has them all.
+// maxNoted bounds the errors of one policy in the audit log, in bytes; GET /v1/policy
+// has them in full.
 const maxNoted = 2000
 
-// statFiles returns a digest of the names, sizes and times of the files below
-// dirs, and whether one changed so lately that another change could hide behind
-// the same time.
+// statFiles returns a digest of the names, sizes and times of the files below dirs, and
+// whether one changed so recently that a further change might not show.
 func statFiles(now time.Time, dirs ...string) (sum [sha256.Size]byte, fresh bool) {
 	s := sha256.New()
 	for _, dir := range dirs {
