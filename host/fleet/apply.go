@@ -182,8 +182,7 @@ func (f *Fleet) watcherConfig(id endpoint.ID, t target) backend.Config {
 	}
 	return backend.Config{
 		ID: id, URL: t.key.url, Client: f.plan.pools[t.key.pool].client, Dialect: d, Scrape: scrape, Bearer: w.bearer,
-		CacheIdentity: w.cacheIdentity,
-		BlockTokens:   w.blockTokens, AssumedBlocks: w.assumedBlocks, Events: w.events,
+		CacheIdentity: w.cacheIdentity, BlockTokens: w.blockTokens, AssumedBlocks: w.assumedBlocks, Events: w.events,
 		Probe:   backend.Probe{Every: w.probe, Idle: func() bool { return f.idle(id) }, LogOnly: w.unexplainedLogOnly},
 		History: f.cfg.History,
 		Revoked: func(reason string) { f.cfg.Revoked(t.key.url, t.key.pool, reason) },

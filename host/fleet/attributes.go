@@ -42,7 +42,7 @@ type watch struct {
 	events                         backend.Events
 	probe                          time.Duration // between isolation probes, 0 = none
 	unexplainedLogOnly             bool          // answers do not revoke isolation
-	tls                            string        // digest of what is spoken with an https engine
+	tls                            string        // digest of the TLS configuration
 }
 
 // assumedTokens is the cache of an endpoint that does not report its size: 1 Mi

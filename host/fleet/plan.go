@@ -21,8 +21,8 @@ type Secrets struct {
 	// CacheIdentity is the digest of the tokenizer that seeds the block hashes of
 	// a pool, by pool; "" = the pool has no index.
 	CacheIdentity map[string]string
-	// TLS is what is spoken with https engines, by pool: of EngineTLS. A pool
-	// without an entry trusts the system's authorities.
+	// TLS is the result of EngineTLS, by pool. Https engines of a pool without an
+	// entry are verified by the system's authorities.
 	TLS map[string]TLS
 }
 

@@ -11,10 +11,10 @@ import (
 	"github.com/kvasir-router/kvasir/host/config"
 )
 
-// TLS is what is spoken with the https engines of a pool.
+// TLS is the TLS configuration for the https engines of a pool.
 type TLS struct {
 	Config *tls.Config // immutable
-	digest string      // of the settings and the contents of their files
+	digest string      // of the settings and the contents of their files; changes are found by it
 }
 
 // EngineTLS reads the files of a pool's TLS settings. The error names the pool and
