@@ -13,11 +13,11 @@ const (
 	defaultQuota  = 1 << 20 // bytes of keys and values of one plugin
 	maxKeyBytes   = 256
 	maxValueBytes = 64 << 10
-	entryOverhead = 64 // what an entry costs beside its bytes
+	entryOverhead = 64 // per entry, in addition to its bytes
 )
 
 // Spaces are the plugins' key-value spaces, by name and state version. They
-// are state: they live longer than the generation that uses them. The zero
+// are state: they outlive the revisions that use them. The zero
 // Spaces is not usable; use NewSpaces. It is safe for concurrent use.
 type Spaces struct {
 	quota int
@@ -38,8 +38,8 @@ func NewSpaces(quota int) *Spaces {
 	return &Spaces{quota: quota, all: map[spaceKey]*Space{}}
 }
 
-// Space returns the space of a plugin's state version, made when it is asked
-// for first. With overlay it is a copy that nobody else sees.
+// Space returns the space of a plugin's state version, created at the first call. With
+// overlay it is a private copy.
 func (s *Spaces) Space(plugin string, version uint32, overlay bool) *Space {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *Space) Set(key string, value []byte) bool {
 	return true
 }
 
-// Delete drops key and tells whether it was there.
+// Delete removes key and reports whether it was there.
 func (s *Space) Delete(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ const absent = ^uint64(0) & 0xffffffff // -1 as an i32
 
 // KV returns kvasir:kv/1 over spaces. It may be called from observe, idle and
 // the start of an instance; from filter, score and pick it is a fault, because
-// their results must follow from the batch alone.
+// their results must depend on the batch only.
 func KV(spaces *Spaces) *wasm.HostModule {
 	i32s := []wasm.Value{wasm.I32, wasm.I32, wasm.I32, wasm.I32}
 	return &wasm.HostModule{

@@ -12,7 +12,7 @@ import (
 )
 
 // A plugin may write logBurst lines at once and logPerSecond in the long run;
-// what is above that is counted and told with the next line.
+// further lines are counted and reported with the next one.
 const (
 	logBurst     = 20
 	logPerSecond = 5
@@ -48,7 +48,7 @@ func writeLine(log *slog.Logger, c *wasm.Call, st []uint64) {
 	if !ok {
 		return
 	}
-	log.LogAttrs(context.Background(), level, "plugin says", slog.String("plugin", c.Plugin()),
+	log.LogAttrs(context.Background(), level, "plugin log", slog.String("plugin", c.Plugin()),
 		slog.String("text", strings.ToValidUTF8(string(b), "?")), slog.Uint64("dropped", dropped))
 }
 
@@ -62,7 +62,7 @@ type limiter struct {
 
 func newLimiter(now time.Time) *limiter { return &limiter{tokens: logBurst, at: now} }
 
-// take takes a token; dropped is how many calls got none since the last that did.
+// take takes a token; dropped is the number of calls without one since the last token.
 func (l *limiter) take(now time.Time) (ok bool, dropped uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

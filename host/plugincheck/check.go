@@ -1,7 +1,7 @@
-// Package plugincheck checks a plugin: it calls its roles with batches of many
-// shapes and looks for what no host could forgive or explain. A router refuses a
-// pushed plugin for what `kvasir plugin check` finds, because both call this package.
-// It is also the suite an SDK's examples must pass.
+// Package plugincheck checks a plugin: it calls its roles with batches of many sizes and
+// looks for violations of the ABI. `kvasir plugin check` and a router that receives a
+// push both call it, so that they reject the same modules. The examples of the SDKs must
+// pass it too.
 package plugincheck
 
 import (
@@ -17,12 +17,12 @@ import (
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// Options say how a plugin is checked.
+// Options control how a plugin is checked.
 type Options struct {
 	Config []byte   // JSON for kvasir_configure
 	Grants []string // modules it may import
-	// Calls of the check for growing memory; 0 = 2,000. 100,000 find what a
-	// slow leak does in a day.
+	// Calls of the check for growing memory; 0 = 2,000. 100,000 find a
+	// slow leak.
 	Calls int
 	// CallTime is the ceiling of a call, as wasm.Options has it; 0 = its default.
 	CallTime time.Duration
@@ -35,7 +35,7 @@ type Result struct {
 	Detail string `json:"detail,omitempty"` // why not, or a figure
 }
 
-// Report is what was found.
+// Report is the result of all checks.
 type Report struct {
 	Name              string   `json:"name,omitempty"`
 	Version           string   `json:"version,omitempty"`
@@ -49,7 +49,7 @@ type Report struct {
 	Results           []Result `json:"results"`
 }
 
-// OK tells whether every check passed.
+// OK reports whether every check passed.
 func (r *Report) OK() bool {
 	return !slices.ContainsFunc(r.Results, func(x Result) bool { return !x.OK })
 }
@@ -80,8 +80,8 @@ func (r *Report) add(name string, err error) bool {
 	return x.OK
 }
 
-// Check checks a module. The error is one of the checker; what is wrong with
-// the plugin is in the report.
+// Check checks a module. The error is one of the checker; errors of the plugin are in
+// the report.
 func Check(ctx context.Context, code []byte, opt Options) (*Report, error) {
 	rt, err := wasm.New(ctx, wasm.Config{Modules: hostmod.Alone()})
 	if err != nil {
@@ -98,8 +98,8 @@ func Check(ctx context.Context, code []byte, opt Options) (*Report, error) {
 	return rep, nil
 }
 
-// Verify checks a loaded plugin that serves nobody else. The error says which checks
-// failed and why, nil = none. It is what wasm.Config.Check wants.
+// Verify checks a loaded plugin that has no other users. The error lists the failed
+// checks, nil = none. It has the type of wasm.Config.Check.
 func Verify(ctx context.Context, rt *wasm.Runtime, p *wasm.Plugin) error {
 	rep := new(Report)
 	rep.run(ctx, rt, p, 0)
@@ -135,7 +135,7 @@ func (r *Report) run(ctx context.Context, rt *wasm.Runtime, p *wasm.Plugin, call
 	if p.Has(wasm.Autoscale) {
 		r.add("x_autoscale", checkAutoscale(p))
 	}
-	rt.Maintain(ctx, time.Now()) // in place of an instance that was lost above
+	rt.Maintain(ctx, time.Now()) // replaces an instance that was lost above
 	if p.Has(wasm.BackendParse) {
 		r.add("x_backend_parse", checkDocuments(func(doc []byte) error { _, err := p.BackendParse(doc, 1.7e12); return err }))
 	}
@@ -156,7 +156,7 @@ func (r *Report) describe(p *wasm.Plugin) {
 	}
 }
 
-// checkObserve hands over outcomes of several sizes.
+// checkObserve calls observe with batches of several sizes.
 func checkObserve(p *wasm.Plugin) error {
 	for _, n := range []int{0, 1, 17, 500} {
 		o := &wasm.Outcomes{N: n, NowMS: 1.7e12, Endpoints: []uint32{abi.EndpointID(0, 1), abi.EndpointID(1, 1), abi.EndpointID(2, 1)}}

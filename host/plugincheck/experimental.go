@@ -8,7 +8,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// answered tells whether a call of an experimental role ended as it may.
+// answered reports whether a call of an experimental role ended without a fault.
 func answered(err error) bool {
 	return err == nil || errors.Is(err, wasm.ErrAbstain) || errors.Is(err, wasm.ErrUnsupported)
 }
@@ -16,7 +16,7 @@ func answered(err error) bool {
 // fleets are numbers of pools, endpoints of each, and samples.
 var fleets = [][3]int{{1, 0, 0}, {1, 1, 1}, {2, 3, 17}, {3, 40, 60}, {16, 60, 60}, {1, 0, 0}}
 
-// checkAutoscale asks for the size of fleets that are empty, small and large.
+// checkAutoscale calls x_autoscale with empty, small and large fleets.
 func checkAutoscale(p *wasm.Plugin) error {
 	for i, f := range fleets {
 		if _, err := p.Autoscale(smokeFleet(f[0], f[1], f[2], uint32(i))); !answered(err) {
@@ -46,9 +46,9 @@ func smokeFleet(pools, each, samples int, seed uint32) *wasm.ScaleView {
 	return v
 }
 
-// checkDocuments hands over documents that are no plugin's format: empty, text, noise,
-// as large as may be. A guest refuses what it does not read with status 3: one engine
-// that answers nonsense must not cost the others their parser.
+// checkDocuments passes invalid documents: empty, text, noise, the largest. A guest
+// returns status 3 for a document that it cannot parse: one engine with invalid output
+// must not put the parser of the others into quarantine.
 func checkDocuments(call func(doc []byte) error) error {
 	noise := make([]byte, 4096)
 	for i := range noise {

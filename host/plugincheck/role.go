@@ -52,7 +52,7 @@ func (c *checker) add(name string, err error) bool {
 	return c.rep.add(c.role.String()+": "+name, err)
 }
 
-// call answers nil, nil where the plugin abstains.
+// call returns an empty trace if the plugin abstains.
 func call(t *wasm.Tracer, r wasm.Role, b *wasm.Batch, poison bool) (*wasm.Trace, error) {
 	tr, err := t.Call(r, b, poison)
 	if errors.Is(err, wasm.ErrAbstain) {
@@ -101,8 +101,7 @@ func (c *checker) overwrite() error {
 	return nil
 }
 
-// same calls with other batches in between: what a call answers must follow
-// from its batch alone.
+// same calls with other batches in between: a result must depend on its batch only.
 func (c *checker) same(first, second *wasm.Tracer) error {
 	for _, n := range []int{1, 16, 64, 100} {
 		x, err := call(first, c.role, wasm.SmokeBatch(n, 5), false)
@@ -145,8 +144,8 @@ func (c *checker) flags() error {
 	return nil
 }
 
-// budget looks whether other values than those of loading come near the
-// budget that was derived there.
+// budget checks that other values than those at load stay below half of the budget that
+// was derived there.
 func (c *checker) budget() error {
 	for seed := range uint64(20) {
 		for _, n := range []int{1, 64, 512} {
@@ -169,7 +168,7 @@ const (
 	defaultCallsTime = 2 * time.Second
 )
 
-// memory calls many times and looks whether memory grows without end.
+// memory checks that memory does not grow over many calls.
 func (c *checker) memory() error {
 	calls, end := c.calls, time.Time{}
 	if calls == 0 {
@@ -185,7 +184,7 @@ func (c *checker) memory() error {
 			return fmt.Errorf("call %d: %w", i, err)
 		}
 		if !end.IsZero() && time.Now().After(end) || c.ctx.Err() != nil {
-			break // it became slow, which the check of time tells
+			break // it became slow: the check of time reports that
 		}
 	}
 	size := c.a.MemoryBytes()
@@ -199,14 +198,14 @@ func (c *checker) memory() error {
 	return nil
 }
 
-// affordable returns how many calls are made unless the caller says how many.
+// affordable returns the default number of calls.
 func (c *checker) affordable() int {
 	began := time.Now()
 	_, _ = call(c.a, c.role, wasm.SmokeBatch(64, 9), false) // a fault is found by the calls to come
 	return max(100, min(defaultCalls, int(defaultCallsTime/max(1, time.Since(began)))))
 }
 
-// time looks whether calls are still fast after all that were made.
+// time checks that calls are still fast after all others.
 func (c *checker) time() error {
 	var took []time.Duration
 	for i := range 7 {

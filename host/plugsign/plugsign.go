@@ -144,7 +144,7 @@ type Key struct {
 	Public ed25519.PublicKey
 }
 
-// Trust says whose signatures count. The zero value takes every module.
+// Trust lists the trusted keys. The zero value accepts every module.
 type Trust struct {
 	Required bool
 	Keys     []Key

@@ -97,7 +97,7 @@ func (s *Store) sweep(whole bool) error {
 	return nil
 }
 
-// dropTorn leaves versions out of the index whose code is torn or missing; where
+// dropTorn removes versions from the index whose code is corrupt or missing; where
 // the active one is, the one active before it is active. The index on disk keeps
 // them until the next change.
 func (s *Store) dropTorn() {

@@ -15,7 +15,7 @@ type index struct {
 	Plugins map[string]plugin `json:"plugins"`
 }
 
-// plugin is what the index holds of one name. Active and History are digests of
+// plugin is the entry of one name. Active and History are digests of
 // Versions, or "" = none was active.
 type plugin struct {
 	Active   string    `json:"active,omitempty"`
@@ -23,7 +23,7 @@ type plugin struct {
 	Versions []Version `json:"versions"`          // oldest put first
 }
 
-// decodeIndex reads plugins.json and checks all that is relied on.
+// decodeIndex reads plugins.json and validates it.
 func decodeIndex(b []byte) (index, error) {
 	var x index
 	d := json.NewDecoder(bytes.NewReader(b))
@@ -32,7 +32,7 @@ func decodeIndex(b []byte) (index, error) {
 		return index{}, err
 	}
 	if d.More() {
-		return index{}, fmt.Errorf("bytes behind the end, from %d", d.InputOffset())
+		return index{}, fmt.Errorf("trailing data at byte %d", d.InputOffset())
 	}
 	if x.Version != 1 {
 		return index{}, fmt.Errorf("version %d, want 1", x.Version)
@@ -63,12 +63,12 @@ func (p *plugin) check() error {
 			return fmt.Errorf("version %d: pusher of %d bytes", i, len(v.Pusher))
 		}
 		if slices.ContainsFunc(p.Versions[:i], func(o Version) bool { return o.Digest == v.Digest }) {
-			return fmt.Errorf("version %d: twice", i)
+			return fmt.Errorf("duplicate version %d", i)
 		}
 	}
 	for _, d := range append(slices.Clone(p.History), p.Active) {
 		if d != "" && !p.has(d) {
-			return fmt.Errorf("digest %.100q is active, but not stored", d)
+			return fmt.Errorf("active digest %.100q is not stored", d)
 		}
 	}
 	return nil
@@ -82,15 +82,15 @@ func (p *plugin) has(digest string) bool {
 	return slices.ContainsFunc(p.Versions, func(v Version) bool { return v.Digest == digest })
 }
 
-// previous returns the digest that Rollback goes to, "" = none.
+// previous returns the digest that Rollback activates, "" = none.
 func (p *plugin) previous() string {
-	_, digest, _ := p.back("") // without one there is none
+	_, digest, _ := p.back("") // an error means none
 	return digest
 }
 
-// back returns what Rollback of a plugin goes to, "" = none was active, and its place
-// in History: the last there that is not in quarantine. Where that would be none, after
-// versions in quarantine, the error is ErrBad: who goes back wants a version.
+// back returns the digest that Rollback activates, "" = none was active, and its index
+// in History: the last one that is not in quarantine. If skipping versions in quarantine
+// would leave no version active, the error is ErrBad.
 func (p *plugin) back(name string) (at int, digest string, err error) {
 	switch {
 	case len(p.Versions) == 0:
@@ -123,8 +123,8 @@ func (p *plugin) quarantine(digest string) string {
 // needed reports whether a version is active or would be after Rollback.
 func (p *plugin) needed(digest string) bool { return digest == p.Active || digest == p.previous() }
 
-// put adds a version as the newest, with who put it first, and drops the oldest
-// that may go.
+// put adds a version as the newest, keeping its first pusher, and drops the oldest
+// ones beyond MaxVersions.
 func (p *plugin) put(v Version) {
 	for _, o := range p.Versions {
 		if o.Digest != v.Digest {
@@ -143,21 +143,21 @@ func (p *plugin) put(v Version) {
 	}
 }
 
-// drop removes a version wherever it stands.
+// drop removes a version from Versions, History and Active.
 func (p *plugin) drop(digest string) {
 	p.Versions = slices.DeleteFunc(p.Versions, func(v Version) bool { return v.Digest == digest })
 	p.History = slices.DeleteFunc(p.History, func(d string) bool { return d == digest })
 	if p.Active == digest {
 		p.Active = ""
 	}
-	// A B A without B is A A: going back from A to A would be no change.
+	// Without B, A B A is A A, and a rollback from A to A would change nothing.
 	p.History = slices.Compact(p.History)
 	if n := len(p.History); n > 0 && p.History[n-1] == p.Active {
 		p.History = p.History[:n-1]
 	}
 }
 
-// activate makes a version active, "" = none, and notes what was.
+// activate makes a version active, "" = none, and appends the previous one to History.
 func (p *plugin) activate(digest string) {
 	if digest == p.Active {
 		return
@@ -174,8 +174,8 @@ func (p plugin) clone() plugin {
 	return p
 }
 
-// changeLocked applies change to a copy of a plugin's entry and puts that in its
-// place. An error leaves all as it was.
+// changeLocked applies change to a copy of a plugin's entry and replaces the entry. On
+// error nothing changes.
 func (s *Store) changeLocked(name string, change func(p *plugin) error) error {
 	p := s.index.Plugins[name].clone()
 	if err := change(&p); err != nil {
@@ -184,8 +184,8 @@ func (s *Store) changeLocked(name string, change func(p *plugin) error) error {
 	return s.replaceLocked(name, &p)
 }
 
-// replaceLocked writes the index with p in place of a plugin's entry, nil = none,
-// and then removes code that no plugin has.
+// replaceLocked writes the index with p as the entry of a plugin, nil = none, and then
+// removes unused code.
 func (s *Store) replaceLocked(name string, p *plugin) error {
 	next := index{Version: 1, Plugins: maps.Clone(s.index.Plugins)}
 	if p != nil {
@@ -222,7 +222,7 @@ func (s *Store) makeRoomLocked(name string) error {
 	return s.replaceLocked(oldest, nil)
 }
 
-// uses tells whether any plugin has a version.
+// uses reports whether any plugin has a version.
 func (x *index) uses(digest string) bool {
 	for _, p := range x.Plugins {
 		if p.has(digest) {

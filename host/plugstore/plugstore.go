@@ -1,5 +1,5 @@
-// Package plugstore keeps the code of plugins on disk: which versions of a
-// plugin there are, which one is active and which one was before.
+// Package plugstore stores the code of plugins on disk, with the versions of each
+// plugin, the active one and those active before.
 //
 // A store is a directory of mode 0700 that one process owns:
 //
@@ -7,11 +7,11 @@
 //	plugins.json        names, versions, active set
 //	plugins.json.prev   the index before the last change
 //
-// Every file is written whole under another name, synced and renamed. Code is
-// there before an index names it and goes only after no index does, so that a
-// crash at any moment leaves the state before or after the change. What is torn
-// all the same (a disk's fault, an editor) is ignored, told by Problems and
-// List, and never handed out: code is compared with its digest at every read.
+// Every file is written whole under a temporary name, synced and renamed. Code is
+// written before an index names it and removed after no index does, so that a crash at
+// any time leaves the state before or after the change. Corrupt files (a disk error, an
+// editor) are ignored, reported by Problems and List, and never returned: code is
+// compared with its digest at every read.
 package plugstore
 
 import (
@@ -32,42 +32,41 @@ import (
 
 // Bounds of a store.
 const (
-	// MaxCodeBytes bounds one module, as package wasm does: Go's standard
-	// toolchain makes 2 MB of a scorer, and what is larger than 8 MB compiles for
-	// many seconds.
+	// MaxCodeBytes limits one module, as package wasm does: a scorer built by Go's
+	// standard toolchain has 2 MB, and modules above 8 MB compile for many seconds.
 	MaxCodeBytes = 8 << 20
-	// MaxVersions is kept per name. 20 pushes are a day's work on a scorer; 20
-	// modules of Go are 40 MB.
+	// MaxVersions is the most versions of a name. 20 pushes are a day's work on a scorer;
+	// 20 modules of Go are 40 MB.
 	MaxVersions = 20
-	// MaxNames bounds the index, and so what a mistaken script can fill: 256
-	// times MaxVersions of C plugins is 3 MB. The name that was put longest ago
-	// makes room for another, unless it is active.
+	// MaxNames limits the index against mistaken scripts: 256 times MaxVersions of C
+	// plugins is 3 MB. The name that was put longest ago and has neither an active nor a
+	// previous version is removed for another.
 	MaxNames = 256
-	// MaxNameBytes bounds a name.
+	// MaxNameBytes limits a name.
 	MaxNameBytes = 128
-	// DefaultBytes is what all code takes together unless Limits say otherwise: some
-	// hundred modules of Go's standard toolchain, with room for 20 pushers.
+	// DefaultBytes limits all code unless Limits override it: some hundred modules of
+	// Go's standard toolchain, or those of 8 pushers.
 	DefaultBytes = 512 << 20
-	// DefaultPusherBytes is what the code that one pusher put first takes: ten
-	// modules of Go, or thousands of C. Less, and a day's work on a plugin in Go would
-	// not stay; more, and few pushers fill the store.
+	// DefaultPusherBytes limits the code that one pusher stored first: thirty modules of
+	// Go, or thousands of C. With less, a day's work on a plugin in Go would not fit; with
+	// more, few pushers would fill the store.
 	DefaultPusherBytes = 64 << 20
-	// MaxPusherBytes bounds who pushed a version: a tenant, a user and an issuer
-	// are some hundred bytes.
+	// MaxPusherBytes limits the name of a pusher: a tenant, a user and an issuer are some
+	// hundred bytes.
 	MaxPusherBytes = 512
 )
 
 // Errors that callers test for.
 var (
 	ErrName       = errors.New("plugstore: want a name of 1 to 128 letters, digits and ._-, beginning with a letter or digit") // Put
-	ErrPusher     = fmt.Errorf("plugstore: want who pushes in at most %d bytes of UTF-8", MaxPusherBytes)                      // Put
+	ErrPusher     = fmt.Errorf("plugstore: want a pusher of at most %d bytes of UTF-8", MaxPusherBytes)                        // Put
 	ErrSize       = fmt.Errorf("plugstore: want 1 to %d bytes of code", MaxCodeBytes)                                          // Put
-	ErrFull       = fmt.Errorf("plugstore: %d plugins are active, which is the most", MaxNames)                                // Put
+	ErrFull       = fmt.Errorf("plugstore: all %d names have an active or previous version", MaxNames)                         // Put
 	ErrBytes      = errors.New("plugstore: no room")                                                                           // Put
-	ErrUnknown    = errors.New("plugstore: not stored")                                                                        // Activate, Rollback, Deactivate, Code
-	ErrNoPrevious = errors.New("plugstore: nothing to go back to")                                                             // Rollback
+	ErrUnknown    = errors.New("plugstore: no such version")                                                                   // Activate, Rollback, Deactivate, Code
+	ErrNoPrevious = errors.New("plugstore: no previous version")                                                               // Rollback
 	ErrBad        = errors.New("plugstore: every earlier version went into quarantine")                                        // Back, Previous, Rollback
-	ErrTorn       = errors.New("plugstore: torn file")                                                                         // Problems, Activate, Rollback, Code
+	ErrTorn       = errors.New("plugstore: corrupt file")                                                                      // Problems, Activate, Rollback, Code
 )
 
 // Version is one stored version of a plugin.
@@ -75,22 +74,22 @@ type Version struct {
 	Digest string    `json:"digest"` // SHA-256 of the code, hex
 	Bytes  int       `json:"bytes"`
 	Stored time.Time `json:"stored"` // when it was last put, UTC
-	// Pusher is who put it first, "" = not known, as in an index that was written
-	// before this was kept. Who puts the same code again is not its author.
+	// Pusher is who put it first, "" = unknown, as in an index written by an older
+	// version. Putting the same code again does not change it.
 	Pusher string `json:"pusher,omitempty"`
-	// Quarantine is why it went into quarantine and has not recovered, "" = it has
-	// not. Rollback passes over such a version.
+	// Quarantine is why it went into quarantine, "" = it did not, or has recovered.
+	// Rollback skips such a version.
 	Quarantine string `json:"quarantine,omitempty"`
 }
 
-// Limits bound what a store holds, in bytes of code; 0 = the defaults.
+// Limits limit the contents of a store, in bytes of code; 0 = the defaults.
 type Limits struct{ Bytes, PusherBytes int64 }
 
-// Stored is what a store knows of one name.
+// Stored is one name of a store with its versions.
 type Stored struct {
 	Name     string    `json:"name"`
 	Active   string    `json:"active,omitempty"`   // digest, "" = none
-	Previous string    `json:"previous,omitempty"` // digest Rollback goes to, "" = none, or nothing to go back to
+	Previous string    `json:"previous,omitempty"` // digest that Rollback activates, "" = none
 	Versions []Version `json:"versions"`           // oldest put first
 }
 
@@ -105,9 +104,9 @@ type Store struct {
 	problems []error
 }
 
-// Open opens the store in dir, and makes it if there is none. Files of a write
-// that did not end are removed; torn ones are left out, see Problems. Errors:
-// of the file system, and where others than the owner may write to dir.
+// Open opens the store in dir and creates it if necessary. It removes files of
+// unfinished writes and ignores corrupt ones, see Problems. Errors: those of the file
+// system, and if others than the owner may write to dir.
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir}
 	s.SetLimits(Limits{})
@@ -120,7 +119,7 @@ func Open(dir string) (*Store, error) {
 			return nil, fmt.Errorf("plugstore: %w", err)
 		}
 		if mode := info.Mode().Perm(); mode&0o022 != 0 {
-			return nil, fmt.Errorf("plugstore: %s has mode %#o: others may write what is executed (chmod 700)", d, mode)
+			return nil, fmt.Errorf("plugstore: %s has mode %#o: others may write executed code; run chmod 700", d, mode)
 		}
 	}
 	if err := atomicfile.SyncDir(dir); err != nil {
@@ -137,8 +136,8 @@ func Open(dir string) (*Store, error) {
 	return s, nil
 }
 
-// SetLimits bounds what later calls of Put may store. What is stored already stays
-// until a Put needs its room.
+// SetLimits sets the limits for later calls of Put. Stored code stays until a Put needs
+// its space.
 func (s *Store) SetLimits(l Limits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +148,8 @@ func (s *Store) codeDir() string { return filepath.Join(s.dir, "code") }
 
 func (s *Store) codePath(digest string) string { return filepath.Join(s.codeDir(), digest+".wasm") }
 
-// Problems returns what was found torn and ignored since Open. Each is ErrTorn
-// and names the file.
+// Problems returns the corrupt files found since Open. Each error is ErrTorn and names
+// the file.
 func (s *Store) Problems() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +197,7 @@ func (s *Store) Put(name string, code []byte, pusher string) (digest string, err
 }
 
 // Active returns the active version of a plugin; ok is false where none is, and
-// where its file is torn, which Problems tells. The caller owns code.
+// if its file is corrupt, see Problems. The caller owns code.
 func (s *Store) Active(name string) (digest string, code []byte, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,8 +229,8 @@ func (s *Store) Previous(name string) (code []byte, err error) {
 	return s.readCode(digest)
 }
 
-// Back returns the version that Rollback would make active; digest is "" and code nil
-// where none was active before. The caller owns code. Errors: as Rollback.
+// Back returns the version that Rollback would activate; digest is "" and code nil if
+// none was active before. The caller owns code. Errors: as Rollback.
 func (s *Store) Back(name string) (digest string, code []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,8 +242,8 @@ func (s *Store) Back(name string) (digest string, code []byte, err error) {
 	return digest, code, err
 }
 
-// Quarantine keeps with every stored version of a digest why it went into quarantine,
-// "" = it has recovered. Errors: those of the file system.
+// Quarantine stores why the versions of a digest went into quarantine, "" = they have
+// recovered. Errors: those of the file system.
 func (s *Store) Quarantine(digest, why string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,7 +261,7 @@ func (s *Store) Quarantine(digest, why string) error {
 	return nil
 }
 
-// Pusher returns who pushed a stored version first, "" where that is not known.
+// Pusher returns who pushed a stored version first, "" = unknown.
 func (s *Store) Pusher(name, digest string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -305,8 +304,8 @@ func (s *Store) Activate(name, digest string) error {
 
 // Rollback undoes the last Activate or Deactivate that changed something: the
 // version that was active before is active again, and its digest returned; ""
-// where none was. It passes over versions that are in quarantine. Each call goes
-// further back, MaxVersions at most. Errors: ErrUnknown, ErrNoPrevious, ErrBad, ErrTorn
+// if none was. It skips versions in quarantine. Each call goes further back, at most
+// MaxVersions. Errors: ErrUnknown, ErrNoPrevious, ErrBad, ErrTorn
 // and those of the file system.
 func (s *Store) Rollback(name string) (digest string, err error) {
 	s.mu.Lock()
@@ -330,7 +329,7 @@ func (s *Store) Rollback(name string) (digest string, err error) {
 	return digest, nil
 }
 
-// Deactivate leaves no version of a plugin active; Rollback brings it back.
+// Deactivate leaves no version of a plugin active; Rollback undoes it.
 // Errors: ErrUnknown and those of the file system.
 func (s *Store) Deactivate(name string) error {
 	s.mu.Lock()
@@ -344,8 +343,8 @@ func (s *Store) Deactivate(name string) error {
 	})
 }
 
-// List returns what is stored, by name. The error joins what is wrong with the
-// files of stored versions, each ErrTorn; the list is complete all the same.
+// List returns the stored plugins, by name. The error joins those of corrupt files,
+// each ErrTorn; the list is complete anyway.
 func (s *Store) List() ([]Stored, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -368,7 +367,7 @@ func (s *Store) List() ([]Stored, error) {
 	return list, errors.Join(torn...)
 }
 
-// ValidName tells whether Put takes a name.
+// ValidName reports whether Put accepts a name.
 func ValidName(name string) bool {
 	if len(name) == 0 || len(name) > MaxNameBytes {
 		return false
@@ -382,8 +381,8 @@ func ValidName(name string) bool {
 	return true
 }
 
-// validPusher tells whether a name comes back from the index as it is: what stands
-// in for bytes that are not UTF-8 would be another's.
+// validPusher reports whether a name survives a round trip through the index:
+// replacements for invalid UTF-8 could make it equal to another name.
 func validPusher(s string) bool { return len(s) <= MaxPusherBytes && utf8.ValidString(s) }
 
 func digestOf(code []byte) string {

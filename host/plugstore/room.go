@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// held is code that the index names, once per content.
+// held is code in the index, once per content.
 type held struct {
 	bytes  int64
 	pusher string    // of the version that was put first
@@ -32,13 +32,13 @@ func (s *Store) heldLocked() map[string]*held {
 	return all
 }
 
-// makeBytesLocked drops what was put longest ago and is neither active nor a previous
-// version until code of some bytes has room within the bounds. Nothing is dropped where
-// that does not suffice.
+// makeBytesLocked drops the versions that were put longest ago and are neither active
+// nor previous until code of the given size fits. It drops nothing if that does not
+// suffice.
 func (s *Store) makeBytesLocked(digest string, bytes int64, pusher string) error {
 	all := s.heldLocked()
 	if all[digest] != nil {
-		return nil // it is there
+		return nil // already stored
 	}
 	var drop []string
 	free := func(most int64, mine func(*held) bool) (used int64) {
@@ -64,11 +64,11 @@ func (s *Store) makeBytesLocked(digest string, bytes int64, pusher string) error
 		return used
 	}
 	if used := free(s.limits.PusherBytes, func(h *held) bool { return h.pusher == pusher }); used+bytes > s.limits.PusherBytes {
-		return fmt.Errorf("%w: %d bytes beside %d of the same pusher in active and previous versions, at most %d (plugin_store.pusher_bytes): raise it, or push smaller versions in their place",
+		return fmt.Errorf("%w: %d bytes do not fit: active and previous versions of this pusher use %d of %d bytes; raise plugin_store.pusher_bytes, or replace them by smaller versions",
 			ErrBytes, bytes, used, s.limits.PusherBytes)
 	}
 	if used := free(s.limits.Bytes, func(*held) bool { return true }); used+bytes > s.limits.Bytes {
-		return fmt.Errorf("%w: %d bytes beside %d in active and previous versions, at most %d (plugin_store.bytes): raise it, or push smaller versions in their place",
+		return fmt.Errorf("%w: %d bytes do not fit: active and previous versions use %d of %d bytes; raise plugin_store.bytes, or replace them by smaller versions",
 			ErrBytes, bytes, used, s.limits.Bytes)
 	}
 	for _, d := range drop {
@@ -79,7 +79,7 @@ func (s *Store) makeBytesLocked(digest string, bytes int64, pusher string) error
 	return nil
 }
 
-// dropLocked removes a version under all names that have it, and names without one.
+// dropLocked removes a version from all names, and names without versions.
 func (s *Store) dropLocked(digest string) error {
 	for name, p := range s.index.Plugins {
 		if !p.has(digest) {
