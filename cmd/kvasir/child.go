@@ -10,11 +10,11 @@ import (
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// compileArg makes this program the one that compiles plugins for a router, as
-// host/wasm starts it; it is no command for people.
+// compileArg makes this program the child process that compiles plugins for a router. It
+// is not a command for users.
 const compileArg = "__compile"
 
-// serveChild compiles one plugin if the program was started for that, and ends.
+// serveChild compiles plugins if the program was started for that, and exits.
 func serveChild() {
 	if len(os.Args) != 2 || os.Args[1] != compileArg {
 		return
@@ -26,11 +26,11 @@ func serveChild() {
 	os.Exit(0)
 }
 
-// childCommand is how this program starts itself to compile plugins.
+// childCommand returns the command that starts this program to compile plugins.
 func childCommand(log *slog.Logger) []string {
 	c, err := wasm.SelfCommand(compileArg)
 	if err != nil {
-		log.Warn("plugins are compiled in this process, requests may wait", "err", err)
+		log.Warn("no child process: plugins are compiled in this process and may delay requests", "err", err)
 	}
 	return c
 }

@@ -32,12 +32,12 @@ func pluginCommand() *cobra.Command {
 	return c
 }
 
-// pluginName is what a manifest may call a plugin.
+// pluginName matches valid names of plugins.
 var pluginName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
 func checkPluginName(name string) error {
 	if !pluginName.MatchString(name) {
-		return exit(exitUsage, "plugin name %q: want lower-case letters, digits and -, beginning with a letter, at most 63", name)
+		return exit(exitUsage, "invalid plugin name %q: want 1 to 63 lower-case letters, digits and -, beginning with a letter", name)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func pluginNew() *cobra.Command {
 func readModule(path string) ([]byte, error) {
 	code, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, exit(exitUsage, "%s: no such file (kvasir plugin build makes it)", path)
+		return nil, exit(exitUsage, "%s: no such file (kvasir plugin build creates it)", path)
 	}
 	if err != nil {
 		return nil, exit(exitUsage, "%v", err)
@@ -92,11 +92,10 @@ func readModule(path string) ([]byte, error) {
 	return code, nil
 }
 
-// allModules are what a plugin may be granted; a check here grants all.
+// allModules are all modules that a plugin may be granted. Local checks grant them all.
 var allModules = []string{abi.ModuleLog, abi.ModuleKV, abi.ModuleMetrics}
 
-// loadModule loads a plugin as the router would, into a runtime of its own.
-// done closes both.
+// loadModule loads a plugin as a router would, in a separate runtime. done closes both.
 func loadModule(ctx context.Context, code []byte, opt wasm.Options) (p *wasm.Plugin, done func(), err error) {
 	rt, err := wasm.New(ctx, wasm.Config{Modules: hostmod.Alone()})
 	if err != nil {
@@ -113,8 +112,8 @@ func pluginPush() *cobra.Command {
 	c := &cobra.Command{Use: "push FILE", Short: "store a plugin in a running router", Args: cobra.ExactArgs(1)}
 	a, output := routerFlags(c), outputFlag(c)
 	name := c.Flags().String("name", "", "name to store it under; default that of its manifest")
-	activate := c.Flags().Bool("activate", false, "place the next request by it")
-	shadow := c.Flags().Bool("shadow", false, "have it score beside the active one, which goes on placing; kvasir plugin list compares them")
+	activate := c.Flags().Bool("activate", false, "use it from the next request on")
+	shadow := c.Flags().Bool("shadow", false, "score beside the active version, without effect; kvasir plugin list shows the comparison")
 	c.MarkFlagsMutuallyExclusive("activate", "shadow")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
@@ -138,31 +137,31 @@ func pluginPush() *cobra.Command {
 	return c
 }
 
-// printPush says what a push of a plugin led to, and what comes next.
+// printPush prints the result of a push and the next steps.
 func printPush(w io.Writer, name string, v *admin.PluginChange) error {
-	note := "stored, not active: push it with --activate to place requests by it"
+	note := "stored, not active: push it with --activate to use it"
 	switch {
 	case v.Shadow:
-		note = "shadow: it scores beside the active one and places nothing; kvasir plugin list compares them,\n" +
-			"  kvasir plugin push --activate puts it in force, kvasir plugin unshadow " + name + " ends it"
+		note = "shadow: it scores beside the active version, without effect; kvasir plugin list shows the comparison,\n" +
+			"  kvasir plugin push --activate activates it, kvasir plugin unshadow " + name + " ends the shadow"
 	case v.Active && v.Used:
-		note = "active: the next request is placed by it; kvasir plugin rollback " + name + " undoes it"
+		note = "active from the next request on; kvasir plugin rollback " + name + " undoes it"
 	case v.Active && v.Note != "":
 		note = "active, but not used: " + v.Note
 	case v.Active:
-		note = "active, but no profile of the router's configuration names it; add what is missing of\n  plugins: [{name: " + name +
+		note = "active, but no profile in the router's configuration uses it; add to the configuration what is missing of\n  plugins: [{name: " + name +
 			"}]\n  profiles: [{name: default, scorers: [{plugin: " + name + "}]}]"
 	}
 	_, err := fmt.Fprintf(w, "%s %s: %s\n", name, short(v.Digest), note)
 	return err
 }
 
-// manifestName returns what a plugin calls itself. It has to be started for
-// that, so what no router would load is refused here.
+// manifestName returns the name in the manifest of a plugin. It has to load the plugin
+// for that, so that invalid modules are rejected here.
 func manifestName(ctx context.Context, path string, code []byte) (string, error) {
 	p, done, err := loadModule(ctx, code, wasm.Options{Instances: 1})
 	if le, ok := errors.AsType[*wasm.LoadError](err); ok && le.Step == "configure" {
-		return "", exit(exitUsage, "%s: wants a config before it tells its name: give --name (%v)", path, err)
+		return "", exit(exitUsage, "%s: it needs a config to return its name: set --name (%v)", path, err)
 	}
 	if err != nil {
 		return "", exit(exitNo, "%s: %v", path, err)
@@ -171,11 +170,11 @@ func manifestName(ctx context.Context, path string, code []byte) (string, error)
 	return p.Name(), nil
 }
 
-// short returns as much of a digest as people compare.
+// short returns the first characters of a digest.
 func short(digest string) string { return digest[:min(12, len(digest))] }
 
 func pluginRollback() *cobra.Command {
-	c := &cobra.Command{Use: "rollback NAME", Short: "go back to the version that was active before", Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "rollback NAME", Short: "activate the previous version", Args: cobra.ExactArgs(1)}
 	a, output := routerFlags(c), outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkPluginName(args[0]); err != nil {
@@ -188,9 +187,9 @@ func pluginRollback() *cobra.Command {
 
 func pluginActivate() *cobra.Command {
 	c := &cobra.Command{
-		Use: "activate NAME DIGEST", Short: "place the next request by a version that was pushed before", Args: cobra.ExactArgs(2),
-		Long: "DIGEST is that of kvasir plugin push and list, or its first characters. It takes the scope plugin:activate where pushing\n" +
-			"takes plugin:push, so that who writes a plugin need not be who puts it in force.",
+		Use: "activate NAME DIGEST", Short: "activate a stored version", Args: cobra.ExactArgs(2),
+		Long: "DIGEST is a digest from kvasir plugin push or list, or its first 8 or more characters. Activating needs the scope\n" +
+			"plugin:activate and pushing plugin:push, so that different people can hold them.",
 	}
 	a, output := routerFlags(c), outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -202,7 +201,7 @@ func pluginActivate() *cobra.Command {
 	return c
 }
 
-// printSwitch says which version of a plugin is active.
+// printSwitch prints which version of a plugin is active.
 func printSwitch(cmd *cobra.Command, name string) func(w io.Writer, v *admin.PluginChange) error {
 	return func(w io.Writer, v *admin.PluginChange) (err error) {
 		if v.Note != "" {
@@ -261,8 +260,8 @@ func pluginList() *cobra.Command {
 	return c
 }
 
-// printPlugins writes a line per plugin, and under it one for its shadow and one
-// per pushed version beside these, newest first.
+// printPlugins writes a line per plugin, then one for its shadow and one for each other
+// stored version, newest first.
 func printPlugins(w io.Writer, plugins []admin.Plugin) error {
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PLUGIN\tDIGEST\tVERSION\tFROM\tROLES\tSTATE\tCALLS\tFAULTS\tTIME PER CALL")
@@ -303,7 +302,7 @@ func printPlugins(w io.Writer, plugins []admin.Plugin) error {
 				state += " by " + v.Pusher
 			}
 			if v.Digest == p.Previous {
-				state += ", rollback goes here"
+				state += ", target of rollback"
 			}
 			fmt.Fprintf(t, "\t%s\t\t\t\t%s\t\t\t\n", short(v.Digest), state)
 		}

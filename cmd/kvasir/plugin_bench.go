@@ -15,7 +15,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// benched is what a plugin costs per call. Times are medians, in ns.
+// benched is the cost of a call of a plugin. Times are medians, in ns.
 type benched struct {
 	Name       string  `json:"name"`
 	Role       string  `json:"role"`
@@ -23,14 +23,14 @@ type benched struct {
 	Columns    int     `json:"columns"`
 	CallNS     float64 `json:"call_ns"`   // write the columns, call, read the result
 	NativeNS   float64 `json:"native_ns"` // the built-in scorer in Go, its columns, no copy
-	Ratio      float64 `json:"ratio"`     // median of the ratios of turns
+	Ratio      float64 `json:"ratio"`     // median of the ratios of alternating runs
 	Fuel       int64   `json:"fuel"`
 	Budget     int64   `json:"budget"` // fuel a call of this size may use
 	LoadMS     float64 `json:"load_ms"`
 }
 
 func pluginBench() *cobra.Command {
-	c := &cobra.Command{Use: "bench FILE", Short: "measure a call beside the built-in scorer in Go", Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "bench FILE", Short: "compare the time of a call with the built-in scorer in Go", Args: cobra.ExactArgs(1)}
 	n := c.Flags().IntP("candidates", "n", 64, "endpoints per call, 1 to 4096")
 	config := c.Flags().String("config", "", "JSON for the plugin, or @FILE")
 	output := outputFlag(c)
@@ -146,7 +146,7 @@ func nativeCall(b *wasm.Batch) func() error {
 	return func() error { return leastWork.Score(native) }
 }
 
-// compare runs both in turn, so that other work on the machine meets both.
+// compare alternates both, so that other load on the machine affects both.
 func (r *benched) compare(native, guest func() error, err *error) {
 	const turns = 15
 	calls := max(20, 400_000/(r.Candidates+40))

@@ -17,15 +17,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// builder is one way to make a module of a folder.
+// builder is one way to build the module of a folder.
 type builder struct {
 	name string // of --with
 	args []string
 	env  []string
-	hint string // what to install if the program has parts missing
+	hint string // what to install if parts of the program are missing
 
-	// made copies the module to where it is asked for, of a program that chooses
-	// its name and says it on its standard output; nil = it took the name.
+	// made copies the module to its destination, for a program that chooses the name and
+	// prints it on standard output; nil = the program accepts the name.
 	made func(stdout []byte) error
 }
 
@@ -49,7 +49,7 @@ func pluginBuild() *cobra.Command {
 			dirs, flags = args[:n], args[n:]
 		}
 		if len(dirs) > 1 {
-			return exit(exitUsage, "one folder at a time, got %q", dirs)
+			return exit(exitUsage, "want one folder, got %q", dirs)
 		}
 		dir := "."
 		if len(dirs) == 1 {
@@ -80,7 +80,7 @@ func pluginBuild() *cobra.Command {
 	return c
 }
 
-// outputName returns the name of what a folder is built to.
+// outputName returns the name of the module that a folder is built to.
 func outputName(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -89,7 +89,7 @@ func outputName(dir string) (string, error) {
 	return filepath.Base(abs) + ".wasm", nil
 }
 
-// buildPlugin builds dir to out and returns the program that did it.
+// buildPlugin builds dir to out and returns the program that was used.
 func buildPlugin(ctx context.Context, dir, out, with string, flags []string) (string, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return "", exit(exitUsage, "%s: no such folder", dir)
@@ -131,7 +131,7 @@ func replaceModule(path string, code []byte) error {
 	return nil
 }
 
-// chooseBuilder looks what is in dir and which compiler is there for it.
+// chooseBuilder returns a builder for the sources in dir whose compiler is installed.
 func chooseBuilder(dir, with, out, tmp string, flags []string) (*builder, error) {
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 		return goBuilder(with, out, tmp, flags)
@@ -156,10 +156,10 @@ func chooseBuilder(dir, with, out, tmp string, flags []string) (*builder, error)
 		}
 		return cBuilder(with, pattern != "*.c", out, sources, append([]string{"-I.", "-I" + tmp}, flags...))
 	}
-	return nil, exit(exitUsage, "%s: neither go.mod nor Cargo.toml nor *.c nor *.cpp (kvasir plugin new NAME --lang go|c|rust writes a project)", dir)
+	return nil, exit(exitUsage, "%s: no go.mod, Cargo.toml, *.c or *.cpp found (create a project with kvasir plugin new NAME --lang go|c|rust)", dir)
 }
 
-// tinyTarget is the file of the SDK that tells TinyGo what a plugin is.
+// tinyTarget is the TinyGo target file of the SDK.
 const tinyTarget = "tinygo.json"
 
 func goBuilder(with, out, tmp string, flags []string) (*builder, error) {
@@ -213,7 +213,7 @@ func cargoBuilder(with, out string, flags []string) (*builder, error) {
 			}
 		}
 		if len(modules) != 1 {
-			return exit(exitNo, "cargo made %d modules, want one: crate-type = [\"cdylib\"] in Cargo.toml", len(modules))
+			return exit(exitNo, "cargo built %d modules, want one: set crate-type = [\"cdylib\"] in Cargo.toml", len(modules))
 		}
 		code, err := os.ReadFile(modules[0])
 		if err == nil {
@@ -274,12 +274,12 @@ func find(with string, programs map[string][]string, order ...string) string {
 
 func missing(with, what string) error {
 	if with != "" {
-		return exit(exitUsage, "--with %s: not installed, or not for this folder; install %s", with, what)
+		return exit(exitUsage, "--with %s: not installed, or not usable for this folder; install %s", with, what)
 	}
 	return exit(exitNo, "no compiler for this folder: install %s", what)
 }
 
-// run runs the compiler in dir; what it says is the error.
+// run runs the compiler in dir. The error contains its output.
 func (b *builder) run(ctx context.Context, dir string) error {
 	cmd := exec.CommandContext(ctx, b.args[0], b.args[1:]...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), b.env...)

@@ -14,13 +14,13 @@ import (
 func pluginCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
-		Short: "load a plugin as a router would and look for what it would be refused or silenced for",
-		Long:  "Loads the module, calls each of its roles with batches of many shapes and looks for results that depend on more than the batch,\nwrites outside the result, growing memory, fuel and time. A router refuses a push for the same. Exit code 1: a check failed.",
+		Short: "check a plugin as a router does before it accepts a push",
+		Long:  "Loads the module and calls each of its roles with batches of many sizes. Fails for results that depend on more than the batch,\nwrites outside the result, growing memory, and excessive fuel or time. A router refuses a push for the same reasons.\nExit code 1: a check failed.",
 		Args:  cobra.ExactArgs(1),
 	}
 	config := c.Flags().String("config", "", "JSON for the plugin, or @FILE")
-	calls := c.Flags().Int("calls", 0, "calls of the check for growing memory; default 2,000: 100,000 find a slow leak")
-	call := c.Flags().Duration("call", 0, "most processor time of a call with 64 candidates, as plugins[].limits.call; default 2ms")
+	calls := c.Flags().Int("calls", 0, "calls of the memory check; default 2,000; 100,000 find a slow leak")
+	call := c.Flags().Duration("call", 0, "processor time limit of a call with 64 candidates, as plugins[].limits.call; default 2ms")
 	output := outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
@@ -68,8 +68,8 @@ func readConfig(v string) ([]byte, error) {
 	return b, nil
 }
 
-// signatureKeys returns the ids of the keys that a module says it was signed by;
-// whether they were is for a router to find, which has the keys.
+// signatureKeys returns the ids of the keys in the signatures of a module. Only a router
+// that has the keys can verify them.
 func signatureKeys(code []byte) (ids []string) {
 	_, signatures, err := plugsign.Split(code)
 	if err != nil {
@@ -81,7 +81,7 @@ func signatureKeys(code []byte) (ids []string) {
 	return ids
 }
 
-// summary says in one line what was checked.
+// summary describes the checked plugin in one line.
 func summary(r *plugincheck.Report, keys []string) string {
 	if r.Name == "" {
 		return ""
@@ -92,12 +92,12 @@ func summary(r *plugincheck.Report, keys []string) string {
 		s += "; needs grants: " + strings.Join(r.Imports, ", ")
 	}
 	if len(keys) > 0 {
-		s += "; says it is signed by key " + strings.Join(keys, ", ")
+		s += "; signatures (not verified) by key " + strings.Join(keys, ", ")
 	}
 	return s + "\n"
 }
 
-// failures names every failed check.
+// failures lists the failed checks.
 func failures(r *plugincheck.Report) string {
 	var names []string
 	for _, x := range r.Results {

@@ -48,8 +48,8 @@ func unbundle(bundle string) []file {
 	return files
 }
 
-// projectFiles returns what a project consists of: name is the plugin's, wasm
-// the file it is built to.
+// projectFiles returns the files of a project: name is that of the plugin, wasm the
+// file that it is built to.
 func projectFiles(lang, name, wasm string) ([]file, error) {
 	var files []file
 	switch lang {
@@ -78,7 +78,7 @@ func projectFiles(lang, name, wasm string) ([]file, error) {
 // columnsPage lists the registry this binary was built with.
 func columnsPage() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# What a plugin can read\n\nColumns of the ABI %d.%d, by name, in the order your plugin names them. A column the router does not know yet arrives as its default.\n", abi.Major, abi.Minor)
+	fmt.Fprintf(&b, "# What a plugin can read\n\nColumns of the ABI %d.%d, by name, in the order your plugin names them. A column that the router does not know has its default value.\n", abi.Major, abi.Minor)
 	table := func(title string, cols []abi.Column) {
 		fmt.Fprintf(&b, "\n## %s\n\n| name | type | unit | default | meaning |\n|---|---|---|---|---|\n", title)
 		for _, c := range cols {
@@ -92,7 +92,7 @@ func columnsPage() string {
 	return b.String()
 }
 
-// writeFiles writes files into dir, which must not hold anything yet.
+// writeFiles writes files into dir, which must be empty.
 func writeFiles(dir string, files []file) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return exit(exitNo, "%s is not empty: choose another folder with --dir", dir)

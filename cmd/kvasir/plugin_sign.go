@@ -16,11 +16,11 @@ import (
 
 func pluginKeygen() *cobra.Command {
 	c := &cobra.Command{
-		Use: "keygen FILE", Short: "make a key to sign plugins with", Args: cobra.ExactArgs(1),
-		Long: "FILE gets the private key, PKCS #8 in PEM, readable by its owner alone: it stays where plugins are released. The public key\n" +
-			"goes into the configuration of routers, which then take plugins that it signed; kvasir plugin sign signs them.",
+		Use: "keygen FILE", Short: "create a key to sign plugins", Args: cobra.ExactArgs(1),
+		Long: "Writes the private key to FILE (PKCS #8 in PEM, mode 0600): keep it where plugins are released. Add the public key to the\n" +
+			"configuration of routers, which then accept plugins that the key signed. Sign with kvasir plugin sign.",
 	}
-	name := c.Flags().String("name", "release", "what the configuration, lists and logs call it")
+	name := c.Flags().String("name", "release", "name of the key in configuration, lists and logs")
 	output := outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := errors.Join(checkOutput(*output), checkPluginName(*name)); err != nil {
@@ -29,14 +29,14 @@ func pluginKeygen() *cobra.Command {
 		key, err := plugsign.NewKeyFile(args[0])
 		switch {
 		case errors.Is(err, fs.ErrExist):
-			return exit(exitNo, "%s is there: choose another name, a key is never overwritten", args[0])
+			return exit(exitNo, "%s exists: choose another file, keys are never overwritten", args[0])
 		case err != nil:
 			return exit(exitNo, "%v", err)
 		}
 		if *output == "json" {
 			return printValue(cmd.OutOrStdout(), map[string]any{"file": args[0], "id": plugsign.KeyID(key), "name": *name, "public": plugsign.FormatKey(key)})
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds the private key %s. Routers that trust it have in their configuration:\n\n"+
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds the private key %s. To trust it, add to the configuration of routers:\n\n"+
 			"plugin_signatures:\n  required: true\n  keys:\n    %s: %q\n\nkvasir plugin sign FILE.wasm --key %s\n",
 			args[0], plugsign.KeyID(key), *name, plugsign.FormatKey(key), args[0])
 		return err
@@ -47,8 +47,8 @@ func pluginKeygen() *cobra.Command {
 func pluginSign() *cobra.Command {
 	c := &cobra.Command{
 		Use: "sign FILE", Short: "sign a plugin", Args: cobra.ExactArgs(1),
-		Long: "The signature is added to the module, at its end, and goes with it wherever it is copied or pushed. What is signed must not\n" +
-			"change: build, check, then sign. Several keys may sign one module.",
+		Long: "Appends the signature to the module, so that it is copied and pushed with it. Do not change a module after signing:\n" +
+			"build, check, then sign. Several keys may sign one module.",
 	}
 	keyFile := c.Flags().String("key", "", "private key: of kvasir plugin keygen, or openssl genpkey -algorithm ed25519")
 	out := c.Flags().StringP("out", "o", "", "file to write; default FILE")
@@ -58,7 +58,7 @@ func pluginSign() *cobra.Command {
 			return err
 		}
 		if *keyFile == "" {
-			return exit(exitUsage, "--key is missing: the private key's file (kvasir plugin keygen makes one)")
+			return exit(exitUsage, "missing --key: the file of a private key (create one with kvasir plugin keygen)")
 		}
 		if *out == "" {
 			*out = args[0]

@@ -185,7 +185,7 @@ func TestPlugin_rust(t *testing.T) {
 	if err := os.WriteFile(cargo, bytes.Replace(text, []byte(`"cdylib"`), []byte(`"rlib"`), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, code, err := run(t, "plugin", "build", dir); code != exitNo || !strings.Contains(err.Error(), "want one: crate-type") {
+	if _, code, err := run(t, "plugin", "build", dir); code != exitNo || !strings.Contains(err.Error(), "want one: set crate-type") {
 		t.Errorf("no cdylib: code %d, %v", code, err)
 	}
 }
@@ -235,10 +235,10 @@ func TestPlugin_use(t *testing.T) {
 	for want, args := range map[string][]string{
 		"want go, c or rust":     {"new", "x", "--lang", "cobol", "--dir", filepath.Join(empty, "x")},
 		"lower-case":             {"new", "My Scorer"},
-		"neither go.mod":         {"build", empty},
+		"no go.mod":              {"build", empty},
 		"no such folder":         {"build", filepath.Join(empty, "x")},
 		"not installed":          {"build", "../../examples/scorer-c", "--with", "cobol"},
-		"plugin build makes it":  {"check", filepath.Join(empty, "x.wasm")},
+		"plugin build creates":   {"check", filepath.Join(empty, "x.wasm")},
 		"want 1 to 4096":         {"bench", "x.wasm", "-n", "0"},
 		"--output yaml":          {"list", "--output", "yaml"},
 		"beginning with a":       {"rollback", "../x"},
@@ -304,11 +304,11 @@ func TestPlugin_sign(t *testing.T) {
 	if names, err := cfg.Signatures.Trust().Verify(signed); err != nil || len(names) != 1 || names[0] != "ops" {
 		t.Errorf("%q, %v", names, err)
 	}
-	if out := mustRun(t, "plugin", "check", file, "--calls", "20"); !strings.Contains(out, "signed by key "+plugsign.KeyID(cfg.Signatures.Trust().Keys[0].Public)) {
+	if out := mustRun(t, "plugin", "check", file, "--calls", "20"); !strings.Contains(out, "(not verified) by key "+plugsign.KeyID(cfg.Signatures.Trust().Keys[0].Public)) {
 		t.Error(out)
 	}
 	for want, args := range map[string][]string{
-		"key is never overwritten": {"keygen", key},
+		"never overwritten":        {"keygen", key},
 		"has signed":               {"sign", file, "--key", key},
 		"not a WebAssembly module": {"sign", key, "--key", key},
 	} {
@@ -316,7 +316,7 @@ func TestPlugin_sign(t *testing.T) {
 			t.Errorf("%v: code %d, %v, want %q", args, code, err, want)
 		}
 	}
-	for want, args := range map[string][]string{"--key is missing": {"sign", file}, "no such file": {"sign", file, "--key", "/none"}} {
+	for want, args := range map[string][]string{"missing --key": {"sign", file}, "no such file": {"sign", file, "--key", "/none"}} {
 		if _, code, err := run(t, append([]string{"plugin"}, args...)...); code != exitUsage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: code %d, %v, want %q", args, code, err, want)
 		}
@@ -380,7 +380,7 @@ func TestPlugin_admin(t *testing.T) {
 	if out := mustRun(t, "plugin", "push", file, "--name", "mine"); !strings.Contains(out, "not active") {
 		t.Error(out)
 	}
-	if out := mustRun(t, "plugin", "push", file, "--name", "mine", "--shadow"); !strings.Contains(out, "places nothing") {
+	if out := mustRun(t, "plugin", "push", file, "--name", "mine", "--shadow"); !strings.Contains(out, "without effect") {
 		t.Error(out)
 	}
 	if _, _, err := run(t, "plugin", "push", file, "--shadow", "--activate"); err == nil {
@@ -399,7 +399,7 @@ func TestPlugin_admin(t *testing.T) {
 	if got := strings.Join(strings.Fields(lines[2]), " "); got != "cccc shadow: rank agreement 0.750, 12.5 % placed elsewhere 40 3" {
 		t.Errorf("%q", got)
 	}
-	if len(lines) != 5 || strings.Join(strings.Fields(lines[1]), " ") != "mine bbbb 1.2 stored, signed by release score active 7 3 1.5µs" || !strings.Contains(lines[3], "aaaa") || !strings.Contains(lines[3], "rollback goes here") {
+	if len(lines) != 5 || strings.Join(strings.Fields(lines[1]), " ") != "mine bbbb 1.2 stored, signed by release score active 7 3 1.5µs" || !strings.Contains(lines[3], "aaaa") || !strings.Contains(lines[3], "target of rollback") {
 		t.Errorf("%q", lines)
 	}
 	want := []string{"POST /v1/plugins?activate=true&name=roundrobin Bearer secret", "POST /v1/plugins?name=mine Bearer secret",
