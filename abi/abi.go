@@ -31,11 +31,11 @@ type Column struct {
 	Meaning string
 }
 
-// EndpointID packs a slot of the endpoint table (< 4096) and the generation of
+// EndpointID packs a slot of the endpoint table (< 4096) and the epoch of
 // its use, of which the low 20 bits count, into the value of the columns
 // endpoint_id.
-func EndpointID(slot, generation uint32) uint32 {
-	return generation<<EndpointSlotBits | slot&(1<<EndpointSlotBits-1)
+func EndpointID(slot, epoch uint32) uint32 {
+	return epoch<<EndpointSlotBits | slot&(1<<EndpointSlotBits-1)
 }
 
 // Stride returns the elements between two columns for n values: the smallest

@@ -17,7 +17,7 @@ const (
 	ColumnAlign      = 64         // every offset in a header is a multiple of it
 	StrideMultiple   = 16         // strides are multiples of it
 	MaxReason        = 65535      // largest drop reason of a filter
-	EndpointSlotBits = 12         // low bits of endpoint_id; the others are the generation
+	EndpointSlotBits = 12         // low bits of endpoint_id; the others are the epoch of the slot
 	Unwritten        = 0xFFFFFFFF // what results of filter and pick hold before the call
 	UnwrittenScore   = 0x7FC00000 // bits of the quiet NaN that scores, terms and published values hold before the call
 )
@@ -212,7 +212,7 @@ const (
 	ScaleOutDesired    = 0  // u32 endpoints of the group, at most MaxScaleSize; arrives as Unwritten
 	ScaleOutNVictims   = 4  // u32 victims written; arrives as 0
 	ScaleOutHoldMs     = 8  // f64 no change of size for so long; arrives as 0
-	ScaleOutTTLMs      = 16 // f64 the result stands so long while later calls abstain; arrives as 0
+	ScaleOutTTLMs      = 16 // f64 how long the result remains in effect while later calls abstain; initially 0
 	ScaleOutReasonLen  = 24 // u32 bytes of the reason written; arrives as 0
 	ScaleOutReserved   = 28 // u32 zero
 	ScaleOutHeaderSize = 32 // bytes of the result before pools, victims and reason
@@ -246,7 +246,7 @@ const (
 	FigureHeaderSize = 16 // bytes of a row
 )
 
-// Figures of kvasir_x_backend_parse, each told at most once; a host passes over those it does not know.
+// Figures of kvasir_x_backend_parse, each at most once; a host ignores unknown ones.
 const (
 	FigureRunning      = 1  // requests that are computed
 	FigureWaiting      = 2  // requests that wait
@@ -261,7 +261,7 @@ const (
 	FigureStartTime    = 11 // start of the process, seconds since 1970: another one is a restart
 	FigureSleeping     = 12 // above 0: the engine has dropped its cache and sleeps
 	FigureAborted      = 13 // counter: requests that ended because the client left
-	FigureCacheTokens  = 14 // tokens the cache holds, where blocks are not told
+	FigureCacheTokens  = 14 // capacity of the cache in tokens, for engines that do not report blocks
 )
 
 // What host calls and memory cost in units of fuel.
@@ -369,11 +369,11 @@ var Columns = [NumColumns]Column{
 	{"waiting", F32, "requests", 0, "as the engine reported, age_ms ago"},
 	{"kv_usage", F32, "ratio", 0, "share of KV memory in use as the engine reported, age_ms ago, in [0, 1]"},
 	{"kv_cached_tokens", F32, "tokens", 0, "tokens whose blocks the index knows there, or the model of a cache without events has; up to a second old"},
-	{"kv_capacity_tokens", F32, "tokens", 0, "tokens the KV memory holds, as the engine told: blocks × tokens of a block; 0 = unknown"},
+	{"kv_capacity_tokens", F32, "tokens", 0, "capacity of the KV memory as the engine reported: blocks × tokens per block; 0 = unknown"},
 	{"kv_evict_rate", F32, "tokens/s", 0, "tokens evicted as its cache events tell, mean of about the last 10 s; up to a second old; 0 without events"},
 	{"est_prefill_ms", F32, "ms", 0, "uncached_tokens / prefill_rate, of an endpoint without one by the mean of the candidates; 0 = nothing learned yet"},
 	{"est_queue_ms", F32, "ms", 0, "outstanding_uncached_tokens / prefill_rate, likewise: the work of this router only; 0 = nothing waits, or nothing learned yet"},
-	{"est_itl_ms", F32, "ms", 0, "time between two output tokens: median of the last 64 streamed answers that told their tokens, 0 before 8"},
+	{"est_itl_ms", F32, "ms", 0, "time between two output tokens: median of the last 64 streamed answers that reported their tokens, 0 before 8"},
 	{"prefill_rate", F32, "tokens/s", 0, "learned: 90th percentile of the last 64 prompts of 1,024 uncached tokens or more, 0 before 8"},
 	{"decode_rate", F32, "tokens/s", 0, "output tokens of one request: 1000 / est_itl_ms, 0 before 8"},
 	{"transfer_ms", F32, "ms", 0, "estimated time to move the prefix there from where it is; always 0: filled by hosts that move prefixes between endpoints"},
@@ -391,7 +391,7 @@ var Columns = [NumColumns]Column{
 	{"prefer_weight", F32, "", 0, "sum of the weights of the policy's preferences for it, at least 0; the host takes it off the cost by itself"},
 	{"affinity_weight", F32, "", 1, "how much the policy lets a cached prefix count, the same for all; uncached_tokens has it already"},
 	{"session_match", F32, "flag", 0, "1 = the last request of the session was placed here"},
-	{"endpoint_id", U32, "", 0, "slot in the low 12 bits, generation above"},
+	{"endpoint_id", U32, "", 0, "slot in the low 12 bits, epoch of the slot above"},
 }
 
 // Places of the request columns in RequestColumns.
@@ -409,10 +409,10 @@ const (
 
 // RequestColumns is the registry of the request columns.
 var RequestColumns = [NumRequestColumns]Column{
-	{"model_id", U32, "", 0, "number of the model in this generation"},
-	{"adapter_id", U32, "", 0, "number of the LoRA adapter in this generation, 0 = none"},
+	{"model_id", U32, "", 0, "number of the model in this revision of the rules"},
+	{"adapter_id", U32, "", 0, "number of the LoRA adapter in this revision of the rules, 0 = none"},
 	{"operation", U32, "", 0, "0 chat, 1 completions, 2 other, 3 responses, 4 messages"},
-	{"profile", U32, "", 0, "number of the profile in this generation"},
+	{"profile", U32, "", 0, "number of the profile in this revision of the rules"},
 	{"objective", U32, "", 0, "0 blend, 1 ttft, 2 throughput"},
 	{"tenant_hash", U64, "", 0, "keyed hash of the tenant"},
 	{"size_class", U32, "", 0, "log2 of the body's bytes, rounded up"},

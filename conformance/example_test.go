@@ -15,7 +15,7 @@ import (
 // has its own loading in the place of package wasm.
 type myHost struct{ engine *wasm.Runtime }
 
-// Load tells the step in which a module was refused.
+// Load returns the step in which a module was refused.
 func (h myHost) Load(code []byte, grants []string) (conformance.Guest, string) {
 	p, err := h.engine.Load(context.Background(), code, wasm.Options{Grants: grants, Instances: 2})
 	if refused, ok := errors.AsType[*wasm.LoadError](err); ok {

@@ -39,7 +39,7 @@ type Guest interface {
 // Answer is what a call came to.
 type Answer struct {
 	Scores []float32 // [N], of score
-	// Fault is the reason of a fault, "" = the call was heard: "trap", "fuel" (used
+	// Fault is the reason of a fault, "" = success: "trap", "fuel" (used
 	// up), "stack", "status" (2 or more), "unwritten", "not_finite", "index" (or a drop
 	// reason out of range), "alloc" or "forbidden" (a host call the role may not make).
 	Fault   string

@@ -24,11 +24,11 @@ var candidateColumns = []column{
 	{"waiting", "f32", "requests", 0, "as the engine reported, age_ms ago"},
 	{"kv_usage", "f32", "ratio", 0, "share of KV memory in use as the engine reported, age_ms ago, in [0, 1]"},
 	{"kv_cached_tokens", "f32", "tokens", 0, "tokens whose blocks the index knows there, or the model of a cache without events has; up to a second old"},
-	{"kv_capacity_tokens", "f32", "tokens", 0, "tokens the KV memory holds, as the engine told: blocks × tokens of a block; 0 = unknown"},
+	{"kv_capacity_tokens", "f32", "tokens", 0, "capacity of the KV memory as the engine reported: blocks × tokens per block; 0 = unknown"},
 	{"kv_evict_rate", "f32", "tokens/s", 0, "tokens evicted as its cache events tell, mean of about the last 10 s; up to a second old; 0 without events"},
 	{"est_prefill_ms", "f32", "ms", 0, "uncached_tokens / prefill_rate, of an endpoint without one by the mean of the candidates; 0 = nothing learned yet"},
 	{"est_queue_ms", "f32", "ms", 0, "outstanding_uncached_tokens / prefill_rate, likewise: the work of this router only; 0 = nothing waits, or nothing learned yet"},
-	{"est_itl_ms", "f32", "ms", 0, "time between two output tokens: median of the last 64 streamed answers that told their tokens, 0 before 8"},
+	{"est_itl_ms", "f32", "ms", 0, "time between two output tokens: median of the last 64 streamed answers that reported their tokens, 0 before 8"},
 	{"prefill_rate", "f32", "tokens/s", 0, "learned: 90th percentile of the last 64 prompts of 1,024 uncached tokens or more, 0 before 8"},
 	{"decode_rate", "f32", "tokens/s", 0, "output tokens of one request: 1000 / est_itl_ms, 0 before 8"},
 	{"transfer_ms", "f32", "ms", 0, "estimated time to move the prefix there from where it is; always 0: filled by hosts that move prefixes between endpoints"},
@@ -46,15 +46,15 @@ var candidateColumns = []column{
 	{"prefer_weight", "f32", "", 0, "sum of the weights of the policy's preferences for it, at least 0; the host takes it off the cost by itself"},
 	{"affinity_weight", "f32", "", 1, "how much the policy lets a cached prefix count, the same for all; uncached_tokens has it already"},
 	{"session_match", "f32", "flag", 0, "1 = the last request of the session was placed here"},
-	{"endpoint_id", "u32", "", 0, "slot in the low 12 bits, generation above"},
+	{"endpoint_id", "u32", "", 0, "slot in the low 12 bits, epoch of the slot above"},
 }
 
 // requestColumns are slots of 8 bytes that filter, score and pick may name.
 var requestColumns = []column{
-	{"model_id", "u32", "", 0, "number of the model in this generation"},
-	{"adapter_id", "u32", "", 0, "number of the LoRA adapter in this generation, 0 = none"},
+	{"model_id", "u32", "", 0, "number of the model in this revision of the rules"},
+	{"adapter_id", "u32", "", 0, "number of the LoRA adapter in this revision of the rules, 0 = none"},
 	{"operation", "u32", "", 0, "0 chat, 1 completions, 2 other, 3 responses, 4 messages"},
-	{"profile", "u32", "", 0, "number of the profile in this generation"},
+	{"profile", "u32", "", 0, "number of the profile in this revision of the rules"},
 	{"objective", "u32", "", 0, "0 blend, 1 ttft, 2 throughput"},
 	{"tenant_hash", "u64", "", 0, "keyed hash of the tenant"},
 	{"size_class", "u32", "", 0, "log2 of the body's bytes, rounded up"},

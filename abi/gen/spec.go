@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// fillTables replaces what stands between "<!-- gen:NAME -->" and
+// fillTables replaces the text between "<!-- gen:NAME -->" and
 // "<!-- gen:end -->" by the table NAME.
 func fillTables(spec []byte) ([]byte, error) {
 	const end = "<!-- gen:end -->"

@@ -44,7 +44,7 @@ type batch struct {
 	Request      map[string]string    `json:"request"`
 }
 
-// outcomes is what observe is told.
+// outcomes is the input of observe.
 type outcomes struct {
 	N         int                  `json:"n"`
 	Endpoints []uint32             `json:"endpoints"`

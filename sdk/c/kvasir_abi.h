@@ -14,7 +14,7 @@
 #define KVASIR_COLUMN_ALIGN 64u /* every offset in a header is a multiple of it */
 #define KVASIR_STRIDE_MULTIPLE 16u /* strides are multiples of it */
 #define KVASIR_MAX_REASON 65535u /* largest drop reason of a filter */
-#define KVASIR_ENDPOINT_SLOT_BITS 12u /* low bits of endpoint_id; the others are the generation */
+#define KVASIR_ENDPOINT_SLOT_BITS 12u /* low bits of endpoint_id; the others are the epoch of the slot */
 #define KVASIR_UNWRITTEN 0xFFFFFFFFu /* what results of filter and pick hold before the call */
 #define KVASIR_UNWRITTEN_SCORE 0x7FC00000u /* bits of the quiet NaN that scores, terms and published values hold before the call */
 
@@ -177,7 +177,7 @@
 #define KVASIR_SCALE_OUT_DESIRED 0u /* u32 endpoints of the group, at most MaxScaleSize; arrives as Unwritten */
 #define KVASIR_SCALE_OUT_N_VICTIMS 4u /* u32 victims written; arrives as 0 */
 #define KVASIR_SCALE_OUT_HOLD_MS 8u /* f64 no change of size for so long; arrives as 0 */
-#define KVASIR_SCALE_OUT_TTL_MS 16u /* f64 the result stands so long while later calls abstain; arrives as 0 */
+#define KVASIR_SCALE_OUT_TTL_MS 16u /* f64 how long the result remains in effect while later calls abstain; initially 0 */
 #define KVASIR_SCALE_OUT_REASON_LEN 24u /* u32 bytes of the reason written; arrives as 0 */
 #define KVASIR_SCALE_OUT_RESERVED 28u /* u32 zero */
 #define KVASIR_SCALE_OUT_HEADER_SIZE 32u /* bytes of the result before pools, victims and reason */
@@ -204,7 +204,7 @@
 #define KVASIR_FIGURE_VALUE 8u /* f64 finite, 0 or more, below 1e18 */
 #define KVASIR_FIGURE_HEADER_SIZE 16u /* bytes of a row */
 
-/* Figures of kvasir_x_backend_parse, each told at most once; a host passes over those it does not know. */
+/* Figures of kvasir_x_backend_parse, each at most once; a host ignores unknown ones. */
 #define KVASIR_FIGURE_RUNNING 1u /* requests that are computed */
 #define KVASIR_FIGURE_WAITING 2u /* requests that wait */
 #define KVASIR_FIGURE_KV_USAGE 3u /* share of KV memory in use; above 1 counts as 1 */
@@ -218,7 +218,7 @@
 #define KVASIR_FIGURE_START_TIME 11u /* start of the process, seconds since 1970: another one is a restart */
 #define KVASIR_FIGURE_SLEEPING 12u /* above 0: the engine has dropped its cache and sleeps */
 #define KVASIR_FIGURE_ABORTED 13u /* counter: requests that ended because the client left */
-#define KVASIR_FIGURE_CACHE_TOKENS 14u /* tokens the cache holds, where blocks are not told */
+#define KVASIR_FIGURE_CACHE_TOKENS 14u /* capacity of the cache in tokens, for engines that do not report blocks */
 
 /* What host calls and memory cost in units of fuel. */
 #define KVASIR_FUEL_HOST_CALL 200u /* one call of an imported function */

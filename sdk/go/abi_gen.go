@@ -17,7 +17,7 @@ const (
 	ColumnAlign      = 64         // every offset in a header is a multiple of it
 	StrideMultiple   = 16         // strides are multiples of it
 	MaxReason        = 65535      // largest drop reason of a filter
-	EndpointSlotBits = 12         // low bits of endpoint_id; the others are the generation
+	EndpointSlotBits = 12         // low bits of endpoint_id; the others are the epoch of the slot
 	Unwritten        = 0xFFFFFFFF // what results of filter and pick hold before the call
 	UnwrittenScore   = 0x7FC00000 // bits of the quiet NaN that scores, terms and published values hold before the call
 )
@@ -212,7 +212,7 @@ const (
 	ScaleOutDesired    = 0  // u32 endpoints of the group, at most MaxScaleSize; arrives as Unwritten
 	ScaleOutNVictims   = 4  // u32 victims written; arrives as 0
 	ScaleOutHoldMs     = 8  // f64 no change of size for so long; arrives as 0
-	ScaleOutTTLMs      = 16 // f64 the result stands so long while later calls abstain; arrives as 0
+	ScaleOutTTLMs      = 16 // f64 how long the result remains in effect while later calls abstain; initially 0
 	ScaleOutReasonLen  = 24 // u32 bytes of the reason written; arrives as 0
 	ScaleOutReserved   = 28 // u32 zero
 	ScaleOutHeaderSize = 32 // bytes of the result before pools, victims and reason
@@ -246,7 +246,7 @@ const (
 	FigureHeaderSize = 16 // bytes of a row
 )
 
-// Figures of kvasir_x_backend_parse, each told at most once; a host passes over those it does not know.
+// Figures of kvasir_x_backend_parse, each at most once; a host ignores unknown ones.
 const (
 	FigureRunning      = 1  // requests that are computed
 	FigureWaiting      = 2  // requests that wait
@@ -261,7 +261,7 @@ const (
 	FigureStartTime    = 11 // start of the process, seconds since 1970: another one is a restart
 	FigureSleeping     = 12 // above 0: the engine has dropped its cache and sleeps
 	FigureAborted      = 13 // counter: requests that ended because the client left
-	FigureCacheTokens  = 14 // tokens the cache holds, where blocks are not told
+	FigureCacheTokens  = 14 // capacity of the cache in tokens, for engines that do not report blocks
 )
 
 // What host calls and memory cost in units of fuel.

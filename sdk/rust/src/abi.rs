@@ -21,7 +21,7 @@ pub const COLUMN_ALIGN: u32 = 64;
 pub const STRIDE_MULTIPLE: u32 = 16;
 /// largest drop reason of a filter
 pub const MAX_REASON: u32 = 65535;
-/// low bits of endpoint_id; the others are the generation
+/// low bits of endpoint_id; the others are the epoch of the slot
 pub const ENDPOINT_SLOT_BITS: u32 = 12;
 /// what results of filter and pick hold before the call
 pub const UNWRITTEN: u32 = 0xFFFFFFFF;
@@ -315,7 +315,7 @@ pub const SCALE_OUT_DESIRED: u32 = 0;
 pub const SCALE_OUT_N_VICTIMS: u32 = 4;
 /// f64 no change of size for so long; arrives as 0
 pub const SCALE_OUT_HOLD_MS: u32 = 8;
-/// f64 the result stands so long while later calls abstain; arrives as 0
+/// f64 how long the result remains in effect while later calls abstain; initially 0
 pub const SCALE_OUT_TTL_MS: u32 = 16;
 /// u32 bytes of the reason written; arrives as 0
 pub const SCALE_OUT_REASON_LEN: u32 = 24;
@@ -362,7 +362,7 @@ pub const FIGURE_VALUE: u32 = 8;
 /// bytes of a row
 pub const FIGURE_HEADER_SIZE: u32 = 16;
 
-// Figures of kvasir_x_backend_parse, each told at most once; a host passes over those it does not know.
+// Figures of kvasir_x_backend_parse, each at most once; a host ignores unknown ones.
 /// requests that are computed
 pub const FIGURE_RUNNING: u32 = 1;
 /// requests that wait
@@ -389,7 +389,7 @@ pub const FIGURE_START_TIME: u32 = 11;
 pub const FIGURE_SLEEPING: u32 = 12;
 /// counter: requests that ended because the client left
 pub const FIGURE_ABORTED: u32 = 13;
-/// tokens the cache holds, where blocks are not told
+/// capacity of the cache in tokens, for engines that do not report blocks
 pub const FIGURE_CACHE_TOKENS: u32 = 14;
 
 // What host calls and memory cost in units of fuel.
