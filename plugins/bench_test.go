@@ -19,8 +19,10 @@ import (
 )
 
 // twelveColumns are those of testdata/twelve.c, in its order.
-var twelveColumns = [12]int{abi.ColMatchedTokens, abi.ColMatchedRatio, abi.ColUncachedTokens, abi.ColOutstandingUncachedTokens,
-	abi.ColInflight, abi.ColKVActiveTokens, abi.ColRunning, abi.ColWaiting, abi.ColKVUsage, abi.ColIndexTrust, abi.ColAgeMS, abi.ColSpeed}
+var twelveColumns = [12]int{abi.ColMatchedTokens, abi.ColMatchedRatio, abi.ColUncachedTokens,
+	abi.ColOutstandingUncachedTokens,
+	abi.ColInflight, abi.ColKVActiveTokens, abi.ColRunning, abi.ColWaiting, abi.ColKVUsage, abi.ColIndexTrust,
+	abi.ColAgeMS, abi.ColSpeed}
 
 // twelveWeights are those of testdata/twelve.c.
 var twelveWeights = [11]float32{0.5, 2, -0.25, -0.125, -3, -0.01, -1.5, 4, -8, 4, -0.001}
@@ -32,7 +34,8 @@ func twelve(c *[12][]float32, w *[11]float32, out []float32) {
 	c6, c7, c8, c9, c10, c11 := c[6][:n], c[7][:n], c[8][:n], c[9][:n], c[10][:n], c[11][:n]
 	for i := range out {
 		a := float32(float32(float32(c0[i]*w[0])+float32(c1[i]*w[1])) + float32(float32(c2[i]*w[2])+float32(c3[i]*w[3])))
-		d := float32(float32(float32(c4[i]*w[4])+float32(c5[i]*w[5])) + float32(float32(c6[i]*w[6])-float32(c7[i]/float32(c7[i]+w[7]))))
+		d := float32(float32(float32(c4[i]*w[4])+float32(c5[i]*w[5])) +
+			float32(float32(c6[i]*w[6])-float32(c7[i]/float32(c7[i]+w[7]))))
 		e := float32(float32(float32(c8[i]*w[8])+float32(c9[i]*w[9])) + float32(c10[i]*w[10]))
 		s := float32(float32(a+d) + e)
 		out[i] = float32(s * c11[i])

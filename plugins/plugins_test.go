@@ -77,7 +77,8 @@ func newBatches(n int, rng *rand.Rand) *batches {
 var objectives = []struct {
 	name scheduler.Objective
 	req  uint64
-}{{scheduler.Blend, abi.ObjectiveBlend}, {scheduler.TTFT, abi.ObjectiveTTFT}, {scheduler.Throughput, abi.ObjectiveThroughput}}
+}{{scheduler.Blend, abi.ObjectiveBlend}, {scheduler.TTFT, abi.ObjectiveTTFT},
+	{scheduler.Throughput, abi.ObjectiveThroughput}}
 
 // TestLeastWork_native compares the plugin with the built-in scorer, bit for
 // bit, with the objective from the request and from the config, with and

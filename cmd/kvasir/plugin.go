@@ -26,9 +26,11 @@ func pluginCommand() *cobra.Command {
 		Use:   "plugin",
 		Short: "write, build, check and push placement plugins",
 		Long: "A placement plugin rates, narrows or orders the endpoints a request may go to, as WebAssembly.\n\n" +
-			"  kvasir plugin new my-scorer --lang go\n  cd my-scorer\n  kvasir plugin build\n  kvasir plugin check my-scorer.wasm\n  kvasir plugin push my-scorer.wasm --activate",
+			"  kvasir plugin new my-scorer --lang go\n  cd my-scorer\n  kvasir plugin build\n  kvasir plugin check " +
+			"my-scorer.wasm\n  kvasir plugin push my-scorer.wasm --activate",
 	}
-	c.AddCommand(pluginNew(), pluginBuild(), pluginCheck(), pluginBench(), pluginKeygen(), pluginSign(), pluginPush(), pluginList(), pluginActivate(), pluginRollback(), pluginUnshadow())
+	c.AddCommand(pluginNew(), pluginBuild(), pluginCheck(), pluginBench(), pluginKeygen(), pluginSign(), pluginPush(),
+		pluginList(), pluginActivate(), pluginRollback(), pluginUnshadow())
 	return c
 }
 
@@ -37,7 +39,8 @@ var pluginName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
 func checkPluginName(name string) error {
 	if !pluginName.MatchString(name) {
-		return exit(exitUsage, "invalid plugin name %q: want 1 to 63 lower-case letters, digits and -, beginning with a letter", name)
+		return exit(exitUsage,
+			"invalid plugin name %q: want 1 to 63 lower-case letters, digits and -, beginning with a letter", name)
 	}
 	return nil
 }
@@ -71,9 +74,11 @@ func pluginNew() *cobra.Command {
 			for i, f := range files {
 				paths[i] = f.path
 			}
-			return printValue(cmd.OutOrStdout(), map[string]any{"name": name, "lang": *lang, "dir": *dir, "edit": files[0].path, "files": paths})
+			return printValue(cmd.OutOrStdout(), map[string]any{"name": name, "lang": *lang, "dir": *dir, "edit": files[0].path,
+				"files": paths})
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is ready. Edit %s, then:\n\n  cd %s\n  kvasir plugin build\n  kvasir plugin check %s\n\nREADME.md has the next steps, COLUMNS.md what a plugin can read.\n",
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is ready. Edit %s, then:\n\n  cd %s\n  kvasir plugin build\n  kvasir "+
+			"plugin check %s\n\nREADME.md has the next steps, COLUMNS.md what a plugin can read.\n",
 			*dir, filepath.Join(*dir, files[0].path), *dir, wasmFile)
 		return err
 	}
@@ -113,7 +118,8 @@ func pluginPush() *cobra.Command {
 	a, output := routerFlags(c), outputFlag(c)
 	name := c.Flags().String("name", "", "name to store it under; default that of its manifest")
 	activate := c.Flags().Bool("activate", false, "use it from the next request on")
-	shadow := c.Flags().Bool("shadow", false, "score beside the active version, without effect; kvasir plugin list shows the comparison")
+	shadow := c.Flags().Bool("shadow", false,
+		"score beside the active version, without effect; kvasir plugin list shows the comparison")
 	c.MarkFlagsMutuallyExclusive("activate", "shadow")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
@@ -132,7 +138,10 @@ func pluginPush() *cobra.Command {
 			return err
 		}
 		q := &admin.PushRequest{Name: *name, Activate: *activate, Shadow: *shadow, Code: code}
-		return show(cmd, a, *output, admin.PushPlugin, q, func(w io.Writer, v *admin.PluginChange) error { return printPush(w, *name, v) })
+		return show(cmd, a, *output, admin.PushPlugin, q, func(w io.Writer,
+			v *admin.PluginChange) error {
+			return printPush(w, *name, v)
+		})
 	}
 	return c
 }
@@ -149,7 +158,8 @@ func printPush(w io.Writer, name string, v *admin.PluginChange) error {
 	case v.Active && v.Note != "":
 		note = "active, but not used: " + v.Note
 	case v.Active:
-		note = "active, but no profile in the router's configuration uses it; add to the configuration what is missing of\n  plugins: [{name: " + name +
+		note = "active, but no profile in the router's configuration uses it; add to the configuration what is missing " +
+			"of\n  plugins: [{name: " + name +
 			"}]\n  profiles: [{name: default, scorers: [{plugin: " + name + "}]}]"
 	}
 	_, err := fmt.Fprintf(w, "%s %s: %s\n", name, short(v.Digest), note)
@@ -188,7 +198,8 @@ func pluginRollback() *cobra.Command {
 func pluginActivate() *cobra.Command {
 	c := &cobra.Command{
 		Use: "activate NAME DIGEST", Short: "activate a stored version", Args: cobra.ExactArgs(2),
-		Long: "DIGEST is a digest from kvasir plugin push or list, or its first 8 or more characters. Activating needs the scope\n" +
+		Long: "DIGEST is a digest from kvasir plugin push or list, or its first 8 or more characters. Activating needs " +
+			"the scope\n" +
 			"plugin:activate and pushing plugin:push, so that different people can hold them.",
 	}
 	a, output := routerFlags(c), outputFlag(c)
@@ -196,7 +207,8 @@ func pluginActivate() *cobra.Command {
 		if err := checkPluginName(args[0]); err != nil {
 			return err
 		}
-		return show(cmd, a, *output, admin.ActivatePlugin, &admin.ActivateRequest{Name: args[0], Digest: args[1]}, printSwitch(cmd, args[0]))
+		return show(cmd, a, *output, admin.ActivatePlugin, &admin.ActivateRequest{Name: args[0], Digest: args[1]},
+			printSwitch(cmd, args[0]))
 	}
 	return c
 }
@@ -223,10 +235,11 @@ func pluginUnshadow() *cobra.Command {
 		if err := checkPluginName(args[0]); err != nil {
 			return err
 		}
-		return show(cmd, a, *output, admin.EndShadow, &admin.PluginRequest{Name: args[0]}, func(w io.Writer, _ *admin.PluginChange) error {
-			_, err := fmt.Fprintf(w, "%s: has no shadow\n", args[0])
-			return err
-		})
+		return show(cmd, a, *output, admin.EndShadow, &admin.PluginRequest{Name: args[0]},
+			func(w io.Writer, _ *admin.PluginChange) error {
+				_, err := fmt.Fprintf(w, "%s: has no shadow\n", args[0])
+				return err
+			})
 	}
 	return c
 }
@@ -286,7 +299,8 @@ func printPlugins(w io.Writer, plugins []admin.Plugin) error {
 		if p.Signer != "" {
 			from += ", signed by " + p.Signer
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, short(p.Digest), p.Version, from, strings.Join(p.Roles, ","), state, calls)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, short(p.Digest), p.Version, from, strings.Join(p.Roles, ","),
+			state, calls)
 		var shadow string
 		if s := p.Shadow; s != nil {
 			shadow = s.Digest

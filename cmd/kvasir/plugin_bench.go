@@ -30,7 +30,8 @@ type benched struct {
 }
 
 func pluginBench() *cobra.Command {
-	c := &cobra.Command{Use: "bench FILE", Short: "compare the time of a call with the built-in scorer in Go", Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "bench FILE", Short: "compare the time of a call with the built-in scorer in Go",
+		Args: cobra.ExactArgs(1)}
 	n := c.Flags().IntP("candidates", "n", 64, "endpoints per call, 1 to 4096")
 	config := c.Flags().String("config", "", "JSON for the plugin, or @FILE")
 	output := outputFlag(c)
@@ -66,7 +67,8 @@ func (r *benched) print(w io.Writer) error {
 		"  call     %8.0f ns   (%.1f ns per candidate; columns written, result read)\n"+
 		"  native   %8.0f ns   (the built-in least-work scorer in Go: %.1f times less)\n"+
 		"  fuel     %8d      (of %d a call of this size may use)\n",
-		r.Name, r.Role, r.Candidates, r.Columns, r.LoadMS, r.CallNS, r.CallNS/float64(r.Candidates), r.NativeNS, r.Ratio, r.Fuel, r.Budget)
+		r.Name, r.Role, r.Candidates, r.Columns, r.LoadMS, r.CallNS, r.CallNS/float64(r.Candidates), r.NativeNS, r.Ratio,
+		r.Fuel, r.Budget)
 	return err
 }
 

@@ -33,12 +33,14 @@ func pluginBuild() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "build [DIR] [-- FLAG...]",
 		Short: "compile a plugin's folder to WebAssembly",
-		Long: "A folder with a go.mod is built by TinyGo where that is installed, else by Go; one with a Cargo.toml by cargo; one with *.c or\n" +
+		Long: "A folder with a go.mod is built by TinyGo where that is installed, else by Go; one with a Cargo.toml by " +
+			"cargo; one with *.c or\n" +
 			"*.cpp by clang, else by zig.\n" +
 			"Flags behind -- go to the compiler: kvasir plugin build -- -msimd128",
 	}
 	out := c.Flags().StringP("out", "o", "", "file to write; default DIR/NAME.wasm, NAME as the folder")
-	with := c.Flags().String("with", "", "compiler to use: go, tinygo, cargo, clang or zig; default the first that is installed")
+	with := c.Flags().String("with", "",
+		"compiler to use: go, tinygo, cargo, clang or zig; default the first that is installed")
 	output := outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
@@ -72,9 +74,11 @@ func pluginBuild() *cobra.Command {
 			return exit(exitNo, "%v", err)
 		}
 		if *output == "json" {
-			return printValue(cmd.OutOrStdout(), map[string]any{"file": *out, "bytes": info.Size(), "with": by, "seconds": time.Since(start).Seconds()})
+			return printValue(cmd.OutOrStdout(), map[string]any{"file": *out, "bytes": info.Size(), "with": by,
+				"seconds": time.Since(start).Seconds()})
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d bytes, by %s in %.1f s\n", *out, info.Size(), by, time.Since(start).Seconds())
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d bytes, by %s in %.1f s\n", *out, info.Size(), by,
+			time.Since(start).Seconds())
 		return err
 	}
 	return c
@@ -156,7 +160,8 @@ func chooseBuilder(dir, with, out, tmp string, flags []string) (*builder, error)
 		}
 		return cBuilder(with, pattern != "*.c", out, sources, append([]string{"-I.", "-I" + tmp}, flags...))
 	}
-	return nil, exit(exitUsage, "%s: no go.mod, Cargo.toml, *.c or *.cpp found (create a project with kvasir plugin new NAME --lang go|c|rust)", dir)
+	return nil, exit(exitUsage,
+		"%s: no go.mod, Cargo.toml, *.c or *.cpp found (create a project with kvasir plugin new NAME --lang go|c|rust)", dir)
 }
 
 // tinyTarget is the TinyGo target file of the SDK.
@@ -176,11 +181,13 @@ func goBuilder(with, out, tmp string, flags []string) (*builder, error) {
 				return nil, exit(exitNo, "%v", err)
 			}
 		}
-		b.args = append([]string{program, "build", "-target=" + target, "-panic=trap", "-opt=2", "-no-debug", "-o", out}, flags...)
+		b.args = append([]string{program, "build", "-target=" + target, "-panic=trap", "-opt=2", "-no-debug", "-o", out},
+			flags...)
 		b.hint = "TinyGo 0.35 or newer is needed, one that knows the installed Go; --with go builds with Go alone"
 	case "go":
 		b.env = append(b.env, "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=-mod=mod")
-		b.args = append([]string{program, "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out}, flags...)
+		b.args = append([]string{program, "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
+			"-o", out}, flags...)
 		b.hint = "Go 1.24 or newer is needed"
 	default:
 		return nil, missing(with, "Go 1.24 or newer, or TinyGo 0.35 or newer")
@@ -198,7 +205,8 @@ func cargoBuilder(with, out string, flags []string) (*builder, error) {
 	}
 	b := &builder{name: program, hint: "rustup target add " + target + " installs what cargo needs for plugins",
 		env: []string{"CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS=-Clink-arg=-zstack-size=16384"}}
-	b.args = append([]string{program, "build", "-q", "--release", "--target", target, "--message-format", "json-render-diagnostics"}, flags...)
+	b.args = append([]string{program, "build", "-q", "--release", "--target", target, "--message-format",
+		"json-render-diagnostics"}, flags...)
 	b.made = func(stdout []byte) error {
 		var modules []string
 		for line := range bytes.Lines(stdout) {
@@ -228,7 +236,8 @@ func cargoBuilder(with, out string, flags []string) (*builder, error) {
 }
 
 // cFlags are those of sdk/c/build.sh.
-var cFlags = []string{"-nostdlib", "-ffreestanding", "-O3", "-Wall", "-Wextra", "-mbulk-memory", "-mnontrapping-fptoint", "-msign-ext",
+var cFlags = []string{"-nostdlib", "-ffreestanding", "-O3", "-Wall", "-Wextra", "-mbulk-memory",
+	"-mnontrapping-fptoint", "-msign-ext",
 	"-Wl,--no-entry", "-Wl,--strip-all", "-Wl,-z,stack-size=16384"}
 
 func cBuilder(with string, cpp bool, out string, sources, flags []string) (*builder, error) {
@@ -283,23 +292,24 @@ func missing(with, what string) error {
 func (b *builder) run(ctx context.Context, dir string) error {
 	cmd := exec.CommandContext(ctx, b.args[0], b.args[1:]...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), b.env...)
-	var text, told bytes.Buffer
+	var text, stdout bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text
 	if b.made != nil {
-		cmd.Stdout = &told
+		cmd.Stdout = &stdout
 	}
 	err := cmd.Run()
 	if err == nil {
 		if _, err := text.WriteTo(os.Stderr); err != nil || b.made == nil { // warnings
 			return err
 		}
-		return b.made(told.Bytes())
+		return b.made(stdout.Bytes())
 	}
 	said := strings.TrimSpace(text.String())
 	if len(said) > 8<<10 {
 		said = said[:8<<10] + " …"
 	}
-	if source := strings.Contains(said, "error:") || strings.Contains(said, ".go:"); b.name == "tinygo" || strings.Contains(said, "wasm32-unknown-unknown") || !source || strings.Contains(said, "\"wasm-ld\"") {
+	if source := strings.Contains(said, "error:") || strings.Contains(said, ".go:"); b.name == "tinygo" ||
+		strings.Contains(said, "wasm32-unknown-unknown") || !source || strings.Contains(said, "\"wasm-ld\"") {
 		said += "\n(" + b.hint + ")"
 	}
 	return exit(exitNo, "%s: %v\n%s", b.args[0], err, said)

@@ -15,12 +15,15 @@ func pluginCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "check a plugin as a router does before it accepts a push",
-		Long:  "Loads the module and calls each of its roles with batches of many sizes. Fails for results that depend on more than the batch,\nwrites outside the result, growing memory, and excessive fuel or time. A router refuses a push for the same reasons.\nExit code 1: a check failed.",
-		Args:  cobra.ExactArgs(1),
+		Long: "Loads the module and calls each of its roles with batches of many sizes. Fails for results that depend " +
+			"on more than the batch,\nwrites outside the result, growing memory, and excessive fuel or time. A router " +
+			"refuses a push for the same reasons.\nExit code 1: a check failed.",
+		Args: cobra.ExactArgs(1),
 	}
 	config := c.Flags().String("config", "", "JSON for the plugin, or @FILE")
 	calls := c.Flags().Int("calls", 0, "calls of the memory check; default 2,000; 100,000 find a slow leak")
-	call := c.Flags().Duration("call", 0, "processor time limit of a call with 64 candidates, as plugins[].limits.call; default 2ms")
+	call := c.Flags().Duration("call", 0,
+		"processor time limit of a call with 64 candidates, as plugins[].limits.call; default 2ms")
 	output := outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
@@ -34,7 +37,8 @@ func pluginCheck() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		rep, err := plugincheck.Check(cmd.Context(), code, plugincheck.Options{Config: conf, Grants: allModules, Calls: *calls, CallTime: *call})
+		rep, err := plugincheck.Check(cmd.Context(), code, plugincheck.Options{Config: conf, Grants: allModules,
+			Calls: *calls, CallTime: *call})
 		if err != nil {
 			return exit(exitNo, "%s: %v", args[0], err)
 		}

@@ -78,7 +78,8 @@ func projectFiles(lang, name, wasm string) ([]file, error) {
 // columnsPage lists the registry this binary was built with.
 func columnsPage() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# What a plugin can read\n\nColumns of the ABI %d.%d, by name, in the order your plugin names them. A column that the router does not know has its default value.\n", abi.Major, abi.Minor)
+	fmt.Fprintf(&b, "# What a plugin can read\n\nColumns of the ABI %d.%d, by name, in the order your plugin names "+
+		"them. A column that the router does not know has its default value.\n", abi.Major, abi.Minor)
 	table := func(title string, cols []abi.Column) {
 		fmt.Fprintf(&b, "\n## %s\n\n| name | type | unit | default | meaning |\n|---|---|---|---|---|\n", title)
 		for _, c := range cols {

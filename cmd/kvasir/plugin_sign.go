@@ -17,7 +17,8 @@ import (
 func pluginKeygen() *cobra.Command {
 	c := &cobra.Command{
 		Use: "keygen FILE", Short: "create a key to sign plugins", Args: cobra.ExactArgs(1),
-		Long: "Writes the private key to FILE (PKCS #8 in PEM, mode 0600): keep it where plugins are released. Add the public key to the\n" +
+		Long: "Writes the private key to FILE (PKCS #8 in PEM, mode 0600): keep it where plugins are released. Add the " +
+			"public key to the\n" +
 			"configuration of routers, which then accept plugins that the key signed. Sign with kvasir plugin sign.",
 	}
 	name := c.Flags().String("name", "release", "name of the key in configuration, lists and logs")
@@ -34,10 +35,12 @@ func pluginKeygen() *cobra.Command {
 			return exit(exitNo, "%v", err)
 		}
 		if *output == "json" {
-			return printValue(cmd.OutOrStdout(), map[string]any{"file": args[0], "id": plugsign.KeyID(key), "name": *name, "public": plugsign.FormatKey(key)})
+			return printValue(cmd.OutOrStdout(), map[string]any{"file": args[0], "id": plugsign.KeyID(key), "name": *name,
+				"public": plugsign.FormatKey(key)})
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds the private key %s. To trust it, add to the configuration of routers:\n\n"+
-			"plugin_signatures:\n  required: true\n  keys:\n    %s: %q\n\nkvasir plugin sign FILE.wasm --key %s\n",
+		_, err = fmt.Fprintf(cmd.OutOrStdout(),
+			"%s holds the private key %s. To trust it, add to the configuration of routers:\n\n"+
+				"plugin_signatures:\n  required: true\n  keys:\n    %s: %q\n\nkvasir plugin sign FILE.wasm --key %s\n",
 			args[0], plugsign.KeyID(key), *name, plugsign.FormatKey(key), args[0])
 		return err
 	}
@@ -47,7 +50,8 @@ func pluginKeygen() *cobra.Command {
 func pluginSign() *cobra.Command {
 	c := &cobra.Command{
 		Use: "sign FILE", Short: "sign a plugin", Args: cobra.ExactArgs(1),
-		Long: "Appends the signature to the module, so that it is copied and pushed with it. Do not change a module after signing:\n" +
+		Long: "Appends the signature to the module, so that it is copied and pushed with it. Do not change a module " +
+			"after signing:\n" +
 			"build, check, then sign. Several keys may sign one module.",
 	}
 	keyFile := c.Flags().String("key", "", "private key: of kvasir plugin keygen, or openssl genpkey -algorithm ed25519")

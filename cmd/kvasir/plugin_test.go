@@ -27,7 +27,8 @@ var update = flag.Bool("update", false, "rewrite the bundles of the SDKs")
 
 // TestSDK_bundles: what plugin new writes is what is in sdk.
 func TestSDK_bundles(t *testing.T) {
-	for path, want := range map[string]string{"plugin_sdk_go.txt": bundleOf(t, "../../sdk/go"), "plugin_sdk_c.txt": bundleOf(t, "../../sdk/c"),
+	for path, want := range map[string]string{"plugin_sdk_go.txt": bundleOf(t, "../../sdk/go"),
+		"plugin_sdk_c.txt":    bundleOf(t, "../../sdk/c"),
 		"plugin_sdk_rust.txt": bundleOf(t, "../../sdk/rust")} {
 		if *update {
 			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
@@ -52,7 +53,8 @@ func bundleOf(t *testing.T, root string) string {
 		if err == nil && d.IsDir() && (name == "vectors" || name == "target") {
 			return fs.SkipDir // tests the SDK, and what cargo makes
 		}
-		if err != nil || d.IsDir() || strings.HasSuffix(name, "_test.go") || name == "build.sh" || name == "Cargo.lock" || name == ".gitignore" || root == "../../sdk/c" && name == "README.md" {
+		if err != nil || d.IsDir() || strings.HasSuffix(name, "_test.go") || name == "build.sh" || name == "Cargo.lock" ||
+			name == ".gitignore" || root == "../../sdk/c" && name == "README.md" {
 			return err
 		}
 		text, err := os.ReadFile(path)
@@ -125,7 +127,8 @@ func TestPlugin_go(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &rep); err != nil || !rep.OK || rep.Name != "my-scorer" {
 		t.Errorf("%v, %s", err, out)
 	}
-	if _, code, err := run(t, "plugin", "new", "my-scorer", "--dir", dir); code != exitNo || !strings.Contains(err.Error(), "not empty") {
+	if _, code, err := run(t, "plugin", "new", "my-scorer", "--dir", dir); code != exitNo ||
+		!strings.Contains(err.Error(), "not empty") {
 		t.Errorf("a second time: code %d, %v", code, err)
 	}
 }
@@ -165,7 +168,8 @@ func TestPlugin_rust(t *testing.T) {
 	if out := mustRun(t, "plugin", "build", dir); !strings.Contains(out, "by cargo") {
 		t.Error(out)
 	}
-	if out := mustRun(t, "plugin", "check", filepath.Join(dir, "my-scorer.wasm"), "--calls", "200"); !strings.Contains(out, "in-rust 0.1.0") {
+	if out := mustRun(t, "plugin", "check", filepath.Join(dir, "my-scorer.wasm"), "--calls",
+		"200"); !strings.Contains(out, "in-rust 0.1.0") {
 		t.Error(out)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "src", "lib.rs"), []byte("nonsense"), 0o600); err != nil {
@@ -185,7 +189,8 @@ func TestPlugin_rust(t *testing.T) {
 	if err := os.WriteFile(cargo, bytes.Replace(text, []byte(`"cdylib"`), []byte(`"rlib"`), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, code, err := run(t, "plugin", "build", dir); code != exitNo || !strings.Contains(err.Error(), "want one: set crate-type") {
+	if _, code, err := run(t, "plugin", "build", dir); code != exitNo ||
+		!strings.Contains(err.Error(), "want one: set crate-type") {
 		t.Errorf("no cdylib: code %d, %v", code, err)
 	}
 }
@@ -221,7 +226,8 @@ func TestPlugin_noCompiler(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
 	t.Setenv("CC", "")
-	for lang, want := range map[string]string{"go": "install Go 1.24", "c": "apt-get install clang-19 lld-19", "rust": "rustup target add"} {
+	for lang, want := range map[string]string{"go": "install Go 1.24", "c": "apt-get install clang-19 lld-19",
+		"rust": "rustup target add"} {
 		project := filepath.Join(dir, lang)
 		mustRun(t, "plugin", "new", "x", "--lang", lang, "--dir", project)
 		if _, code, err := run(t, "plugin", "build", project); code != exitNo || !strings.Contains(err.Error(), want) {
@@ -244,7 +250,8 @@ func TestPlugin_use(t *testing.T) {
 		"beginning with a":       {"rollback", "../x"},
 		"no such file or direct": {"check", "../../plugins/leastwork.wasm", "--config", "@/none"},
 	} {
-		if _, code, err := run(t, append([]string{"plugin"}, args...)...); code != exitUsage || !strings.Contains(err.Error(), want) {
+		if _, code, err := run(t, append([]string{"plugin"}, args...)...); code != exitUsage ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v: code %d, %v, want %q", args, code, err, want)
 		}
 	}
@@ -262,7 +269,8 @@ func TestPlugin_check(t *testing.T) {
 	}
 	seen := 0
 	for _, g := range all {
-		want := map[string]string{"spin": "score: sizes", "unknown_import": "load", "column_overwrite": "score: overwrite"}[strings.TrimSuffix(g.File, ".wat")]
+		want := map[string]string{"spin": "score: sizes", "unknown_import": "load",
+			"column_overwrite": "score: overwrite"}[strings.TrimSuffix(g.File, ".wat")]
 		if want == "" {
 			continue
 		}
@@ -289,7 +297,8 @@ func TestPlugin_sign(t *testing.T) {
 	out := mustRun(t, "plugin", "keygen", key, "--name", "ops")
 	_, yaml, _ := strings.Cut(out, "\n\n")
 	yaml, _, ok := strings.Cut(yaml, "\n\n")
-	cfg, err := config.Parse("f", []byte("listen: 127.0.0.1:1\nidentity: {anonymous: {tenant: a}}\npools: [{name: p, endpoints: [\"http://h:1\"]}]\nmodels: [{name: m, pools: [p]}]\n"+yaml+"\n"),
+	cfg, err := config.Parse("f", []byte("listen: 127.0.0.1:1\nidentity: {anonymous: {tenant: a}}\npools: [{name: p, "+
+		"endpoints: [\"http://h:1\"]}]\nmodels: [{name: m, pools: [p]}]\n"+yaml+"\n"),
 		func(string) (string, bool) { return "", false })
 	if !ok || err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -304,7 +313,8 @@ func TestPlugin_sign(t *testing.T) {
 	if names, err := cfg.Signatures.Trust().Verify(signed); err != nil || len(names) != 1 || names[0] != "ops" {
 		t.Errorf("%q, %v", names, err)
 	}
-	if out := mustRun(t, "plugin", "check", file, "--calls", "20"); !strings.Contains(out, "(not verified) by key "+plugsign.KeyID(cfg.Signatures.Trust().Keys[0].Public)) {
+	if out := mustRun(t, "plugin", "check", file, "--calls", "20"); !strings.Contains(out,
+		"(not verified) by key "+plugsign.KeyID(cfg.Signatures.Trust().Keys[0].Public)) {
 		t.Error(out)
 	}
 	for want, args := range map[string][]string{
@@ -312,12 +322,15 @@ func TestPlugin_sign(t *testing.T) {
 		"has signed":               {"sign", file, "--key", key},
 		"not a WebAssembly module": {"sign", key, "--key", key},
 	} {
-		if _, code, err := run(t, append([]string{"plugin"}, args...)...); code != exitNo || !strings.Contains(err.Error(), want) {
+		if _, code, err := run(t, append([]string{"plugin"}, args...)...); code != exitNo ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v: code %d, %v, want %q", args, code, err, want)
 		}
 	}
-	for want, args := range map[string][]string{"missing --key": {"sign", file}, "no such file": {"sign", file, "--key", "/none"}} {
-		if _, code, err := run(t, append([]string{"plugin"}, args...)...); code != exitUsage || !strings.Contains(err.Error(), want) {
+	for want, args := range map[string][]string{"missing --key": {"sign", file},
+		"no such file": {"sign", file, "--key", "/none"}} {
+		if _, code, err := run(t, append([]string{"plugin"}, args...)...); code != exitUsage ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v: code %d, %v, want %q", args, code, err, want)
 		}
 	}
@@ -329,7 +342,8 @@ func TestPlugin_bench(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Name != "leastwork" || r.Role != "score" || r.Candidates != 64 || r.CallNS <= 0 || r.NativeNS <= 0 || r.Fuel <= 0 || r.Budget < r.Fuel {
+	if r.Name != "leastwork" || r.Role != "score" || r.Candidates != 64 || r.CallNS <= 0 || r.NativeNS <= 0 ||
+		r.Fuel <= 0 || r.Budget < r.Fuel {
 		t.Errorf("%+v", r)
 	}
 }
@@ -374,7 +388,8 @@ func TestPlugin_admin(t *testing.T) {
 	t.Setenv("KVASIR_ADMIN", srv.URL)
 	t.Setenv("KVASIR_TOKEN", "secret")
 	file := write(t, "x.wasm", code(t, "roundrobin"))
-	if out := mustRun(t, "plugin", "push", file, "--activate"); !strings.HasPrefix(out, "roundrobin 0123456789ab: active") || !bytes.Equal(body.Bytes(), code(t, "roundrobin")) {
+	if out := mustRun(t, "plugin", "push", file, "--activate"); !strings.HasPrefix(out,
+		"roundrobin 0123456789ab: active") || !bytes.Equal(body.Bytes(), code(t, "roundrobin")) {
 		t.Errorf("%s, %d bytes", out, body.Len())
 	}
 	if out := mustRun(t, "plugin", "push", file, "--name", "mine"); !strings.Contains(out, "not active") {
@@ -392,23 +407,30 @@ func TestPlugin_admin(t *testing.T) {
 	if out := mustRun(t, "plugin", "rollback", "mine", "--output", "json"); !strings.Contains(out, `"digest": "0123456789abcdef"`) {
 		t.Error(out)
 	}
-	if _, code, err := run(t, "plugin", "rollback", "none"); code != exitNo || err.Error() != "no version was active before" {
+	if _, code, err := run(t, "plugin", "rollback", "none"); code != exitNo ||
+		err.Error() != "no version was active before" {
 		t.Errorf("code %d, %v", code, err)
 	}
 	lines := strings.Split(mustRun(t, "plugin", "list"), "\n")
-	if got := strings.Join(strings.Fields(lines[2]), " "); got != "cccc shadow: rank agreement 0.750, 12.5 % placed elsewhere 40 3" {
+	if got := strings.Join(strings.Fields(lines[2]),
+		" "); got != "cccc shadow: rank agreement 0.750, 12.5 % placed elsewhere 40 3" {
 		t.Errorf("%q", got)
 	}
-	if len(lines) != 5 || strings.Join(strings.Fields(lines[1]), " ") != "mine bbbb 1.2 stored, signed by release score active 7 3 1.5µs" || !strings.Contains(lines[3], "aaaa") || !strings.Contains(lines[3], "target of rollback") {
+	if len(lines) != 5 || strings.Join(strings.Fields(lines[1]),
+		" ") != "mine bbbb 1.2 stored, signed by release score active 7 3 1.5µs" || !strings.Contains(lines[3],
+		"aaaa") || !strings.Contains(lines[3], "target of rollback") {
 		t.Errorf("%q", lines)
 	}
-	want := []string{"POST /v1/plugins?activate=true&name=roundrobin Bearer secret", "POST /v1/plugins?name=mine Bearer secret",
+	want := []string{"POST /v1/plugins?activate=true&name=roundrobin Bearer secret",
+		"POST /v1/plugins?name=mine Bearer secret",
 		"POST /v1/plugins?name=mine&shadow=true Bearer secret", "DELETE /v1/plugins/mine/shadow Bearer secret",
-		"POST /v1/plugins/mine/rollback Bearer secret", "POST /v1/plugins/none/rollback Bearer secret", "GET /v1/plugins Bearer secret"}
+		"POST /v1/plugins/mine/rollback Bearer secret", "POST /v1/plugins/none/rollback Bearer secret",
+		"GET /v1/plugins Bearer secret"}
 	if got := strings.Join(asked, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("asked\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}
-	if _, code, err := run(t, "plugin", "push", write(t, "x", []byte("no wasm"))); code != exitNo || !strings.Contains(err.Error(), "module") {
+	if _, code, err := run(t, "plugin", "push", write(t, "x", []byte("no wasm"))); code != exitNo ||
+		!strings.Contains(err.Error(), "module") {
 		t.Errorf("no module: code %d, %v", code, err)
 	}
 	srv.Close()

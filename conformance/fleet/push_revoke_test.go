@@ -87,7 +87,8 @@ func TestPush_revoke(t *testing.T) {
 	}
 	slices.Sort(took)
 	p99 := took[len(took)*99/100]
-	t.Logf("%d revocations during %d, %d and %d pushes: median %v, p99 %v", keys, pushed[0].Load(), pushed[1].Load(), pushed[2].Load(), took[len(took)/2], p99)
+	t.Logf("%d revocations during %d, %d and %d pushes: median %v, p99 %v", keys, pushed[0].Load(), pushed[1].Load(),
+		pushed[2].Load(), took[len(took)/2], p99)
 	if p99 > maxRevoke {
 		t.Errorf("a revocation takes %v at the 99th percentile, want at most %v", p99, maxRevoke)
 	}

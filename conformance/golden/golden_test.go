@@ -70,7 +70,8 @@ func hexOf(s string) (x uint64) {
 }
 
 func (b *batch) batch() *wasm.Batch {
-	out := &wasm.Batch{N: b.N, PromptTokens: b.PromptTokens, MaxTokens: b.MaxTokens, NowMS: b.NowMS, SessionHash: hexOf(b.Session), Seed: hexOf(b.Seed), NSlots: 1,
+	out := &wasm.Batch{N: b.N, PromptTokens: b.PromptTokens, MaxTokens: b.MaxTokens, NowMS: b.NowMS,
+		SessionHash: hexOf(b.Session), Seed: hexOf(b.Seed), NSlots: 1,
 		EndpointIDs: b.Endpoints, AdapterStates: b.Adapters}
 	for i, c := range abi.Columns {
 		out.Columns[i] = b.F32[c.Name]
@@ -178,7 +179,7 @@ func (g *golden) check(t *testing.T, dir string, x *guest) (added bool) {
 	}
 	for name := range x.Want {
 		if _, ok := got[name]; !ok {
-			t.Errorf("%s is not answered any more", name)
+			t.Errorf("%s is not answered", name)
 		}
 	}
 	return added
@@ -217,7 +218,8 @@ func (g *golden) decide(p *wasm.Plugin, got map[string]string, when string) {
 			return words, err
 		})
 		note(wasm.Pick, func(b *wasm.Batch) ([]uint32, error) {
-			o := &wasm.Order{K: 3, Scores: make([]float32, b.N), Mask: make([]uint32, b.N), Count: make([]uint32, 1), Index: make([]uint32, 3)}
+			o := &wasm.Order{K: 3, Scores: make([]float32, b.N), Mask: make([]uint32, b.N), Count: make([]uint32, 1),
+				Index: make([]uint32, 3)}
 			for i := range b.N {
 				o.Scores[i], o.Mask[i] = float32(i%4), uint32(i%2)
 			}

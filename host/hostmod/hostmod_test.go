@@ -57,7 +57,7 @@ func TestSpaces(t *testing.T) {
 	}
 }
 
-func TestSpace_hammer(t *testing.T) {
+func TestSpace_stress(t *testing.T) {
 	s := NewSpaces(10_000)
 	var wg sync.WaitGroup
 	for w := range 4 {

@@ -149,7 +149,8 @@ func kvKey(c *wasm.Call, st []uint64) (s *Space, key []byte, ok bool) {
 	}
 	s, _ = c.State().(*Space)
 	if s == nil || uint32(st[1]) > maxKeyBytes {
-		c.Fail(wasm.ReasonForbidden, fmt.Sprintf("%s: a key of %d bytes, or before the manifest was read", abi.ModuleKV, uint32(st[1])))
+		c.Fail(wasm.ReasonForbidden, fmt.Sprintf("%s: a key of %d bytes, or before the manifest was read", abi.ModuleKV,
+			uint32(st[1])))
 		return nil, nil, false
 	}
 	key, ok = c.Read(uint32(st[0]), uint32(st[1]))

@@ -89,7 +89,8 @@ func Check(ctx context.Context, code []byte, opt Options) (*Report, error) {
 	}
 	defer rt.Close()
 	rep := &Report{Bytes: len(code)}
-	p, err := rt.Load(ctx, code, wasm.Options{Config: opt.Config, Grants: opt.Grants, Instances: 1, CallTime: opt.CallTime})
+	p, err := rt.Load(ctx, code, wasm.Options{Config: opt.Config, Grants: opt.Grants, Instances: 1,
+		CallTime: opt.CallTime})
 	if !rep.add("load", err) {
 		return rep, nil
 	}
@@ -159,7 +160,8 @@ func (r *Report) describe(p *wasm.Plugin) {
 // checkObserve calls observe with batches of several sizes.
 func checkObserve(p *wasm.Plugin) error {
 	for _, n := range []int{0, 1, 17, 500} {
-		o := &wasm.Outcomes{N: n, NowMS: 1.7e12, Endpoints: []uint32{abi.EndpointID(0, 1), abi.EndpointID(1, 1), abi.EndpointID(2, 1)}}
+		o := &wasm.Outcomes{N: n, NowMS: 1.7e12, Endpoints: []uint32{abi.EndpointID(0, 1), abi.EndpointID(1, 1),
+			abi.EndpointID(2, 1)}}
 		rows := make([]uint32, n)
 		for i := range rows {
 			rows[i] = uint32(i % 3)

@@ -82,8 +82,7 @@ func failed(r *Report, check string) bool {
 	return false
 }
 
-// TestCheck_experimental: what is wrong with a plugin in an experimental role is
-// told of each role it has.
+// TestCheck_experimental: faults in experimental roles are reported for each role.
 func TestCheck_experimental(t *testing.T) {
 	code, err := os.ReadFile("../../conformance/guests/experimental/hostile.wasm")
 	if err != nil {

@@ -30,10 +30,12 @@ func smokeFleet(pools, each, samples int, seed uint32) *wasm.ScaleView {
 	v := &wasm.ScaleView{NowMS: 1.7e12 + float64(seed)*3.6e6}
 	for i := range pools {
 		v.Pools = append(v.Pools, wasm.ScalePool{
-			Name: fmt.Sprint("pool-", i), Min: uint32(i % 2), Max: uint32(each + 8), Ready: uint32(each), Pending: seed % 3, Spot: i%2 == 1, Blocked: i%3 == 2, Price: float64(i), ColdMS: 60_000,
+			Name: fmt.Sprint("pool-", i), Min: uint32(i % 2), Max: uint32(each + 8), Ready: uint32(each), Pending: seed % 3,
+			Spot: i%2 == 1, Blocked: i%3 == 2, Price: float64(i), ColdMS: 60_000,
 		})
 		for k := range each {
-			v.Nodes = append(v.Nodes, wasm.ScaleNode{Name: fmt.Sprintf("node-%d-%d", i, k), Pool: uint32(i), Ready: k%4 != 3, Drain: uint32(k % 3), Inflight: uint32(k), Heat: float64(1000 * k), AgeMS: 1e6})
+			v.Nodes = append(v.Nodes, wasm.ScaleNode{Name: fmt.Sprintf("node-%d-%d", i, k), Pool: uint32(i), Ready: k%4 != 3,
+				Drain: uint32(k % 3), Inflight: uint32(k), Heat: float64(1000 * k), AgeMS: 1e6})
 		}
 	}
 	for k := range v.Samples {
@@ -42,7 +44,8 @@ func smokeFleet(pools, each, samples int, seed uint32) *wasm.ScaleView {
 		}
 	}
 	n := uint32(pools * each)
-	v.Proposal = wasm.ScaleProposal{Now: n, Desired: n + 1, Wish: n + 2, Window: n + 2, Rate: float64(n) / 2, ColdMS: 60_000}
+	v.Proposal = wasm.ScaleProposal{Now: n, Desired: n + 1, Wish: n + 2, Window: n + 2, Rate: float64(n) / 2,
+		ColdMS: 60_000}
 	return v
 }
 

@@ -138,7 +138,8 @@ func (c *checker) flags() error {
 			return fmt.Errorf("flags %d: %w", flags, err)
 		}
 		if !slices.Equal(got.Result, want.Result) {
-			return fmt.Errorf("flags %d (explain %d, shadow %d, replay %d) change the result", flags, abi.FlagExplain, abi.FlagShadow, abi.FlagReplay)
+			return fmt.Errorf("flags %d (explain %d, shadow %d, replay %d) change the result", flags, abi.FlagExplain,
+				abi.FlagShadow, abi.FlagReplay)
 		}
 	}
 	return nil
@@ -217,7 +218,8 @@ func (c *checker) time() error {
 	}
 	slices.Sort(took)
 	if median, ceiling := took[len(took)/2], c.p.Ceiling(64); median > ceiling {
-		return fmt.Errorf("a call with 64 candidates takes %v of processor time after many calls, at most %v", median.Round(time.Microsecond), ceiling)
+		return fmt.Errorf("a call with 64 candidates takes %v of processor time after many calls, at most %v",
+			median.Round(time.Microsecond), ceiling)
 	}
 	return nil
 }

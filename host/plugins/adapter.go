@@ -41,10 +41,12 @@ type views struct {
 	adapters []uint32
 }
 
-var objectiveNumbers = map[string]uint64{"blend": abi.ObjectiveBlend, "ttft": abi.ObjectiveTTFT, "throughput": abi.ObjectiveThroughput}
+var objectiveNumbers = map[string]uint64{"blend": abi.ObjectiveBlend, "ttft": abi.ObjectiveTTFT,
+	"throughput": abi.ObjectiveThroughput}
 
 func newAdapter(p *plugin, cfg *config.Config, profile int, objective string) *adapter {
-	a := &adapter{p: p, objective: objectiveNumbers[objective], profile: uint64(profile), models: map[string]uint64{}, loras: map[string]uint64{}, reads: readingOf(p.Manifest())}
+	a := &adapter{p: p, objective: objectiveNumbers[objective], profile: uint64(profile), models: map[string]uint64{},
+		loras: map[string]uint64{}, reads: readingOf(p.Manifest())}
 	for i := range cfg.Models {
 		m := &cfg.Models[i]
 		a.models[m.Name] = uint64(i)
@@ -85,7 +87,8 @@ func (a *adapter) view(b *scheduler.Batch) *views {
 	}
 	w := &v.b
 	w.N, w.NSlots = b.N, 1
-	w.PromptTokens, w.MaxTokens, w.SessionHash, w.Seed, w.NowMS, w.Priority = b.PromptTokens, b.MaxTokens, b.Session, b.Seed, b.NowMS, b.Priority
+	w.PromptTokens, w.MaxTokens, w.SessionHash, w.Seed, w.NowMS, w.Priority = b.PromptTokens, b.MaxTokens, b.Session,
+		b.Seed, b.NowMS, b.Priority
 	r := &w.Request
 	r[abi.ReqAdapterID], r[abi.ReqCapacityState] = 0, 0
 	if b.Adapter != "" {

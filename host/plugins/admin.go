@@ -17,7 +17,8 @@ func statsOf(p *plugin, s *wasm.Stats) *admin.PluginStats {
 		faults[string(reason)] = n
 	}
 	return &admin.PluginStats{
-		Calls: s.Calls, Abstained: s.Abstained, Busy: s.Busy, Faults: faults, Instances: s.Instances, Recycled: s.Recycled, Sliced: s.Sliced,
+		Calls: s.Calls, Abstained: s.Abstained, Busy: s.Busy, Faults: faults, Instances: s.Instances, Recycled: s.Recycled,
+		Sliced:            s.Sliced,
 		UnitsPerCandidate: s.UnitsPerCandidate, LastUnits: s.LastUnits, LoadMicros: float64(s.LoadNanos) / 1e3,
 		CallMicros: s.CallNanos / 1e3, CallMicrosMax: float64(s.CallNanosMax) / 1e3,
 		Observed: p.observed.Load(), Unobserved: p.unobserved.Load(),
@@ -37,13 +38,15 @@ func (m *Manager) Plugins(context.Context) ([]admin.Plugin, error) {
 	out, used := []admin.Plugin{}, map[string]bool{}
 	for _, p := range m.table.list() {
 		s := p.status()
-		s.Previous, s.Versions, s.Shadow = byName[p.key.name].Previous, byName[p.key.name].Versions, m.offPath.shadows.of(p.key.name).status()
+		s.Previous, s.Versions, s.Shadow = byName[p.key.name].Previous, byName[p.key.name].Versions,
+			m.offPath.shadows.of(p.key.name).status()
 		out, used[p.key.name] = append(out, s), true
 	}
 	keys, why := m.asideModules()
 	for _, k := range keys {
 		s := byName[k.name]
-		out = append(out, admin.Plugin{Name: k.name, Digest: k.digest, Source: k.source, Roles: []string{}, State: "aside", Reason: why[k].Error(),
+		out = append(out, admin.Plugin{Name: k.name, Digest: k.digest, Source: k.source, Roles: []string{}, State: "aside",
+			Reason: why[k].Error(),
 			Active: s.Active, Previous: s.Previous, Versions: s.Versions})
 		used[k.name] = true
 	}
@@ -60,8 +63,10 @@ func (m *Manager) Plugins(context.Context) ([]admin.Plugin, error) {
 // status returns the row of a loaded plugin without its stored versions.
 func (p *plugin) status() admin.Plugin {
 	st := p.Stats()
-	s := admin.Plugin{Name: p.key.name, Digest: p.Digest(), Version: p.Manifest().Version, Source: p.source, Roles: []string{},
-		State: "active", Signer: p.signedBy(), Config: p.key.config, Since: p.since, Stats: statsOf(p, &st), Active: p.Digest()}
+	s := admin.Plugin{Name: p.key.name, Digest: p.Digest(), Version: p.Manifest().Version, Source: p.source,
+		Roles: []string{},
+		State: "active", Signer: p.signedBy(), Config: p.key.config, Since: p.since, Stats: statsOf(p, &st),
+		Active: p.Digest()}
 	if st.Quarantined {
 		s.State, s.Reason = "quarantined", st.QuarantineReason
 	}
@@ -75,7 +80,8 @@ func (p *plugin) status() admin.Plugin {
 
 // Push implements admin.Plugins: the module is loaded as it will be, then
 // stored, then put in force.
-func (m *Manager) Push(ctx context.Context, name string, code []byte, activate bool, who string) (*admin.PluginChange, error) {
+func (m *Manager) Push(ctx context.Context, name string, code []byte, activate bool,
+	who string) (*admin.PluginChange, error) {
 	if !plugstore.ValidName(name) {
 		return nil, errPluginName(name)
 	}
@@ -97,7 +103,8 @@ func (m *Manager) Push(ctx context.Context, name string, code []byte, activate b
 }
 
 func errPluginName(name string) error {
-	return fmt.Errorf("%w: invalid plugin name %.128q: use ?name=NAME with lower-case letters, digits and -", admin.ErrRefused, name)
+	return fmt.Errorf("%w: invalid plugin name %.128q: use ?name=NAME with lower-case letters, digits and -",
+		admin.ErrRefused, name)
 }
 
 // apply puts a change of the active version of a plugin in force; digest is that
@@ -116,7 +123,8 @@ func (m *Manager) apply(digest string, c *Change) (*admin.PluginChange, error) {
 		m.offPath.shadows.set(c.name, nil) // the shadow is the active version
 	}
 	m.log.Info("plugin in force", "plugin", c.name, "digest", digest, "signer", signer, "revision", revision, "used", used)
-	answer := &admin.PluginChange{Name: c.name, Digest: digest, Active: true, Used: used, Signer: signer, Revision: revision}
+	answer := &admin.PluginChange{Name: c.name, Digest: digest, Active: true, Used: used, Signer: signer,
+		Revision: revision}
 	if m.folder.code(c.name) != nil {
 		answer.Used, answer.Note = false, c.name+".wasm in plugin_dir takes precedence"
 		m.log.Warn("plugin_dir takes precedence over the active version of a plugin", "plugin", c.name)

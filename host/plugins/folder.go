@@ -78,7 +78,8 @@ type triedFile struct {
 }
 
 func newFolder(dir string) *folder {
-	return &folder{dir: dir, held: map[string]heldModule{}, stats: map[string]folderFile{}, tried: map[string]triedFile{}, refused: map[string]error{}}
+	return &folder{dir: dir, held: map[string]heldModule{}, stats: map[string]folderFile{}, tried: map[string]triedFile{},
+		refused: map[string]error{}}
 }
 
 // code returns the module of a plugin, nil if the folder has none.
@@ -109,7 +110,8 @@ func (f *folder) refusals() (rows []admin.Plugin) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, file := range slices.Sorted(maps.Keys(f.refused)) {
-		rows = append(rows, admin.Plugin{Name: strings.TrimSuffix(file, ".wasm"), Source: fromFolder, Roles: []string{}, State: "refused",
+		rows = append(rows, admin.Plugin{Name: strings.TrimSuffix(file, ".wasm"), Source: fromFolder, Roles: []string{},
+			State:  "refused",
 			Reason: f.refused[file].Error(), Versions: []plugstore.Version{}})
 	}
 	return rows
@@ -146,7 +148,10 @@ func moduleFiles(root *os.Root) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, func(n string) bool { return filepath.Ext(n) != ".wasm" || strings.HasPrefix(n, ".") })
+	names = slices.DeleteFunc(names, func(n string) bool {
+		return filepath.Ext(n) != ".wasm" ||
+			strings.HasPrefix(n, ".")
+	})
 	if len(names) > maxFolderFiles {
 		return nil, fmt.Errorf("%s: %d modules, at most %d", root.Name(), len(names), maxFolderFiles)
 	}
@@ -157,7 +162,8 @@ func moduleFiles(root *os.Root) ([]string, error) {
 // the digest of the reason. A file that did not change is not read again.
 func (f *folder) sum(root *os.Root, name string, now time.Time) [sha256.Size]byte {
 	st, err := root.Stat(name)
-	if s, ok := f.stats[name]; ok && err == nil && s.fault == nil && s.size == st.Size() && s.changed.Equal(st.ModTime()) && s.read.Sub(s.changed) > settled {
+	if s, ok := f.stats[name]; ok && err == nil && s.fault == nil && s.size == st.Size() &&
+		s.changed.Equal(st.ModTime()) && s.read.Sub(s.changed) > settled {
 		return s.sum
 	}
 	code, err := readIn(root, name)
@@ -313,15 +319,17 @@ func (m *Manager) takeFile(file string, there bool, sum [sha256.Size]byte) error
 	}
 	m.change.Lock()
 	defer m.change.Unlock()
-	set, revision, err := m.rules.Apply(&Change{name: name, folder: true, code: held.code, scores: held.scores, commit: func() error {
-		f.hold(name, held)
-		return nil
-	}})
+	set, revision, err := m.rules.Apply(&Change{name: name, folder: true, code: held.code, scores: held.scores,
+		commit: func() error {
+			f.hold(name, held)
+			return nil
+		}})
 	if err != nil {
 		return err
 	}
 	used, _ := set.uses(name)
-	m.note("plugin:activate", "plugin/"+name, nil, "source", "plugin_dir", "there", strconv.FormatBool(there), "revision", strconv.FormatUint(revision, 10))
+	m.note("plugin:activate", "plugin/"+name, nil, "source", "plugin_dir", "there", strconv.FormatBool(there), "revision",
+		strconv.FormatUint(revision, 10))
 	m.log.Info("plugin_dir in force", "plugin", name, "there", there, "revision", revision, "used", used)
 	return nil
 }

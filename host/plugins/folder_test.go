@@ -50,7 +50,8 @@ func TestFolder_look(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"good.wasm": "", "alias.wasm": "", "bad name.wasm": "invalid plugin name", "link.wasm": "escapes", "pipe.wasm": "not a regular file",
+	want := map[string]string{"good.wasm": "", "alias.wasm": "", "bad name.wasm": "invalid plugin name",
+		"link.wasm": "escapes", "pipe.wasm": "not a regular file",
 		"dir.wasm": "not a regular file", "large.wasm": "more than"}
 	for file, fault := range want {
 		_, there := now[file]
@@ -59,7 +60,8 @@ func TestFolder_look(t *testing.T) {
 			t.Errorf("%s: there %v, got %v, want %q", file, there, got, fault)
 		}
 	}
-	if len(now) != len(want) || now["good.wasm"] != sha256.Sum256([]byte("good.wasm")) || now["alias.wasm"] != now["good.wasm"] {
+	if len(now) != len(want) || now["good.wasm"] != sha256.Sum256([]byte("good.wasm")) ||
+		now["alias.wasm"] != now["good.wasm"] {
 		t.Errorf("got %d files: %x", len(now), now)
 	}
 	for i := range maxFolderFiles {

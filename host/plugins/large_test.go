@@ -14,10 +14,10 @@ import (
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// TestAdapter_large_stress: a guest that has no memory for the largest batch the
-// ABI has, asked by several decisions at once, between small batches. Each large one
-// is answered with the guest's fault, or with why nobody was asked; no small one
-// gets a wrong score; and the plugin answers again once its breaker lets it.
+// TestAdapter_large_stress: a guest without memory for the largest batch of the ABI is
+// called by several decisions at once, between small batches. Each large call fails with
+// the guest's fault or is skipped; no small one returns a wrong score; and the plugin
+// answers again once its breaker closes.
 func TestAdapter_large_stress(t *testing.T) {
 	code, err := (&guests.Guest{File: "alloc_large"}).Code()
 	if err != nil {
@@ -30,7 +30,8 @@ func TestAdapter_large_stress(t *testing.T) {
 	defer background.Wait()
 	defer cancel()
 	c := config.Plugin{Name: "large"}
-	p, err := table.acquire(context.Background(), keyOf(&c, moduleOf(fromFile, code, nil).digest, ""), fromFile, code, time.Now(), trialOptions{})
+	p, err := table.acquire(context.Background(), keyOf(&c, moduleOf(fromFile, code, nil).digest, ""), fromFile, code,
+		time.Now(), trialOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +48,8 @@ func TestAdapter_large_stress(t *testing.T) {
 		}
 		return nil
 	}
-	// unobserved tells whether err says why nobody was asked.
-	unobserved := func(err error) bool {
+	// notCalled reports whether err means that the plugin was not called.
+	notCalled := func(err error) bool {
 		return errors.Is(err, wasm.ErrBusy) || strings.HasPrefix(err.Error(), "in quarantine after: ")
 	}
 	for range 4 {
@@ -57,10 +58,11 @@ func TestAdapter_large_stress(t *testing.T) {
 			large := fill(t, abi.MaxCandidates)
 			for range 50 {
 				err := s.Score(large)
-				if f, ok := errors.AsType[*wasm.Fault](err); err == nil || ok && f.Reason != wasm.ReasonAlloc || !ok && !unobserved(err) {
+				if f, ok := errors.AsType[*wasm.Fault](err); err == nil || ok && f.Reason != wasm.ReasonAlloc || !ok &&
+					!notCalled(err) {
 					t.Errorf("4,096 candidates: got %v", err)
 				}
-				if err := small(s); err != nil && !unobserved(err) {
+				if err := small(s); err != nil && !notCalled(err) {
 					t.Errorf("5 candidates: %v", err)
 				}
 			}

@@ -79,7 +79,8 @@ type Manager struct {
 // New opens the store of modules and creates the engine of plugins. It loads and starts
 // nothing. The caller calls Close after the last Set was released.
 func New(opt Options) (*Manager, error) {
-	m := &Manager{log: opt.Log, now: opt.Now, endpoints: opt.Endpoints, rules: opt.Rules, failed: opt.Failed, note: opt.Note,
+	m := &Manager{log: opt.Log, now: opt.Now, endpoints: opt.Endpoints, rules: opt.Rules, failed: opt.Failed,
+		note:   opt.Note,
 		folder: newFolder(opt.Dir), metrics: hostmod.NewMetrics(), trials: trials{by: map[string]bool{}}}
 	var err error
 	if m.store, err = plugstore.Open(filepath.Join(opt.StateDir, "plugins")); err != nil {
@@ -89,7 +90,8 @@ func New(opt Options) (*Manager, error) {
 		m.log.Warn("plugin store", "err", err)
 	}
 	r, err := wasm.New(context.Background(), wasm.Config{
-		CacheDir: filepath.Join(opt.StateDir, "wasm-cache"), Log: opt.Log, Child: opt.CompileChild, Check: plugincheck.Verify, Quarantined: m.quarantined,
+		CacheDir: filepath.Join(opt.StateDir, "wasm-cache"), Log: opt.Log, Child: opt.CompileChild,
+		Check: plugincheck.Verify, Quarantined: m.quarantined,
 		Modules: []*wasm.HostModule{hostmod.Log(opt.Log), hostmod.KV(hostmod.NewSpaces(0)), m.metrics.Module()},
 	})
 	if err != nil {

@@ -54,8 +54,10 @@ func (l *live) Apply(c *Change) (*Set, uint64, error) {
 // startManager returns a manager with one profile that scores by plugin mine.
 func startManager(t *testing.T, opt Options) (*Manager, *live) {
 	t.Helper()
-	rules := &live{cfg: &config.Config{Plugins: []config.Plugin{{Name: "mine"}}, Profiles: []config.Profile{{Picker: config.Builtin, Scorers: []config.Scorer{{Plugin: "mine", Weight: 1}}}}}}
-	opt.StateDir, opt.Log, opt.Now, opt.Endpoints, opt.Rules = t.TempDir(), slog.New(slog.DiscardHandler), time.Now, endpoint.NewStore(), rules
+	rules := &live{cfg: &config.Config{Plugins: []config.Plugin{{Name: "mine"}},
+		Profiles: []config.Profile{{Picker: config.Builtin, Scorers: []config.Scorer{{Plugin: "mine", Weight: 1}}}}}}
+	opt.StateDir, opt.Log, opt.Now, opt.Endpoints, opt.Rules = t.TempDir(), slog.New(slog.DiscardHandler), time.Now,
+		endpoint.NewStore(), rules
 	opt.Failed = func(error) {}
 	m, err := New(opt)
 	if err != nil {
@@ -144,7 +146,8 @@ func TestRollback_quarantined(t *testing.T) {
 	bad := push(guestCode(t, "drift"))
 	now := push(good)
 	m.quarantined(bad, "it was too slow")
-	if v, err := m.Rollback(t.Context(), "mine"); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), bad[:12]+": it was too slow") {
+	if v, err := m.Rollback(t.Context(), "mine"); !errors.Is(err, admin.ErrRefused) ||
+		!strings.Contains(err.Error(), bad[:12]+": it was too slow") {
 		t.Errorf("back to the bad one: got %v, %v", v, err)
 	}
 	if digest, _, _ := m.store.Active("mine"); digest != now {
@@ -165,7 +168,8 @@ func TestPush_busy(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := guestCode(t, "ok")
-	if _, err := m.Push(t.Context(), "mine", good, false, "one"); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), errBusy.Error()) {
+	if _, err := m.Push(t.Context(), "mine", good, false, "one"); !errors.Is(err, admin.ErrRefused) ||
+		!strings.Contains(err.Error(), errBusy.Error()) {
 		t.Errorf("a second one: %v", err)
 	}
 	if _, err := m.Push(t.Context(), "mine", good, false, "two"); err != nil {
@@ -200,7 +204,8 @@ func TestPush_room(t *testing.T) {
 		digests = append(digests, v.Digest)
 	}
 	list, err := m.store.List()
-	if err != nil || len(list) != 1 || len(list[0].Versions) != 3 || list[0].Active != digests[1] || list[0].Previous != digests[0] || list[0].Versions[2].Digest != digests[5] {
+	if err != nil || len(list) != 1 || len(list[0].Versions) != 3 || list[0].Active != digests[1] ||
+		list[0].Previous != digests[0] || list[0].Versions[2].Digest != digests[5] {
 		t.Errorf("stored %+v, %v", list, err)
 	}
 	for i, who := range []string{"one", "two"} {
@@ -209,7 +214,8 @@ func TestPush_room(t *testing.T) {
 			t.Errorf("%s: %v", who, err)
 		}
 	}
-	if _, err := m.Push(t.Context(), "third", append(good[:len(good):len(good)], 0, 3, 1, 'n', 'z'), true, "one"); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "plugin_store.pusher_bytes") {
+	if _, err := m.Push(t.Context(), "third", append(good[:len(good):len(good)], 0, 3, 1, 'n', 'z'), true,
+		"one"); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "plugin_store.pusher_bytes") {
 		t.Errorf("above the bound: %v", err)
 	}
 }

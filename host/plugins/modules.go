@@ -126,11 +126,13 @@ type asideKey struct{ name, source, digest string }
 // strict, it is an error, and the previous revision stays in force.
 // p and err are nil if there is no module, or if all are set aside; why is then the
 // reason.
-func (pl *plan) load(c *config.Plugin, cfg config.JSON, strict bool, fits func(*plugin) error) (p *plugin, why error, err error) {
+func (pl *plan) load(c *config.Plugin, cfg config.JSON, strict bool,
+	fits func(*plugin) error) (p *plugin, why error, err error) {
 	for m := range pl.modules(c) {
 		err := m.err
 		if err == nil {
-			if p, err = pl.acquireSigned(context.Background(), pl.cfg, keyOf(c, m.digest, cfg), m.source, m.code, trialOptions{}); err == nil {
+			if p, err = pl.acquireSigned(context.Background(), pl.cfg, keyOf(c, m.digest, cfg), m.source, m.code,
+				trialOptions{}); err == nil {
 				if err = fits(p); err == nil {
 					return p, why, nil
 				}
@@ -158,7 +160,8 @@ func (pl *plan) load(c *config.Plugin, cfg config.JSON, strict bool, fits func(*
 // a plugin.
 func withSignatureAdvice(prev *Set, k asideKey, err error) error {
 	unsigned := errors.Is(err, plugsign.ErrUntrusted) || errors.Is(err, plugsign.ErrUnsigned)
-	if !unsigned || prev == nil || !slices.ContainsFunc(prev.plugins, func(p *plugin) bool { return p.key.name == k.name && p.key.digest == k.digest }) {
+	if !unsigned || prev == nil || !slices.ContainsFunc(prev.plugins,
+		func(p *plugin) bool { return p.key.name == k.name && p.key.digest == k.digest }) {
 		return err
 	}
 	return fmt.Errorf("%w; the version in force stays in use: first activate a version signed by a key that remains "+
@@ -167,7 +170,8 @@ func withSignatureAdvice(prev *Set, k asideKey, err error) error {
 
 // acquireSigned acquires a plugin whose module has the signatures that cfg requires.
 // The caller must release it.
-func (m *Manager) acquireSigned(ctx context.Context, cfg *config.Config, k pluginKey, source string, code []byte, trial trialOptions) (*plugin, error) {
+func (m *Manager) acquireSigned(ctx context.Context, cfg *config.Config, k pluginKey, source string, code []byte,
+	trial trialOptions) (*plugin, error) {
 	signer, err := signerOf(cfg, source, code)
 	if err != nil {
 		return nil, err

@@ -29,7 +29,8 @@ func endedOf(x *scheduler.Observation, now time.Time) ended {
 	o := &x.Outcome
 	e := ended{
 		endpoint: x.Endpoint, epoch: x.Epoch, status: uint32(max(o.Status, 0)), at: now, failed: scheduler.Failed(o),
-		ttft: millis(o.TTFT), e2e: millis(o.E2E), prompt: float32(x.PromptTokens), cached: -1, predicted: float32(x.PredictedCached),
+		ttft: millis(o.TTFT), e2e: millis(o.E2E), prompt: float32(x.PromptTokens), cached: -1,
+		predicted: float32(x.PredictedCached),
 	}
 	if o.HasCached {
 		e.cached = float32(o.CachedTokens)

@@ -42,10 +42,14 @@ func TestOutcomes(t *testing.T) {
 	var batch outcomes
 	for range 2 { // the second time in used memory
 		batch.reset()
-		batch.add(endedOf(&scheduler.Observation{Endpoint: c, Epoch: gen, PromptTokens: 70, PredictedCached: 16, Streamed: true, Outcome: exchange.Outcome{
-			Status: 200, TTFT: 10 * time.Millisecond, E2E: 40 * time.Millisecond, HasUsage: true, PromptTokens: 80, OutputTokens: 4, HasCached: true, CachedTokens: 32, End: exchange.EndComplete}}, at))
-		batch.add(endedOf(&scheduler.Observation{Endpoint: b, Epoch: old, Outcome: exchange.Outcome{Status: 200, End: exchange.EndComplete}}, at))
-		if n := batch.add(endedOf(&scheduler.Observation{Endpoint: c, Epoch: gen, PromptTokens: 70, Outcome: exchange.Outcome{End: exchange.EndDied}}, at)); n != 3 {
+		batch.add(endedOf(&scheduler.Observation{Endpoint: c, Epoch: gen, PromptTokens: 70, PredictedCached: 16,
+			Streamed: true, Outcome: exchange.Outcome{
+				Status: 200, TTFT: 10 * time.Millisecond, E2E: 40 * time.Millisecond, HasUsage: true, PromptTokens: 80,
+				OutputTokens: 4, HasCached: true, CachedTokens: 32, End: exchange.EndComplete}}, at))
+		batch.add(endedOf(&scheduler.Observation{Endpoint: b, Epoch: old,
+			Outcome: exchange.Outcome{Status: 200, End: exchange.EndComplete}}, at))
+		if n := batch.add(endedOf(&scheduler.Observation{Endpoint: c, Epoch: gen, PromptTokens: 70,
+			Outcome: exchange.Outcome{End: exchange.EndDied}}, at)); n != 3 {
 			t.Errorf("%d outcomes, want 3", n)
 		}
 		if gone := batch.fill(snap, now); gone != 1 || batch.out.N != 2 || batch.out.NowMS != 5000 {
@@ -58,7 +62,8 @@ func TestOutcomes(t *testing.T) {
 		t.Fatalf("endpoints %v", o.Endpoints)
 	}
 	for col, want := range map[int][]float32{
-		abi.OutTTFTMS: {10, 0}, abi.OutE2eMS: {40, 0}, abi.OutITLMS: {10, 0}, abi.OutPromptTokens: {80, 70}, abi.OutCachedTokens: {32, -1},
+		abi.OutTTFTMS: {10, 0}, abi.OutE2eMS: {40, 0}, abi.OutITLMS: {10, 0}, abi.OutPromptTokens: {80, 70},
+		abi.OutCachedTokens:    {32, -1},
 		abi.OutPredictedTokens: {16, 0}, abi.OutOutputTokens: {4, 0}, abi.OutFailed: {0, 1}, abi.OutAgeMS: {20, 20},
 	} {
 		if got := o.Columns[col]; !slices.Equal(got, want) {
@@ -66,7 +71,8 @@ func TestOutcomes(t *testing.T) {
 		}
 	}
 	for col, want := range map[int][]uint32{
-		abi.OutEndpointRow: {uint32(row), uint32(row)}, abi.OutEndpointID: {o.Endpoints[row], o.Endpoints[row]}, abi.OutStatus: {200, 0},
+		abi.OutEndpointRow: {uint32(row), uint32(row)}, abi.OutEndpointID: {o.Endpoints[row], o.Endpoints[row]},
+		abi.OutStatus: {200, 0},
 	} {
 		if got := o.U32[col]; !slices.Equal(got, want) {
 			t.Errorf("%s: got %v, want %v", abi.OutcomeColumns[col].Name, got, want)
@@ -79,8 +85,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestOffPath_full: what nobody takes is dropped and counted; nothing is kept
-// while nobody observes.
+// TestOffPath_full: outcomes beyond the queue are dropped and counted; none are queued
+// without an observer.
 func TestOffPath_full(t *testing.T) {
 	o := newOffPath(&Manager{now: time.Now})
 	x := &scheduler.Observation{}
@@ -107,14 +113,16 @@ func TestOffPath_run(t *testing.T) {
 	}
 	table := openTable(t)
 	c := config.Plugin{Name: "rate"}
-	p, err := table.acquire(context.Background(), keyOf(&c, moduleOf(fromFile, code, nil).digest, ""), fromFile, code, time.Now(), trialOptions{})
+	p, err := table.acquire(context.Background(), keyOf(&c, moduleOf(fromFile, code, nil).digest, ""), fromFile, code,
+		time.Now(), trialOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	store := endpoint.NewStore()
 	b := fill(t, 3)
 	for i := range b.N {
-		if b.Endpoints[i], err = store.Add(endpoint.Info{URL: string(rune('a' + i)), Addr: string(rune('a' + i)), Pool: "p"}); err != nil {
+		if b.Endpoints[i], err = store.Add(endpoint.Info{URL: string(rune('a' + i)), Addr: string(rune('a' + i)),
+			Pool: "p"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -133,7 +141,8 @@ func TestOffPath_run(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		o := newOffPath(&Manager{now: time.Now, endpoints: store, table: table, rules: fixed{&Set{observers: []*plugin{p}, plugins: []*plugin{p, p}}}})
+		o := newOffPath(&Manager{now: time.Now, endpoints: store, table: table,
+			rules: fixed{&Set{observers: []*plugin{p}, plugins: []*plugin{p, p}}}})
 		o.wanted.Store(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -143,18 +152,18 @@ func TestOffPath_run(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		tell := func(i int, rate int) {
+		report := func(i int, rate int) {
 			o.offer(&scheduler.Observation{Endpoint: b.Endpoints[i], Epoch: b.Infos[i].Epoch, PromptTokens: 100 * rate,
 				Outcome: exchange.Outcome{Status: 200, TTFT: 100 * time.Millisecond, E2E: time.Second, End: exchange.EndComplete}})
 		}
-		tell(1, 50)
+		report(1, 50)
 		synctest.Wait()
 		waits(-100, -100, -100) // the default, 10 tokens/ms
 		time.Sleep(flushAfter)
 		synctest.Wait()
 		waits(-100, -20, -100)
 		for range flushAt {
-			tell(2, 100)
+			report(2, 100)
 		}
 		synctest.Wait()
 		waits(-100, -20, -10)
@@ -180,7 +189,8 @@ func TestShadows_full(t *testing.T) {
 	s.init()
 	sh := newTestShadow(t, table, "leastwork", 0)
 	s.set("leastwork", sh)
-	places := []*scoring{{pluginKey{name: "other"}, &config.Config{}, 0, "blend"}, {pluginKey{name: "leastwork"}, &config.Config{}, 0, "blend"}}
+	places := []*scoring{{pluginKey{name: "other"}, &config.Config{}, 0, "blend"},
+		{pluginKey{name: "leastwork"}, &config.Config{}, 0, "blend"}}
 	b := fill(t, 16)
 	if err := scheduler.NewLeastWork("").Score(b); err != nil {
 		t.Fatal(err)
@@ -196,7 +206,8 @@ func TestShadows_full(t *testing.T) {
 	for range shadowJobs {
 		s.score(<-s.jobs)
 	}
-	if st := sh.status(); st.Decisions != shadowJobs || st.RankAgreement != 1 || st.Elsewhere != 0 || st.Faults != 0 || len(s.free) != shadowJobs {
+	if st := sh.status(); st.Decisions != shadowJobs || st.RankAgreement != 1 || st.Elsewhere != 0 || st.Faults != 0 ||
+		len(s.free) != shadowJobs {
 		t.Errorf("%+v, %d free", st, len(s.free))
 	}
 }

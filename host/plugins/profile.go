@@ -58,7 +58,8 @@ func (b *profileBuilder) addable(p *plugin) error {
 			continue
 		}
 		if unit := (scorer{&adapter{p: p}}).Unit(); unit != s.Scorer.Unit() {
-			return fmt.Errorf("its scores have unit %v, those of %s unit %v: they cannot be added; normalize: minmax or rank makes them comparable", unit, s.Scorer.Name(), s.Scorer.Unit())
+			return fmt.Errorf("its scores have unit %v, those of %s unit %v: they cannot be added; normalize: minmax or "+
+				"rank makes them comparable", unit, s.Scorer.Name(), s.Scorer.Unit())
 		}
 	}
 	return nil

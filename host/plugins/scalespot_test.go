@@ -81,14 +81,16 @@ func TestScaleSpot(t *testing.T) {
 	}
 	h := &Manager{rules: fixed{&Set{byRole: map[experimentalKey]*plugin{{"cheap", wasm.Autoscale}: {Plugin: p}},
 		cfg: &config.Config{Pools: []config.Pool{{Name: "own", Autoscale: config.Autoscale{Plugin: "cheap"}}}}}}}
-	m := &market{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), stock: map[string]int{"own": 16}, nodes: map[string][]autoscale.Node{}}
+	m := &market{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), stock: map[string]int{"own": 16},
+		nodes: map[string][]autoscale.Node{}}
 	for range 2 {
 		m.made++
 		m.nodes["own"] = append(m.nodes["own"], autoscale.Node{ID: fmt.Sprint("own", m.made), Since: m.now.Add(-time.Hour)})
 	}
 	rules := autoscale.Config{Target: 0.7, Max: 16, ColdStart: time.Minute}
 	c, err := autoscale.New(autoscale.Group{Fleet: m, Log: slog.New(slog.DiscardHandler), Inline: true,
-		Pools: []autoscale.Pool{{Name: "own", Config: rules, Driver: m, Price: 3}, {Name: "spot", Config: rules, Driver: m, Price: 1, Spot: true}}}, m.now)
+		Pools: []autoscale.Pool{{Name: "own", Config: rules, Driver: m, Price: 3},
+			{Name: "spot", Config: rules, Driver: m, Price: 1, Spot: true}}}, m.now)
 	if err != nil {
 		t.Fatal(err)
 	}

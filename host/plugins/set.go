@@ -41,7 +41,8 @@ func (c *Change) Commit() error { return c.commit() }
 // stored or saved module. It may take seconds and changes nothing; on error all loaded
 // plugins are released. The caller calls Release of the Set once.
 func (m *Manager) Plan(cfg *config.Config, prev *Set, change *Change) (_ *Set, err error) {
-	s := &Set{m: m, cfg: cfg, nonObservers: map[pluginKey]bool{}, aside: map[asideKey]error{}, byRole: map[experimentalKey]*plugin{}, missing: map[experimentalKey]error{}}
+	s := &Set{m: m, cfg: cfg, nonObservers: map[pluginKey]bool{}, aside: map[asideKey]error{},
+		byRole: map[experimentalKey]*plugin{}, missing: map[experimentalKey]error{}}
 	p := &plan{Manager: m, Set: s, prev: prev, change: change}
 	defer func() {
 		m.table.release(p.spare)

@@ -218,8 +218,10 @@ func (s *shadow) status() *admin.Shadow {
 		return nil
 	}
 	c := s.compared.Stats()
-	st := &admin.Shadow{Digest: s.digest, Signer: s.signer, Since: s.since, Decisions: c.Decisions, RankAgreement: c.Agreement,
-		Elsewhere: float64(c.Elsewhere) / float64(max(c.Decisions, 1)), Abstained: c.Abstained, Faults: c.Failed, Skipped: s.skipped.Load()}
+	st := &admin.Shadow{Digest: s.digest, Signer: s.signer, Since: s.since, Decisions: c.Decisions,
+		RankAgreement: c.Agreement,
+		Elsewhere:     float64(c.Elsewhere) / float64(max(c.Decisions, 1)), Abstained: c.Abstained, Faults: c.Failed,
+		Skipped: s.skipped.Load()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.plugins {
@@ -252,7 +254,8 @@ func (m *Manager) newShadow(ctx context.Context, name string, code []byte) (_ *s
 	if err != nil {
 		return nil, err
 	}
-	sh := &shadow{name: name, signer: signer, since: m.now(), plugins: map[string]*plugin{}, adapters: map[*scoring]*adapter{}}
+	sh := &shadow{name: name, signer: signer, since: m.now(), plugins: map[string]*plugin{},
+		adapters: map[*scoring]*adapter{}}
 	defer func() {
 		if err != nil {
 			sh.close()

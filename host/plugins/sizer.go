@@ -69,14 +69,16 @@ func (p *plugin) why(err error) error {
 func scaleView(v *autoscale.View) *wasm.ScaleView {
 	p := &v.Proposal
 	out := &wasm.ScaleView{NowMS: float64(v.NowMs), Proposal: wasm.ScaleProposal{
-		Desired: count(p.Desired), Wish: count(p.Wish), Window: count(p.Window), Rate: p.Rate, Lead: p.Lead, Ahead: p.Ahead, Backlog: p.Backlog, ColdMS: millis64(p.Cold),
+		Desired: count(p.Desired), Wish: count(p.Wish), Window: count(p.Window), Rate: p.Rate, Lead: p.Lead, Ahead: p.Ahead,
+		Backlog: p.Backlog, ColdMS: millis64(p.Cold),
 	}}
 	for i := range v.Pools {
 		pool := scalePool(&v.Pools[i])
 		for k := range v.Pools[i].Machines {
 			n := &v.Pools[i].Machines[k]
 			out.Nodes = append(out.Nodes, wasm.ScaleNode{
-				Name: n.ID, Pool: uint32(i), Ready: n.Ready, Failing: n.Failing, Drain: drainCodes[n.Drain], Inflight: count(n.InFlight), Sessions: count(n.Sessions),
+				Name: n.ID, Pool: uint32(i), Ready: n.Ready, Failing: n.Failing, Drain: drainCodes[n.Drain],
+				Inflight: count(n.InFlight), Sessions: count(n.Sessions),
 				Heat: n.Heat, AgeMS: float64(n.AgeMs), OldestMS: float64(n.OldestMs),
 			})
 		}
@@ -85,8 +87,10 @@ func scaleView(v *autoscale.View) *wasm.ScaleView {
 	for i := range v.History {
 		s := &v.History[i]
 		for col, x := range [abi.NumScaleSamples]float64{
-			abi.ScaleSampleAgeMs: float64(v.NowMs - s.AtMs), abi.ScaleSampleRate: s.Rate, abi.ScaleSampleBacklog: s.Backlog, abi.ScaleSampleQueueMs: float64(s.QueueMs),
-			abi.ScaleSampleInflight: float64(s.InFlight), abi.ScaleSampleKVUsage: s.KVUsage, abi.ScaleSampleReady: float64(s.Ready),
+			abi.ScaleSampleAgeMs: float64(v.NowMs - s.AtMs), abi.ScaleSampleRate: s.Rate, abi.ScaleSampleBacklog: s.Backlog,
+			abi.ScaleSampleQueueMs:  float64(s.QueueMs),
+			abi.ScaleSampleInflight: float64(s.InFlight), abi.ScaleSampleKVUsage: s.KVUsage,
+			abi.ScaleSampleReady:   float64(s.Ready),
 			abi.ScaleSamplePending: float64(s.Pending), abi.ScaleSampleDesired: float64(s.Desired),
 		} {
 			out.Samples[col] = append(out.Samples[col], float32(x))
@@ -97,7 +101,8 @@ func scaleView(v *autoscale.View) *wasm.ScaleView {
 }
 
 func scalePool(p *autoscale.PoolView) wasm.ScalePool {
-	out := wasm.ScalePool{Name: p.Name, Min: count(p.Min), Max: count(p.Max), Pending: count(p.Pending), Spot: p.Spot, Blocked: p.Blocked, Price: p.Price, ColdMS: float64(p.ColdMs)}
+	out := wasm.ScalePool{Name: p.Name, Min: count(p.Min), Max: count(p.Max), Pending: count(p.Pending), Spot: p.Spot,
+		Blocked: p.Blocked, Price: p.Price, ColdMS: float64(p.ColdMs)}
 	for i := range p.Machines {
 		n := &p.Machines[i]
 		out.Outstanding += count(n.InFlight)
@@ -114,7 +119,8 @@ func scalePool(p *autoscale.PoolView) wasm.ScalePool {
 }
 
 // drainCodes are the numbers of the stages of a drain in the ABI.
-var drainCodes = map[string]uint32{autoscale.Serving.String(): 0, autoscale.NoSessions.String(): 1, autoscale.NoRequests.String(): 2}
+var drainCodes = map[string]uint32{autoscale.Serving.String(): 0, autoscale.NoSessions.String(): 1,
+	autoscale.NoRequests.String(): 2}
 
 func count(n int) uint32 { return uint32(max(0, min(n, 1<<30))) }
 

@@ -22,28 +22,35 @@ func scaleTestView() *autoscale.View {
 		NowMs: at,
 		Pools: []autoscale.PoolView{
 			{Name: "own", Min: 1, Max: 4, Pending: 2, ColdMs: 60_000, Price: 3, Machines: []autoscale.NodeView{
-				{ID: "a", Ready: true, Drain: "serving", InFlight: 3, Sessions: 2, Heat: 5, AgeMs: 7, OldestMs: 9}, {ID: "b", Ready: true, Drain: "no_sessions", InFlight: 1},
+				{ID: "a", Ready: true, Drain: "serving", InFlight: 3, Sessions: 2, Heat: 5, AgeMs: 7, OldestMs: 9},
+				{ID: "b", Ready: true, Drain: "no_sessions", InFlight: 1},
 				{ID: "c", Failing: true, Drain: "serving"}, {ID: "d", Drain: "serving"},
 			}},
-			{Name: "spot", Max: 8, Spot: true, Blocked: true, Machines: []autoscale.NodeView{{ID: "e", Ready: true, Drain: "no_requests"}}},
+			{Name: "spot", Max: 8, Spot: true, Blocked: true, Machines: []autoscale.NodeView{{ID: "e", Ready: true,
+				Drain: "no_requests"}}},
 		},
-		History:  []autoscale.Sample{{AtMs: at - 5000, Rate: 1, Ready: 1}, {AtMs: at, Rate: 2, Backlog: 3, QueueMs: 4, InFlight: 5, KVUsage: 0.5, Ready: 6, Pending: 7, Desired: 8}},
-		Proposal: autoscale.Proposal{Desired: 8, Wish: 9, Window: 10, Rate: 2, Lead: 0.5, Ahead: 0.25, Backlog: 0.125, Cold: time.Minute},
+		History: []autoscale.Sample{{AtMs: at - 5000, Rate: 1, Ready: 1},
+			{AtMs: at, Rate: 2, Backlog: 3, QueueMs: 4, InFlight: 5, KVUsage: 0.5, Ready: 6, Pending: 7, Desired: 8}},
+		Proposal: autoscale.Proposal{Desired: 8, Wish: 9, Window: 10, Rate: 2, Lead: 0.5, Ahead: 0.25, Backlog: 0.125,
+			Cold: time.Minute},
 	}
 }
 
 func TestScaleView(t *testing.T) {
 	v := scaleView(scaleTestView())
 	wantPools := []wasm.ScalePool{
-		{Name: "own", Min: 1, Max: 4, Ready: 1, Pending: 2, Draining: 1, Failed: 1, Outstanding: 4, Price: 3, ColdMS: 60_000}, {Name: "spot", Max: 8, Draining: 1, Spot: true, Blocked: true},
+		{Name: "own", Min: 1, Max: 4, Ready: 1, Pending: 2, Draining: 1, Failed: 1, Outstanding: 4, Price: 3,
+			ColdMS: 60_000}, {Name: "spot", Max: 8, Draining: 1, Spot: true, Blocked: true},
 	}
 	if !reflect.DeepEqual(v.Pools, wantPools) {
 		t.Errorf("pools %+v", v.Pools)
 	}
-	if len(v.Nodes) != 5 || v.Nodes[0] != (wasm.ScaleNode{Name: "a", Ready: true, Inflight: 3, Sessions: 2, Heat: 5, AgeMS: 7, OldestMS: 9}) || v.Nodes[1].Drain != 1 || v.Nodes[4].Drain != 2 || v.Nodes[4].Pool != 1 {
+	if len(v.Nodes) != 5 || v.Nodes[0] != (wasm.ScaleNode{Name: "a", Ready: true, Inflight: 3, Sessions: 2, Heat: 5,
+		AgeMS: 7, OldestMS: 9}) || v.Nodes[1].Drain != 1 || v.Nodes[4].Drain != 2 || v.Nodes[4].Pool != 1 {
 		t.Errorf("nodes %+v", v.Nodes)
 	}
-	if want := (wasm.ScaleProposal{Now: 13, Desired: 8, Wish: 9, Window: 10, Rate: 2, Lead: 0.5, Ahead: 0.25, Backlog: 0.125, ColdMS: 60_000}); v.Proposal != want {
+	if want := (wasm.ScaleProposal{Now: 13, Desired: 8, Wish: 9, Window: 10, Rate: 2, Lead: 0.5, Ahead: 0.25,
+		Backlog: 0.125, ColdMS: 60_000}); v.Proposal != want {
 		t.Errorf("proposal %+v", v.Proposal)
 	}
 	want := [abi.NumScaleSamples][]float32{{5000, 0}, {1, 2}, {0, 3}, {0, 4}, {0, 5}, {0, 0.5}, {1, 6}, {0, 7}, {0, 8}}
@@ -53,8 +60,10 @@ func TestScaleView(t *testing.T) {
 }
 
 func TestScaleOverride(t *testing.T) {
-	o := scaleOverride(scaleTestView(), &wasm.ScaleSize{Desired: 6, Pools: []uint32{abi.Unwritten, 2}, Victims: []uint32{4, 0}, HoldMS: 1.5, TTLMS: 1e300, Reason: "why"})
-	want := &autoscale.Override{Desired: 6, Pools: map[string]int{"spot": 2}, Victims: []string{"e", "a"}, HoldMs: 1, TTLMs: 1e15, Reason: "why"}
+	o := scaleOverride(scaleTestView(), &wasm.ScaleSize{Desired: 6, Pools: []uint32{abi.Unwritten, 2},
+		Victims: []uint32{4, 0}, HoldMS: 1.5, TTLMS: 1e300, Reason: "why"})
+	want := &autoscale.Override{Desired: 6, Pools: map[string]int{"spot": 2}, Victims: []string{"e", "a"}, HoldMs: 1,
+		TTLMs: 1e15, Reason: "why"}
 	if !reflect.DeepEqual(o, want) {
 		t.Errorf("got %+v, want %+v", o, want)
 	}
@@ -81,7 +90,8 @@ func TestSizer(t *testing.T) {
 			t.Fatal(err)
 		}
 		current.set = &Set{byRole: map[experimentalKey]*plugin{{"x", wasm.Autoscale}: {Plugin: p}},
-			cfg: &config.Config{Pools: []config.Pool{{Name: "own", Autoscale: config.Autoscale{Plugin: "x", Shadow: true}}, {Name: "spot"}}}}
+			cfg: &config.Config{Pools: []config.Pool{{Name: "own", Autoscale: config.Autoscale{Plugin: "x", Shadow: true}},
+				{Name: "spot"}}}}
 	}
 	const hostile = "../../conformance/guests/experimental/hostile.wasm"
 	force(hostile, `{"do": 0}`)

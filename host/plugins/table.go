@@ -22,9 +22,10 @@ type plugin struct {
 	since  time.Time
 	uses   int // sets that hold it; guarded by table.mu
 
-	signer               atomic.Pointer[string] // names of the trusted keys that signed it, by the rules it was last loaded for
-	rest                 rest                   // between calls off the request path
-	observed, unobserved atomic.Uint64          // outcomes that were passed to it, and those that were not
+	// names of the trusted keys that signed it, by the rules it was last loaded for
+	signer               atomic.Pointer[string]
+	rest                 rest          // between calls off the request path
+	observed, unobserved atomic.Uint64 // outcomes that were passed to it, and those that were not
 }
 
 // signedBy returns the names of the trusted keys that signed the module.
@@ -60,7 +61,8 @@ func newTable(r *wasm.Runtime) *table {
 
 // acquire returns the plugin of k and loads it from code if necessary. The caller must
 // release it.
-func (t *table) acquire(ctx context.Context, k pluginKey, source string, code []byte, now time.Time, trial trialOptions) (*plugin, error) {
+func (t *table) acquire(ctx context.Context, k pluginKey, source string, code []byte, now time.Time,
+	trial trialOptions) (*plugin, error) {
 	t.mu.Lock()
 	if p := t.all[k]; p != nil {
 		p.uses++
@@ -88,8 +90,9 @@ func (t *table) acquire(ctx context.Context, k pluginKey, source string, code []
 
 func (k *pluginKey) options() wasm.Options {
 	const page = 64 << 10
-	return wasm.Options{Config: []byte(k.config), Grants: strings.Fields(k.grants), MemoryPages: uint32((k.memory + page - 1) / page),
-		CallTime: time.Duration(k.call)}
+	return wasm.Options{Config: []byte(k.config), Grants: strings.Fields(k.grants),
+		MemoryPages: uint32((k.memory + page - 1) / page),
+		CallTime:    time.Duration(k.call)}
 }
 
 // release releases plugins.

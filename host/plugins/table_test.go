@@ -38,11 +38,12 @@ func acquire(t testing.TB, table *table, name string, cfg config.JSON, number in
 	if err != nil {
 		t.Fatal(err)
 	}
-	if number > 0 { // a module of its own, by a custom section that nobody reads
+	if number > 0 { // a module of its own, by an unused custom section
 		code = binary.LittleEndian.AppendUint32(append(code, 0, 6, 1, 'n'), uint32(number))
 	}
 	c := config.Plugin{Name: name}
-	p, err := table.acquire(context.Background(), keyOf(&c, moduleOf(fromFile, code, nil).digest, cfg), fromShipped, code, time.Now(), trialOptions{})
+	p, err := table.acquire(context.Background(), keyOf(&c, moduleOf(fromFile, code, nil).digest, cfg), fromShipped, code,
+		time.Now(), trialOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,11 +62,14 @@ func fill(t testing.TB, n int) *scheduler.Batch {
 		return c
 	}
 	b := &scheduler.Batch{N: n, PromptTokens: 5000, NowMS: 1e12, Seed: 7, Model: "b", BodyBytes: 4097,
-		Matched: col(5000), Uncached: col(5000), Outstanding: col(90000), Inflight: col(30), KVActive: col(200000), Speed: col(2),
-		Running: col(9), Waiting: col(9), KVUsage: col(1), Trust: col(1), AgeMS: col(900), Rates: col(9000), Scores: make([]float32, n)}
+		Matched: col(5000), Uncached: col(5000), Outstanding: col(90000), Inflight: col(30), KVActive: col(200000),
+		Speed:   col(2),
+		Running: col(9), Waiting: col(9), KVUsage: col(1), Trust: col(1), AgeMS: col(900), Rates: col(9000),
+		Scores: make([]float32, n)}
 	for i := range n {
 		b.Endpoints = append(b.Endpoints, endpoint.ID(i))
-		b.Infos = append(b.Infos, &endpoint.Info{ID: endpoint.ID(i), Epoch: 1, Labels: map[string]string{"zone": string(rune('a' + i%2))}})
+		b.Infos = append(b.Infos, &endpoint.Info{ID: endpoint.ID(i), Epoch: 1,
+			Labels: map[string]string{"zone": string(rune('a' + i%2))}})
 	}
 	return b
 }
@@ -92,8 +96,10 @@ func TestAdapter_leastwork(t *testing.T) {
 			t.Fatalf("%v %v %v", names, len(terms), err)
 		}
 		for i := range want.Scores {
-			if w := math.Float32bits(want.Scores[i]); math.Float32bits(b.Scores[i]) != w || math.Float32bits(again.Scores[i]) != w {
-				t.Fatalf("%s: candidate %d: got %v, explained %v, want %v", objective, i, b.Scores[i], again.Scores[i], want.Scores[i])
+			if w := math.Float32bits(want.Scores[i]); math.Float32bits(b.Scores[i]) != w ||
+				math.Float32bits(again.Scores[i]) != w {
+				t.Fatalf("%s: candidate %d: got %v, explained %v, want %v", objective, i, b.Scores[i], again.Scores[i],
+					want.Scores[i])
 			}
 			if terms[i] != -b.Outstanding[i] {
 				t.Fatalf("candidate %d: term %s %v of %v", i, names[0], terms[i], b.Outstanding[i])
@@ -138,7 +144,8 @@ func TestTable_stress(t *testing.T) {
 	var holder snapshot.Holder[rules]
 	swap := func(i int) {
 		p := acquire(t, table, "leastwork", "", i/2) // each twice: the second is taken over
-		holder.Swap(&rules{[]*plugin{p}, scorer{newAdapter(p, &config.Config{}, 0, "blend")}}, func(r *rules) { table.release(r.plugins) })
+		holder.Swap(&rules{[]*plugin{p}, scorer{newAdapter(p, &config.Config{}, 0, "blend")}},
+			func(r *rules) { table.release(r.plugins) })
 	}
 	swap(2)
 	stop := make(chan struct{})
@@ -182,7 +189,8 @@ func BenchmarkAdapter(b *testing.B) {
 	p := acquire(b, table, "leastwork", "", 0)
 	defer table.release([]*plugin{p})
 	in := fill(b, 64)
-	for name, s := range map[string]scheduler.Scorer{"plugin": scorer{newAdapter(p, &config.Config{}, 0, "blend")}, "native": scheduler.NewLeastWork("")} {
+	for name, s := range map[string]scheduler.Scorer{"plugin": scorer{newAdapter(p, &config.Config{}, 0, "blend")},
+		"native": scheduler.NewLeastWork("")} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -42,7 +42,8 @@ func ReadKeyFile(path string) (ed25519.PrivateKey, error) {
 		return nil, fmt.Errorf("plugsign: %w", err)
 	}
 	if mode := st.Mode().Perm(); mode&0o077 != 0 || !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("plugsign: %s has mode %v: want a file that its owner alone may read (chmod 600)", path, st.Mode())
+		return nil, fmt.Errorf("plugsign: %s has mode %v: want a file that its owner alone may read (chmod 600)", path,
+			st.Mode())
 	}
 	if st.Size() > 16<<10 {
 		return nil, fmt.Errorf("plugsign: %s: %d bytes are no key", path, st.Size())

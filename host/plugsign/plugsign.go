@@ -170,7 +170,8 @@ func (t *Trust) Verify(code []byte) (signers []string, err error) {
 				continue
 			}
 			if !ed25519.Verify(k.Public, text, s.bytes) {
-				return nil, fmt.Errorf("%w: the signature of key %s (%s) does not hold; it was changed after signing", ErrBroken, k.Name, id)
+				return nil, fmt.Errorf("%w: the signature of key %s (%s) does not hold; it was changed after signing", ErrBroken,
+					k.Name, id)
 			}
 			signers = append(signers, k.Name)
 		}
@@ -179,7 +180,8 @@ func (t *Trust) Verify(code []byte) (signers []string, err error) {
 	case len(signers) > 0 || !t.Required:
 		return signers, nil
 	case len(signatures) == 0:
-		return nil, fmt.Errorf("%w, and a signature is required by %s: kvasir plugin sign FILE --key KEY", ErrUnsigned, t.names())
+		return nil, fmt.Errorf("%w, and a signature is required by %s: kvasir plugin sign FILE --key KEY", ErrUnsigned,
+			t.names())
 	}
 	ids := make([]string, len(signatures))
 	for i, s := range signatures {

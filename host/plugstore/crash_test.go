@@ -11,8 +11,8 @@ import (
 
 const crashDir = "PLUGSTORE_CRASH_DIR"
 
-// TestStore_killed kills a process in the midst of its changes, over and over:
-// what it was told to be done is there, and nothing is torn.
+// TestStore_killed kills a process during its changes, again and again: confirmed
+// changes are stored, and no file is corrupt.
 func TestStore_killed(t *testing.T) {
 	if dir := os.Getenv(crashDir); dir != "" {
 		change(dir)

@@ -53,7 +53,8 @@ func decodeIndex(b []byte) (index, error) {
 
 func (p *plugin) check() error {
 	if len(p.Versions) == 0 || len(p.Versions) > MaxVersions || len(p.History) > MaxVersions {
-		return fmt.Errorf("%d versions, %d activations, want 1 to %d and at most that", len(p.Versions), len(p.History), MaxVersions)
+		return fmt.Errorf("%d versions, %d activations, want 1 to %d and at most that", len(p.Versions), len(p.History),
+			MaxVersions)
 	}
 	for i, v := range p.Versions {
 		if !validDigest(v.Digest) || v.Bytes <= 0 || v.Bytes > MaxCodeBytes {
@@ -75,7 +76,10 @@ func (p *plugin) check() error {
 }
 
 func validDigest(d string) bool {
-	return len(d) == 64 && !bytes.ContainsFunc([]byte(d), func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') })
+	return len(d) == 64 && !bytes.ContainsFunc([]byte(d), func(r rune) bool {
+		return (r < '0' || r > '9') &&
+			(r < 'a' || r > 'f')
+	})
 }
 
 func (p *plugin) has(digest string) bool {
@@ -212,7 +216,8 @@ func (s *Store) makeRoomLocked(name string) error {
 	}
 	oldest, at := "", time.Time{}
 	for n, p := range s.index.Plugins {
-		if put := p.Versions[len(p.Versions)-1].Stored; p.Active == "" && p.previous() == "" && (oldest == "" || put.Before(at)) {
+		if put := p.Versions[len(p.Versions)-1].Stored; p.Active == "" && p.previous() == "" &&
+			(oldest == "" || put.Before(at)) {
 			oldest, at = n, put
 		}
 	}

@@ -58,15 +58,25 @@ const (
 
 // Errors that callers test for.
 var (
-	ErrName       = errors.New("plugstore: want a name of 1 to 128 letters, digits and ._-, beginning with a letter or digit") // Put
-	ErrPusher     = fmt.Errorf("plugstore: want a pusher of at most %d bytes of UTF-8", MaxPusherBytes)                        // Put
-	ErrSize       = fmt.Errorf("plugstore: want 1 to %d bytes of code", MaxCodeBytes)                                          // Put
-	ErrFull       = fmt.Errorf("plugstore: all %d names have an active or previous version", MaxNames)                         // Put
-	ErrBytes      = errors.New("plugstore: no room")                                                                           // Put
-	ErrUnknown    = errors.New("plugstore: no such version")                                                                   // Activate, Rollback, Deactivate, Code
-	ErrNoPrevious = errors.New("plugstore: no previous version")                                                               // Rollback
-	ErrBad        = errors.New("plugstore: every earlier version went into quarantine")                                        // Back, Previous, Rollback
-	ErrTorn       = errors.New("plugstore: corrupt file")                                                                      // Problems, Activate, Rollback, Code
+	// by Put
+	ErrName = errors.New("plugstore: want a name of 1 to 128 letters, digits and ._-, beginning with a letter " +
+		"or digit")
+	// by Put
+	ErrPusher = fmt.Errorf("plugstore: want a pusher of at most %d bytes of UTF-8", MaxPusherBytes)
+	// by Put
+	ErrSize = fmt.Errorf("plugstore: want 1 to %d bytes of code", MaxCodeBytes)
+	// by Put
+	ErrFull = fmt.Errorf("plugstore: all %d names have an active or previous version", MaxNames)
+	// by Put
+	ErrBytes = errors.New("plugstore: no room")
+	// by Activate, Rollback, Deactivate and Code
+	ErrUnknown = errors.New("plugstore: no such version")
+	// by Back, Previous and Rollback
+	ErrNoPrevious = errors.New("plugstore: no previous version")
+	// by Back, Previous and Rollback
+	ErrBad = errors.New("plugstore: every earlier version went into quarantine")
+	// by Problems, Activate, Rollback and Code
+	ErrTorn = errors.New("plugstore: corrupt file")
 )
 
 // Version is one stored version of a plugin.

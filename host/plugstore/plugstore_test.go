@@ -105,7 +105,8 @@ func TestStore_refusals(t *testing.T) {
 	d := put(t, s, "a", "x")
 	_, rollback := s.Rollback("b")
 	_, code := s.Code("b", d)
-	for i, err := range []error{s.Activate("b", d), s.Activate("a", digestOf(nil)), s.Activate("a", ""), s.Deactivate("b"), rollback, code} {
+	for i, err := range []error{s.Activate("b", d), s.Activate("a", digestOf(nil)), s.Activate("a", ""),
+		s.Deactivate("b"), rollback, code} {
 		if !errors.Is(err, ErrUnknown) {
 			t.Errorf("%d: %v", i, err)
 		}
@@ -135,7 +136,8 @@ func TestStore_bounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := list[0]
-	if len(a.Versions) != MaxVersions || a.Versions[0].Digest != before || a.Versions[1].Digest != active || a.Active != active || a.Previous != before {
+	if len(a.Versions) != MaxVersions || a.Versions[0].Digest != before || a.Versions[1].Digest != active ||
+		a.Active != active || a.Previous != before {
 		t.Errorf("kept %d versions: %+v", len(a.Versions), a)
 	}
 	if newest := a.Versions[MaxVersions-1].Digest; newest != digestOf([]byte("code 59")) {
@@ -254,7 +256,10 @@ func write(t *testing.T, path string, b []byte) {
 
 func wantProblem(t *testing.T, s *Store, path string) {
 	t.Helper()
-	if !slices.ContainsFunc(s.Problems(), func(err error) bool { return errors.Is(err, ErrTorn) && strings.Contains(err.Error(), path) }) {
+	if !slices.ContainsFunc(s.Problems(), func(err error) bool {
+		return errors.Is(err, ErrTorn) &&
+			strings.Contains(err.Error(), path)
+	}) {
 		t.Errorf("problems do not name %s: %v", path, s.Problems())
 	}
 }
@@ -313,7 +318,8 @@ func TestStore_leftovers(t *testing.T) {
 	one := put(t, s, "a", "one")
 	unused := s.codePath(digestOf([]byte("written, but no index names it")))
 	foreign := filepath.Join(dir, "notes.txt")
-	temps := []string{filepath.Join(dir, atomicfile.TempPrefix+"1"), filepath.Join(dir, "code", atomicfile.TempPrefix+"2"), unused}
+	temps := []string{filepath.Join(dir, atomicfile.TempPrefix+"1"),
+		filepath.Join(dir, "code", atomicfile.TempPrefix+"2"), unused}
 	for _, path := range append(temps, foreign) {
 		write(t, path, []byte("half"))
 	}
@@ -333,7 +339,7 @@ func TestStore_leftovers(t *testing.T) {
 	}
 }
 
-func TestStore_hammer(t *testing.T) {
+func TestStore_stress(t *testing.T) {
 	s := open(t, t.TempDir())
 	var wg sync.WaitGroup
 	for g := range 6 {

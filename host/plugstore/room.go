@@ -63,12 +63,15 @@ func (s *Store) makeBytesLocked(digest string, bytes int64, pusher string) error
 		}
 		return used
 	}
-	if used := free(s.limits.PusherBytes, func(h *held) bool { return h.pusher == pusher }); used+bytes > s.limits.PusherBytes {
-		return fmt.Errorf("%w: %d bytes do not fit: active and previous versions of this pusher use %d of %d bytes; raise plugin_store.pusher_bytes, or replace them by smaller versions",
+	if used := free(s.limits.PusherBytes,
+		func(h *held) bool { return h.pusher == pusher }); used+bytes > s.limits.PusherBytes {
+		return fmt.Errorf("%w: %d bytes do not fit: active and previous versions of this pusher use %d of %d bytes; "+
+			"raise plugin_store.pusher_bytes, or replace them by smaller versions",
 			ErrBytes, bytes, used, s.limits.PusherBytes)
 	}
 	if used := free(s.limits.Bytes, func(*held) bool { return true }); used+bytes > s.limits.Bytes {
-		return fmt.Errorf("%w: %d bytes do not fit: active and previous versions use %d of %d bytes; raise plugin_store.bytes, or replace them by smaller versions",
+		return fmt.Errorf("%w: %d bytes do not fit: active and previous versions use %d of %d bytes; raise "+
+			"plugin_store.bytes, or replace them by smaller versions",
 			ErrBytes, bytes, used, s.limits.Bytes)
 	}
 	for _, d := range drop {

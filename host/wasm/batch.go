@@ -123,8 +123,9 @@ type header struct {
 func writeHeader(v []byte, b *Batch, l *layout, flags, nreq uint32) {
 	*(*header)(unsafe.Pointer((*[colsOff]byte)(v))) = header{
 		size: abi.BatchHeaderSize, n: uint32(b.N), stride: l.stride, flags: flags,
-		promptTokens: b.PromptTokens, maxTokens: b.MaxTokens, priority: b.Priority, nowMS: b.NowMS, sessionHash: b.SessionHash,
-		ncols: l.ncols, colsOff: l.cols, outOff: l.out, reqOff: l.req, seed: b.Seed, nreq: nreq, termsOff: l.terms,
+		promptTokens: b.PromptTokens, maxTokens: b.MaxTokens, priority: b.Priority, nowMS: b.NowMS,
+		sessionHash: b.SessionHash,
+		ncols:       l.ncols, colsOff: l.cols, outOff: l.out, reqOff: l.req, seed: b.Seed, nreq: nreq, termsOff: l.terms,
 		slot: b.Slot, nslots: l.nslots, k: l.k, outSize: l.outSize,
 	}
 }

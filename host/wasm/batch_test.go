@@ -130,7 +130,7 @@ func TestBreaker(t *testing.T) {
 	}
 	b.probed(now, nil)
 	if !b.allow() || b.reason() != "" {
-		t.Error("not heard after a good probe")
+		t.Error("not called after a successful probe")
 	}
 }
 

@@ -9,16 +9,17 @@ import (
 // output of C compilers, 0.01 ms in that of Go (one loop around all blocks of a
 // function, each iteration charged in full).
 const (
-	baseUnits    = 200_000     // minimum for any call
-	hotUnits     = 2_000_000   // most for a hot call in plain form, about 1 ms
-	hotUnitsMax  = 128_000_000 // most for a hot call in sliced form, whatever was measured
-	startBudget  = 4_000_000   // start section, _initialize, alloc, configure in plain form
-	startSliced  = 500_000_000 // the same in sliced form
-	coldBudget   = 500_000_000 // observe, idle
-	runtimeUnits = 64_000_000  // least for a hot call of a module with a runtime of its own: a collection in Go's takes 21 million (0.5 ms)
-	margin       = 32          // budget of a call, as a multiple of the measured fuel
-	slicedAbove  = 1_000       // units per candidate above which the sliced form is used
-	slicedBytes  = 256 << 10   // modules above this begin in sliced form
+	baseUnits   = 200_000     // minimum for any call
+	hotUnits    = 2_000_000   // most for a hot call in plain form, about 1 ms
+	hotUnitsMax = 128_000_000 // most for a hot call in sliced form, whatever was measured
+	startBudget = 4_000_000   // start section, _initialize, alloc, configure in plain form
+	startSliced = 500_000_000 // the same in sliced form
+	coldBudget  = 500_000_000 // observe, idle
+	// least for a hot call of a module with a runtime of its own: a collection in Go's takes 21 million (0.5 ms)
+	runtimeUnits = 64_000_000
+	margin       = 32        // budget of a call, as a multiple of the measured fuel
+	slicedAbove  = 1_000     // units per candidate above which the sliced form is used
+	slicedBytes  = 256 << 10 // modules above this begin in sliced form
 	hotCallNanos = time.Millisecond
 )
 

@@ -27,7 +27,8 @@ func openCache(dir string) (wazero.CompilationCache, error) {
 		return nil, fmt.Errorf("wasm: compile cache: %w", err)
 	}
 	if st.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("wasm: compile cache %s has mode %#o, want 0700: its contents are executed", dir, st.Mode().Perm())
+		return nil, fmt.Errorf("wasm: compile cache %s has mode %#o, want 0700: its contents are executed", dir,
+			st.Mode().Perm())
 	}
 	if err := pruneCache(dir, maxCacheBytes); err != nil {
 		return nil, err

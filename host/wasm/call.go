@@ -21,7 +21,8 @@ func (p *Plugin) begin(r Role, n int) (*instance, *spec, error) {
 	case s == nil:
 		return nil, nil, ErrNoRole
 	case n > abi.MaxCandidates:
-		return nil, nil, &Fault{p.name, r.String(), ReasonTooMany, fmt.Sprintf("%d candidates, at most %d", n, abi.MaxCandidates)}
+		return nil, nil, &Fault{p.name, r.String(), ReasonTooMany,
+			fmt.Sprintf("%d candidates, at most %d", n, abi.MaxCandidates)}
 	case !p.breaker.allow():
 		return nil, nil, ErrQuarantined
 	}
@@ -177,10 +178,12 @@ func copyFinite(dst, src []uint32) bool {
 func (p *Plugin) badScore(out []uint32) error {
 	for i, x := range out {
 		if x == abi.UnwrittenScore {
-			return &Fault{Plugin: p.name, Reason: ReasonUnwritten, Detail: fmt.Sprintf("score %d of %d is not written", i, len(out))}
+			return &Fault{Plugin: p.name, Reason: ReasonUnwritten,
+				Detail: fmt.Sprintf("score %d of %d is not written", i, len(out))}
 		}
 		if x&exponent == exponent {
-			return &Fault{Plugin: p.name, Reason: ReasonNotFinite, Detail: fmt.Sprintf("score %d of %d is %v", i, len(out), math.Float32frombits(x))}
+			return &Fault{Plugin: p.name, Reason: ReasonNotFinite,
+				Detail: fmt.Sprintf("score %d of %d is %v", i, len(out), math.Float32frombits(x))}
 		}
 	}
 	return nil
@@ -214,7 +217,8 @@ func (p *Plugin) filter(in *instance, s *spec, b *Batch, drop []uint32) error {
 		case d == abi.Unwritten:
 			return &Fault{Plugin: p.name, Reason: ReasonUnwritten, Detail: fmt.Sprintf("result %d of %d is not written", i, n)}
 		case d > s.reasons:
-			return &Fault{Plugin: p.name, Reason: ReasonIndex, Detail: fmt.Sprintf("reason %d of %d for candidate %d", d, s.reasons, i)}
+			return &Fault{Plugin: p.name, Reason: ReasonIndex, Detail: fmt.Sprintf("reason %d of %d for candidate %d", d,
+				s.reasons, i)}
 		}
 	}
 	return nil
@@ -285,7 +289,8 @@ func (p *Plugin) checkOrder(row, mask []uint32, slot uint32) error {
 	idx := row[1 : 1+count]
 	for i, c := range idx {
 		if int64(c) >= int64(len(mask)) || mask[c] == 0 || slices.Contains(idx[:i], c) {
-			return &Fault{Plugin: p.name, Reason: ReasonIndex, Detail: fmt.Sprintf("slot %d, place %d: candidate %d is outside, masked or twice", slot, i, int32(c))}
+			return &Fault{Plugin: p.name, Reason: ReasonIndex,
+				Detail: fmt.Sprintf("slot %d, place %d: candidate %d is outside, masked or twice", slot, i, int32(c))}
 		}
 	}
 	return nil

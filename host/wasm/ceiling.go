@@ -88,7 +88,8 @@ func (p *Plugin) timed(in *instance, r Role, n int, budget int64) error {
 	p.stats.sample(time.Since(t), in.used(), n)
 	if ceiling := p.Ceiling(n); p.watch.record(cpu, ceiling) && err == nil {
 		return &Fault{Plugin: p.name, Reason: ReasonTime,
-			Detail: fmt.Sprintf("calls take too long: the last took %v of processor time with %d candidates, at most %v", cpu.Round(time.Microsecond), n, ceiling)}
+			Detail: fmt.Sprintf("calls take too long: the last took %v of processor time with %d candidates, at most %v",
+				cpu.Round(time.Microsecond), n, ceiling)}
 	}
 	return err
 }
@@ -152,7 +153,8 @@ func (p *Plugin) checkTime(in *instance) error {
 	}
 	p.stats.calibrated.Store(took.Nanoseconds())
 	if ceiling := p.Ceiling(ceilingCandidates); took > ceiling {
-		return fmt.Errorf("a call of %v with %d candidates takes %v of processor time, at most %v: make it faster, or raise limits.call of the plugin",
+		return fmt.Errorf("a call of %v with %d candidates takes %v of processor time, at most %v: make it faster, or "+
+			"raise limits.call of the plugin",
 			r, ceilingCandidates, took.Round(time.Microsecond), ceiling)
 	}
 	return nil

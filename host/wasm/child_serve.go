@@ -17,7 +17,8 @@ import (
 // be nil), and writes a verdict for each to out, until in ends. It gives this process
 // the lowest priority, limits its memory and processor time, and exits the process when
 // in is closed during a load.
-func ServeChild(in io.Reader, out io.Writer, modules []*HostModule, check func(context.Context, *Runtime, *Plugin) error) error {
+func ServeChild(in io.Reader, out io.Writer, modules []*HostModule,
+	check func(context.Context, *Runtime, *Plugin) error) error {
 	if err := lowerChild(); err != nil {
 		return fmt.Errorf("wasm: child: %w", err)
 	}
@@ -111,7 +112,8 @@ func writeVerdict(out io.Writer, v verdict) error {
 }
 
 // load is Runtime.Load in a child.
-func (t *trial) load(code []byte, modules []*HostModule, check func(context.Context, *Runtime, *Plugin) error) (v verdict, err error) {
+func (t *trial) load(code []byte, modules []*HostModule,
+	check func(context.Context, *Runtime, *Plugin) error) (v verdict, err error) {
 	if err := limitProcessor(); err != nil {
 		return v, err
 	}

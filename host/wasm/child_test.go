@@ -70,7 +70,8 @@ func withChild(t testing.TB, kind string) (rt *wasm.Runtime, cache string, logge
 	if kind == "" {
 		command = []string{filepath.Join(t.TempDir(), "nothing")}
 	}
-	rt, err = wasm.New(context.Background(), wasm.Config{CacheDir: cache, Child: command, Modules: hostmod.Alone(), Log: slog.New(slog.NewTextHandler(logged, nil))})
+	rt, err = wasm.New(context.Background(), wasm.Config{CacheDir: cache, Child: command, Modules: hostmod.Alone(),
+		Log: slog.New(slog.NewTextHandler(logged, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,8 @@ func (p *Plugin) Discover(doc []byte, nowMS float64) (string, error) {
 // fits rejects a document that is too long, which is not the guest's fault.
 func (p *Plugin) fits(r Role, doc []byte) error {
 	if len(doc) > abi.MaxDocument {
-		return &Fault{Plugin: p.name, Role: r.String(), Reason: ReasonTooMany, Detail: fmt.Sprintf("a document of %d bytes, at most %d", len(doc), abi.MaxDocument)}
+		return &Fault{Plugin: p.name, Role: r.String(), Reason: ReasonTooMany,
+			Detail: fmt.Sprintf("a document of %d bytes, at most %d", len(doc), abi.MaxDocument)}
 	}
 	return nil
 }
@@ -84,7 +85,8 @@ func (p *Plugin) document(in *instance, r Role, doc []byte, nowMS float64, room,
 	case n == abi.Unwritten:
 		return nil, 0, &Fault{Plugin: p.name, Reason: ReasonUnwritten, Detail: "the result is not written"}
 	case n > room/unit:
-		return nil, 0, &Fault{Plugin: p.name, Reason: ReasonIndex, Detail: fmt.Sprintf("a result of %d, at most %d", n, room/unit)}
+		return nil, 0, &Fault{Plugin: p.name, Reason: ReasonIndex,
+			Detail: fmt.Sprintf("a result of %d, at most %d", n, room/unit)}
 	}
 	return m[out+abi.DocumentOutHeaderSize:], n, nil
 }
@@ -98,7 +100,8 @@ func readFigures(b []byte, n uint32, plugin string) ([]Figure, error) {
 		f := Figure{ID: r.getU32(abi.FigureID), Value: r.getF64(abi.FigureValue)}
 		switch {
 		case f.ID == abi.Unwritten:
-			return nil, &Fault{Plugin: plugin, Reason: ReasonUnwritten, Detail: fmt.Sprintf("figure %d of %d is not written", i, n)}
+			return nil, &Fault{Plugin: plugin, Reason: ReasonUnwritten,
+				Detail: fmt.Sprintf("figure %d of %d is not written", i, n)}
 		case seen[f.ID]:
 			return nil, &Fault{Plugin: plugin, Reason: ReasonIndex, Detail: fmt.Sprintf("duplicate figure %d", f.ID)}
 		case !(f.Value >= 0 && f.Value < 1e18):

@@ -26,9 +26,11 @@ func TestDocument_hostile(t *testing.T) {
 		want  wasm.Reason
 		calls []func(*wasm.Plugin) error
 	}{
-		{1, wasm.ReasonTrap, both}, {2, wasm.ReasonFuel, both}, {3, wasm.ReasonStatus, both}, {6, "", both}, {7, wasm.ReasonStatus, both}, {10, wasm.ReasonUnwritten, both},
+		{1, wasm.ReasonTrap, both}, {2, wasm.ReasonFuel, both}, {3, wasm.ReasonStatus, both}, {6, "", both},
+		{7, wasm.ReasonStatus, both}, {10, wasm.ReasonUnwritten, both},
 		{30, wasm.ReasonIndex, both}, {31, wasm.ReasonIndex, both},
-		{40, wasm.ReasonNotFinite, both[:1]}, {41, wasm.ReasonNotFinite, both[:1]}, {42, wasm.ReasonNotFinite, both[:1]}, {43, wasm.ReasonIndex, both[:1]}, {44, wasm.ReasonUnwritten, both[:1]},
+		{40, wasm.ReasonNotFinite, both[:1]}, {41, wasm.ReasonNotFinite, both[:1]}, {42, wasm.ReasonNotFinite, both[:1]},
+		{43, wasm.ReasonIndex, both[:1]}, {44, wasm.ReasonUnwritten, both[:1]},
 	} {
 		for i, call := range c.calls {
 			p := loadFile(t, rt, hostile, fmt.Sprintf(`{"do": %d}`, c.do))
@@ -51,10 +53,12 @@ func TestDocument_hostile(t *testing.T) {
 	if got, err := p.BackendParse(nil, 0); err != nil || len(got) != 2 {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := p.Discover(bytes.Repeat([]byte{'x'}, abi.MaxDocument+1), 0); faultOf(err) == nil || faultOf(err).Reason != wasm.ReasonTooMany {
+	if _, err := p.Discover(bytes.Repeat([]byte{'x'}, abi.MaxDocument+1), 0); faultOf(err) == nil ||
+		faultOf(err).Reason != wasm.ReasonTooMany {
 		t.Errorf("too long: %v", err)
 	}
-	if got, err := p.BackendParse(bytes.Repeat([]byte{'x'}, abi.MaxDocument), 0); err != nil || got[1].Value != abi.MaxDocument {
+	if got, err := p.BackendParse(bytes.Repeat([]byte{'x'}, abi.MaxDocument), 0); err != nil ||
+		got[1].Value != abi.MaxDocument {
 		t.Errorf("as long as may be: %v, %v", got, err)
 	}
 }
@@ -62,7 +66,8 @@ func TestDocument_hostile(t *testing.T) {
 func TestDocument_madeup(t *testing.T) {
 	p := loadFile(t, newRuntime(t, ""), "../../examples/engine-madeup/engine_madeup.wasm", "")
 	got, err := p.BackendParse([]byte("q=3;busy=2;mem=41%;prompt=18230;out=4711;up=1767225600\n"), 0)
-	want := []wasm.Figure{{ID: abi.FigureWaiting, Value: 3}, {ID: abi.FigureRunning, Value: 2}, {ID: abi.FigureKVUsage, Value: 0.41}, {ID: abi.FigurePromptTokens, Value: 18230},
+	want := []wasm.Figure{{ID: abi.FigureWaiting, Value: 3}, {ID: abi.FigureRunning, Value: 2},
+		{ID: abi.FigureKVUsage, Value: 0.41}, {ID: abi.FigurePromptTokens, Value: 18230},
 		{ID: abi.FigureOutputTokens, Value: 4711}, {ID: abi.FigureStartTime, Value: 1767225600}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v", got, err)
@@ -70,18 +75,21 @@ func TestDocument_madeup(t *testing.T) {
 	if _, err := p.BackendParse([]byte("\n"), 0); !errors.Is(err, wasm.ErrAbstain) {
 		t.Errorf("nothing: %v", err)
 	}
-	text, err := p.Discover([]byte("# zoo\nunit alpha @ 10.0.0.1 port 8000 state=up # first\n\nunit beta @ h.example\tport 9 state=down\n  unit c @ 10.0.0.3 port 8001 state=up"), 0)
+	text, err := p.Discover([]byte("# zoo\nunit alpha @ 10.0.0.1 port 8000 state=up # first\n\nunit beta @ "+
+		"h.example\tport 9 state=down\n  unit c @ 10.0.0.3 port 8001 state=up"), 0)
 	if err != nil || text != "10.0.0.1:8000\n10.0.0.3:8001\n" {
 		t.Errorf("%q, %v", text, err)
 	}
 	rt := newRuntime(t, "")
-	for _, bad := range []string{"q=x", "mem=41", "q=3;;busy=2", "queue=3", "q=", "q=1;q=2", "q=-1", "q=99999999999999999999"} {
+	for _, bad := range []string{"q=x", "mem=41", "q=3;;busy=2", "queue=3", "q=", "q=1;q=2", "q=-1",
+		"q=99999999999999999999"} {
 		p := loadFile(t, rt, "../../examples/engine-madeup/engine_madeup.wasm", "")
 		if got, err := p.BackendParse([]byte(bad), 0); !errors.Is(err, wasm.ErrUnsupported) && faultOf(err) == nil {
 			t.Errorf("%q: %v, %v", bad, got, err)
 		}
 	}
-	for _, bad := range []string{"unit alpha", "unit a @ h port 1 state=up more", "node a @ h port 1 state=up", strings.Repeat("x ", 100)} {
+	for _, bad := range []string{"unit alpha", "unit a @ h port 1 state=up more", "node a @ h port 1 state=up",
+		strings.Repeat("x ", 100)} {
 		p := loadFile(t, rt, "../../examples/engine-madeup/engine_madeup.wasm", "")
 		if got, err := p.Discover([]byte(bad), 0); !errors.Is(err, wasm.ErrUnsupported) {
 			t.Errorf("%q: %q, %v", bad, got, err)

@@ -49,7 +49,9 @@ func (f *Fault) Error() string {
 
 // LoadError is the reason why a module was refused, with the step of loading.
 type LoadError struct {
-	Step string // module, exports, imports, rewrite, compile, start, abi, manifest, roles, columns, grants, configure, smoke, time, check
+	// module, exports, imports, rewrite, compile, start, abi, manifest, roles, columns, grants, configure, smoke, time,
+	// check
+	Step string
 	Err  error
 }
 

@@ -3,7 +3,8 @@ package wasm
 import "github.com/kvasir-router/kvasir/abi"
 
 // ReadScaleResult reads a result with the given fields, as a guest would leave it.
-func ReadScaleResult(v *ScaleView, desired, nvictims uint32, hold, ttl uint64, reason, pool, victim uint32) (*ScaleSize, error) {
+func ReadScaleResult(v *ScaleView, desired, nvictims uint32, hold, ttl uint64, reason, pool,
+	victim uint32) (*ScaleSize, error) {
 	l := placeScale(v)
 	m := make([]byte, l.total)
 	writeScale(m, v, &l)

@@ -34,10 +34,15 @@ type engine struct {
 func newEngine(t testing.TB) *engine {
 	t.Helper()
 	ctx := context.Background()
-	e := &engine{wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCoreFeatures(api.CoreFeaturesV2).WithMemoryLimitPages(defaultPages))}
+	e := &engine{wazero.NewRuntimeWithConfig(ctx,
+		wazero.NewRuntimeConfig().WithCoreFeatures(api.CoreFeaturesV2).WithMemoryLimitPages(defaultPages))}
 	t.Cleanup(func() { _ = e.rt.Close(ctx) })
-	scramble := api.GoFunc(func(_ context.Context, stack []uint64) { stack[0] = uint64(uint32(stack[0])*0x9e3779b1 ^ 0x55) })
-	h := e.rt.NewHostModuleBuilder("env").NewFunctionBuilder().WithGoFunction(scramble, []api.ValueType{api.ValueTypeI32}, []api.ValueType{api.ValueTypeI32})
+	scramble := api.GoFunc(func(_ context.Context,
+		stack []uint64) {
+		stack[0] = uint64(uint32(stack[0])*0x9e3779b1 ^ 0x55)
+	})
+	h := e.rt.NewHostModuleBuilder("env").NewFunctionBuilder().WithGoFunction(scramble, []api.ValueType{api.ValueTypeI32},
+		[]api.ValueType{api.ValueTypeI32})
 	if _, err := h.Export("h").Instantiate(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +81,8 @@ type compiled struct {
 }
 
 func (c *compiled) open() (api.Module, error) {
-	return c.rt.InstantiateModule(context.Background(), c.CompiledModule, wazero.NewModuleConfig().WithName("").WithStartFunctions(abi.ExportInitialize))
+	return c.rt.InstantiateModule(context.Background(), c.CompiledModule,
+		wazero.NewModuleConfig().WithName("").WithStartFunctions(abi.ExportInitialize))
 }
 
 // used returns the units a metered module has spent of plenty.
@@ -122,7 +128,8 @@ func scoreOnce(t *testing.T, m api.Module, n int) []byte {
 func fixtures(t testing.TB) []string {
 	t.Helper()
 	var out []string
-	for _, g := range []string{"../../plugins/*.wasm", "../../plugins/testdata/*.wasm", "../../conformance/guests/ok.wasm"} {
+	for _, g := range []string{"../../plugins/*.wasm", "../../plugins/testdata/*.wasm",
+		"../../conformance/guests/ok.wasm"} {
 		f, err := filepath.Glob(g)
 		if err != nil || len(f) == 0 {
 			t.Fatalf("no fixtures %s: %v", g, err)

@@ -47,14 +47,16 @@ func (b *body) tick(n byte) {
 
 // constant leaves a value of type t, of the kind that finds faults.
 func (b *body) constant(t byte) {
-	ints := []int64{0, 1, -1, 2, 63, 64, 127, -128, 255, 256, 65535, 65536, 1<<31 - 1, -1 << 31, 1 << 32, 1<<63 - 1, -1 << 63}
+	ints := []int64{0, 1, -1, 2, 63, 64, 127, -128, 255, 256, 65535, 65536, 1<<31 - 1, -1 << 31, 1 << 32, 1<<63 - 1,
+		-1 << 63}
 	switch t {
 	case typeI32:
 		b.code = leb.AppendS64(append(b.code, opI32Const), int64(int32(ints[b.next(len(ints))])))
 	case typeI64:
 		b.code = leb.AppendS64(append(b.code, opI64Const), ints[b.next(len(ints))])
 	case typeF32:
-		f := [][]byte{{0, 0, 0, 0}, {0, 0, 0x80, 0x3f}, {0, 0, 0, 0x80}, {0, 0, 0x80, 0x7f}, {0, 0, 0xc0, 0x7f}, {0, 0, 0, 0xcf}, {1, 0, 0, 0}, {0xcd, 0xcc, 0xcc, 0xbd}}
+		f := [][]byte{{0, 0, 0, 0}, {0, 0, 0x80, 0x3f}, {0, 0, 0, 0x80}, {0, 0, 0x80, 0x7f}, {0, 0, 0xc0, 0x7f},
+			{0, 0, 0, 0xcf}, {1, 0, 0, 0}, {0xcd, 0xcc, 0xcc, 0xbd}}
 		b.emit(append([]byte{0x43}, f[b.next(len(f))]...)...)
 	case typeF64:
 		f := [][]byte{{0, 0}, {0xf0, 0x3f}, {0, 0x80}, {0xf0, 0x7f}, {0xf8, 0x7f}, {0xe0, 0xc3}, {0x50, 0x3f}, {0xb9, 0xbf}}
@@ -212,8 +214,8 @@ func (b *body) drop(types []byte) {
 	}
 }
 
-// block emits a block, loop or if of a type, with what it takes; done is told of
-// the results it leaves.
+// block emits a block, loop or if of a type with its operands; done is called with its
+// results.
 func (b *body) block(typ uint32, depth int, done func(results []byte)) {
 	f := b.types[typ]
 	kind := []byte{opBlock, opLoop, opIf}[b.next(3)]

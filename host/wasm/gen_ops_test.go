@@ -20,9 +20,11 @@ type genOp struct {
 // Operand lists.
 var (
 	inI, inL, inF, inD, inV      = []byte{typeI32}, []byte{typeI64}, []byte{typeF32}, []byte{typeF64}, []byte{typeV128}
-	inII, inLL, inFF, inDD, inVV = []byte{typeI32, typeI32}, []byte{typeI64, typeI64}, []byte{typeF32, typeF32}, []byte{typeF64, typeF64}, []byte{typeV128, typeV128}
-	inVI, inVL, inVF, inVD, inIV = []byte{typeV128, typeI32}, []byte{typeV128, typeI64}, []byte{typeV128, typeF32}, []byte{typeV128, typeF64}, []byte{typeI32, typeV128}
-	inVVV                        = []byte{typeV128, typeV128, typeV128}
+	inII, inLL, inFF, inDD, inVV = []byte{typeI32, typeI32}, []byte{typeI64, typeI64}, []byte{typeF32, typeF32},
+		[]byte{typeF64, typeF64}, []byte{typeV128, typeV128}
+	inVI, inVL, inVF, inVD, inIV = []byte{typeV128, typeI32}, []byte{typeV128, typeI64}, []byte{typeV128, typeF32},
+		[]byte{typeV128, typeF64}, []byte{typeI32, typeV128}
+	inVVV = []byte{typeV128, typeV128, typeV128}
 )
 
 // genOps are the operators of the feature set by the type of their result.
@@ -86,7 +88,8 @@ func init() {
 	load(typeI64, 0x29, 0x30, 0x31, 0x32, 0x33, 0x34, 0x35)
 	load(typeF32, 0x2a)
 	load(typeF64, 0x2b)
-	for c, t := range map[byte]byte{0x36: typeI32, 0x37: typeI64, 0x38: typeF32, 0x39: typeF64, 0x3a: typeI32, 0x3b: typeI32, 0x3c: typeI64, 0x3d: typeI64, 0x3e: typeI64} {
+	for c, t := range map[byte]byte{0x36: typeI32, 0x37: typeI64, 0x38: typeF32, 0x39: typeF64, 0x3a: typeI32,
+		0x3b: typeI32, 0x3c: typeI64, 0x3d: typeI64, 0x3e: typeI64} {
 		genStores = append(genStores, genOp{code: []byte{c}, in: []byte{typeI32, t}, mem: true})
 	}
 	genSIMD()
@@ -125,9 +128,11 @@ func genSIMD() {
 		}
 		return subs
 	}
-	add(typeV128, inVV, 0, ranges(14, 14, 35, 76, 78, 81, 101, 102, 110, 115, 118, 121, 123, 123, 130, 130, 133, 134, 142, 147, 149, 153, 155, 159, 174, 174,
+	add(typeV128, inVV, 0, ranges(14, 14, 35, 76, 78, 81, 101, 102, 110, 115, 118, 121, 123, 123, 130, 130, 133, 134, 142,
+		147, 149, 153, 155, 159, 174, 174,
 		177, 177, 181, 186, 188, 191, 206, 206, 209, 209, 213, 223, 228, 235, 240, 247)...)
-	add(typeV128, inV, 0, ranges(77, 77, 94, 98, 103, 106, 116, 117, 122, 122, 124, 129, 135, 138, 148, 148, 160, 161, 167, 170, 192, 193, 199, 202, 224, 225,
+	add(typeV128, inV, 0, ranges(77, 77, 94, 98, 103, 106, 116, 117, 122, 122, 124, 129, 135, 138, 148, 148, 160, 161,
+		167, 170, 192, 193, 199, 202, 224, 225,
 		227, 227, 236, 237, 239, 239, 248, 255)...)
 	add(typeV128, inVI, 0, ranges(107, 109, 139, 141, 171, 173, 203, 205)...)
 	add(typeI32, inV, 0, 83, 99, 100, 131, 132, 163, 164, 195, 196)

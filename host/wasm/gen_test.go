@@ -140,7 +140,8 @@ func (g *generator) assemble(start bool, bodies []byte) []byte {
 	sec(secTable, 1, typeFuncref, 1, 8, 12)
 	sec(secMemory, 1, 1, 1, 3)
 	globals := []byte{byte(len(g.mutable) + 1)}
-	zeros := map[byte][]byte{typeI32: {opI32Const, 5}, typeI64: {opI64Const, 6}, typeF32: {0x43, 0, 0, 0, 0x3f}, typeF64: {0x44, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f},
+	zeros := map[byte][]byte{typeI32: {opI32Const, 5}, typeI64: {opI64Const, 6}, typeF32: {0x43, 0, 0, 0, 0x3f},
+		typeF64:  {0x44, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f},
 		typeV128: {prefixSIMD, 12, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}}
 	for _, t := range g.mutable {
 		globals = append(append(append(globals, t, 1), zeros[t]...), opEnd)
@@ -151,7 +152,8 @@ func (g *generator) assemble(start bool, bodies []byte) []byte {
 	if start {
 		exported--
 	}
-	sec(secExport, 7, 5, 't', 'i', 'c', 'k', 's', kindGlobal, byte(g.budget), 1, 'm', kindMemory, 0, 1, 'f', kindFunc, exported,
+	sec(secExport, 7, 5, 't', 'i', 'c', 'k', 's', kindGlobal, byte(g.budget), 1, 'm', kindMemory, 0, 1, 'f', kindFunc,
+		exported,
 		2, 'g', '0', kindGlobal, 0, 2, 'g', '1', kindGlobal, 1, 2, 'g', '2', kindGlobal, 2, 2, 'g', '3', kindGlobal, 3)
 	if start {
 		sec(secStart, byte(len(g.funcs)))
@@ -169,7 +171,8 @@ func (g *generator) assemble(start bool, bodies []byte) []byte {
 	sec(9, elem...)
 	sec(secCount, 2)
 	sec(secCode, bodies...)
-	sec(11, 2, 0, opI32Const, 16, opEnd, 4, 1, 2, 3, 0xff, 1, 15, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0xff, 0xfe, 0xfd, 0xfc, 0xfb)
+	sec(11, 2, 0, opI32Const, 16, opEnd, 4, 1, 2, 3, 0xff, 1, 15, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0xff, 0xfe, 0xfd, 0xfc,
+		0xfb)
 	if g.next(4) == 1 {
 		sec(secCustom, 4, 'n', 'a', 'm', 'e', 1, 4, 1, 0, 1, 'x')
 	}

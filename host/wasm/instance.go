@@ -210,7 +210,8 @@ func (in *instance) run(role Role, budget int64) error {
 	case status == abi.StatusUnsupported && role > Idle:
 		return ErrUnsupported
 	default:
-		return &Fault{Plugin: in.plugin, Reason: ReasonStatus, Detail: fmt.Sprintf("status %d%s", status, in.errorText(budget))}
+		return &Fault{Plugin: in.plugin, Reason: ReasonStatus,
+			Detail: fmt.Sprintf("status %d%s", status, in.errorText(budget))}
 	}
 }
 

@@ -181,7 +181,10 @@ func (p *Plugin) tried(ctx context.Context, code []byte) error {
 	t.Options.TrialTime = 0 // the time limit does not change the verdict
 	err := n.take(ctx, p.digest, code, t, cmp.Or(p.opt.TrialTime, childTime))
 	if errors.Is(err, errNoChild) {
-		n.lost.Do(func() { p.rt.log.Warn("no child process: plugins are compiled in this process and may delay requests", "err", err) })
+		n.lost.Do(func() {
+			p.rt.log.Warn("no child process: plugins are compiled in this process and may delay requests",
+				"err", err)
+		})
 		return nil
 	}
 	p.checked = err == nil

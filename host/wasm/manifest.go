@@ -26,10 +26,12 @@ const (
 	NumRoles // how many there are
 )
 
-var roleNames = [NumRoles]string{"filter", "score", "pick", "observe", "configure", "idle", "x_autoscale", "x_backend_parse", "x_discover"}
+var roleNames = [NumRoles]string{"filter", "score", "pick", "observe", "configure", "idle", "x_autoscale",
+	"x_backend_parse", "x_discover"}
 
 var roleExports = [NumRoles]string{abi.ExportFilter, abi.ExportScore, abi.ExportPick,
-	abi.ExportObserve, abi.ExportConfigure, abi.ExportIdle, abi.ExportAutoscale, abi.ExportBackendParse, abi.ExportDiscover}
+	abi.ExportObserve, abi.ExportConfigure, abi.ExportIdle, abi.ExportAutoscale, abi.ExportBackendParse,
+	abi.ExportDiscover}
 
 // String returns the manifest's word for r.
 func (r Role) String() string { return roleNames[r] }

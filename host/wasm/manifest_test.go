@@ -27,8 +27,10 @@ func TestParseManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Name != "my-scorer" || m.StateVersion != 7 || m.Publishes[0] != (Publication{"me/rate", 1.5}) || !m.Roles[Score].Columns[1].Optional ||
-		m.Roles[Score].Unit != "cost_tokens" || m.Roles[Filter].Reasons[0] != "no" || m.Roles[Pick] != nil || m.Imports[0] != "kvasir:log/1" {
+	if m.Name != "my-scorer" || m.StateVersion != 7 || m.Publishes[0] != (Publication{"me/rate", 1.5}) ||
+		!m.Roles[Score].Columns[1].Optional ||
+		m.Roles[Score].Unit != "cost_tokens" || m.Roles[Filter].Reasons[0] != "no" || m.Roles[Pick] != nil ||
+		m.Imports[0] != "kvasir:log/1" {
 		t.Errorf("got %+v", m)
 	}
 	role := func(r string) string { return `{"name":"a","version":"1","abi":"1.0","roles":{` + r + `}}` }

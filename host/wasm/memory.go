@@ -19,7 +19,8 @@ type memory struct{ all []byte }
 // memory from the system. Without address space for it the instance is
 // violated, and its guest finds a memory of no bytes.
 func withMemory(ctx context.Context, in *instance) context.Context {
-	return experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(func(_, most uint64) experimental.LinearMemory {
+	return experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(func(_,
+		most uint64) experimental.LinearMemory {
 		m := new(memory)
 		in.own = m
 		if most == 0 {
@@ -27,7 +28,8 @@ func withMemory(ctx context.Context, in *instance) context.Context {
 		}
 		all, err := syscall.Mmap(-1, 0, int(most), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 		if err != nil {
-			in.violated = &Fault{Plugin: in.plugin, Reason: ReasonAlloc, Detail: fmt.Sprintf("no address space for %d bytes: %v", most, err)}
+			in.violated = &Fault{Plugin: in.plugin, Reason: ReasonAlloc,
+				Detail: fmt.Sprintf("no address space for %d bytes: %v", most, err)}
 			return m
 		}
 		m.all = all

@@ -112,7 +112,8 @@ func (p *Plugin) experiment(r Role, f func(*instance) error) error {
 
 func (p *Plugin) observe(in *instance, s *spec, o *Outcomes) error {
 	if o.N > abi.MaxCandidates || len(o.Endpoints) > abi.MaxCandidates {
-		return &Fault{Plugin: p.name, Reason: ReasonTooMany, Detail: fmt.Sprintf("%d outcomes, %d endpoints, at most %d", o.N, len(o.Endpoints), abi.MaxCandidates)}
+		return &Fault{Plugin: p.name, Reason: ReasonTooMany, Detail: fmt.Sprintf("%d outcomes, %d endpoints, at most %d",
+			o.N, len(o.Endpoints), abi.MaxCandidates)}
 	}
 	m := uint32(len(o.Endpoints))
 	k := uint32(abi.Stride(len(o.Endpoints)))

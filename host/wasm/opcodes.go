@@ -113,7 +113,8 @@ func (r *reader) misc(sub uint32) {
 }
 
 // simdGaps are the numbers below 256 that the SIMD proposal leaves unused.
-var simdGaps = [...]uint32{154, 162, 165, 166, 175, 176, 178, 179, 180, 187, 194, 197, 198, 207, 208, 210, 211, 212, 226, 238}
+var simdGaps = [...]uint32{154, 162, 165, 166, 175, 176, 178, 179, 180, 187, 194, 197, 198, 207, 208, 210, 211, 212,
+	226, 238}
 
 func (r *reader) simd(sub uint32) {
 	for _, g := range simdGaps {

@@ -61,5 +61,6 @@ func TestHostile_neighbours(t *testing.T) {
 	wg.Wait()
 	slices.Sort(took)
 	at := func(q float64) time.Duration { return took[int(q*float64(len(took)-1))] }
-	t.Logf("%d calls beside %d faults: p50 %v, p99 %v, p99.9 %v, max %v", len(took), faults, at(0.5), at(0.99), at(0.999), at(1))
+	t.Logf("%d calls beside %d faults: p50 %v, p99 %v, p99.9 %v, max %v", len(took), faults, at(0.5), at(0.99), at(0.999),
+		at(1))
 }

@@ -139,7 +139,8 @@ func (p *Plugin) maintain(ctx context.Context, now time.Time) time.Time {
 	defer p.mu.Unlock()
 	p.closeDead()
 	if f, n := p.stats.takeFault(); f != nil {
-		p.rt.log.Warn("plugin fault", "plugin", p.name, "digest", p.digest, "role", f.Role, "reason", f.Reason, "detail", f.Detail, "faults", n, "quarantined", !p.breaker.allow())
+		p.rt.log.Warn("plugin fault", "plugin", p.name, "digest", p.digest, "role", f.Role, "reason", f.Reason, "detail",
+			f.Detail, "faults", n, "quarantined", !p.breaker.allow())
 	}
 	p.reportQuarantineLocked()
 	if p.closed {
@@ -271,7 +272,8 @@ func (p *Plugin) instantiate(ctx context.Context, v *variant) (*instance, error)
 	in.call.in = in
 	in.ctx = &guestContext{context.WithoutCancel(ctx), in}
 	in.budget = v.start()
-	mod, err := p.rt.rt.InstantiateModule(withMemory(in.ctx, in), v.code, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	mod, err := p.rt.rt.InstantiateModule(withMemory(in.ctx, in), v.code,
+		wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
 		if in.violated != nil {
 			err = in.violated
@@ -350,7 +352,8 @@ func (p *Plugin) readManifest(in *instance, v *variant) error {
 	}
 	if p.manifest != nil {
 		if !bytes.Equal(text, p.rawMan) {
-			return loadErr("manifest", &Fault{Plugin: p.name, Reason: ReasonChanged, Detail: "the manifest differs from that of another instance"})
+			return loadErr("manifest", &Fault{Plugin: p.name, Reason: ReasonChanged,
+				Detail: "the manifest differs from that of another instance"})
 		}
 		return nil
 	}

@@ -132,7 +132,8 @@ func TestSwap_stress(t *testing.T) {
 		swaps, workers = 40, 2
 	}
 	rt := newRuntime(t, "")
-	files := []string{"../../plugins/leastwork.wasm", "../../plugins/prefixfirst.wasm", "../../examples/learned-rate/learned_rate.wasm"}
+	files := []string{"../../plugins/leastwork.wasm", "../../plugins/prefixfirst.wasm",
+		"../../examples/learned-rate/learned_rate.wasm"}
 	var h snapshot.Holder[wasm.Plugin]
 	next := func(i int) {
 		code, err := os.ReadFile(files[i%len(files)])
@@ -295,7 +296,8 @@ func TestLoad_options(t *testing.T) {
 	if err := p.Filter(&wasm.Batch{}, nil); !errors.Is(err, wasm.ErrNoRole) {
 		t.Errorf("filter: got %v, want %v", err, wasm.ErrNoRole)
 	}
-	if _, err := callRole(p, "score", wasm.SmokeBatch(abi.MaxCandidates+1, 99)); faultOf(err) == nil || faultOf(err).Reason != wasm.ReasonTooMany {
+	if _, err := callRole(p, "score", wasm.SmokeBatch(abi.MaxCandidates+1, 99)); faultOf(err) == nil ||
+		faultOf(err).Reason != wasm.ReasonTooMany {
 		t.Errorf("too many candidates: got %v", err)
 	}
 	if got := p.Stats(); len(got.Faults) != 0 || got.Instances != 1 {

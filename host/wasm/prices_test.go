@@ -49,7 +49,8 @@ func TestHostCalls_priced(t *testing.T) {
 		return float64(best) / float64(x.Units)
 	}
 	reference := per(0)
-	for i, name := range []string{"random_get of 16 KiB", "random_get of 8 bytes", "clock_time_get", "sched_yield", "fd_write", "poll_oneoff", "log", "metrics add"} {
+	for i, name := range []string{"random_get of 16 KiB", "random_get of 8 bytes", "clock_time_get", "sched_yield",
+		"fd_write", "poll_oneoff", "log", "metrics add"} {
 		got := per(i + 1)
 		t.Logf("%-22s %.2f ns per unit, a division %.2f", name, got, reference)
 		if got > 4*reference {

@@ -29,7 +29,8 @@ func TestScore_recycled(t *testing.T) {
 		rt.Maintain(context.Background(), time.Now())
 	}
 	// 64 calls to be looked at, 64 more than the start and the arena explain.
-	if got := leak.Stats(); got.Recycled < 3000/128-2 || got.Recycled > 3000/64+2 || got.Refills != 0 || got.Instances != 1 {
+	if got := leak.Stats(); got.Recycled < 3000/128-2 || got.Recycled > 3000/64+2 || got.Refills != 0 ||
+		got.Instances != 1 {
 		t.Errorf("a guest that leaks: %+v", got)
 	}
 	if got := ok.Stats(); got.Recycled != 0 {

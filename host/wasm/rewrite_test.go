@@ -26,11 +26,13 @@ type outcome struct {
 }
 
 func (o *outcome) equal(p *outcome) bool {
-	return slices.Equal(o.results, p.results) && o.trap == p.trap && o.memory == p.memory && slices.Equal(o.globals, p.globals) && o.fuel == p.fuel
+	return slices.Equal(o.results, p.results) && o.trap == p.trap && o.memory == p.memory &&
+		slices.Equal(o.globals, p.globals) && o.fuel == p.fuel
 }
 
 func (o *outcome) String() string {
-	return fmt.Sprintf("results %x, trap %q, memory %x, globals %x, fuel %d", o.results, o.trap, o.memory[:6], o.globals, o.fuel)
+	return fmt.Sprintf("results %x, trap %q, memory %x, globals %x, fuel %d", o.results, o.trap, o.memory[:6], o.globals,
+		o.fuel)
 }
 
 // trapOf returns what a guest did wrong, without the place; ok is false if the
@@ -40,7 +42,8 @@ func trapOf(err error) (trap string, ok bool) {
 		return "", true
 	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	if strings.HasSuffix(line, ": out of bounds memory access") || strings.HasSuffix(line, ": out of bounds table access") {
+	if strings.HasSuffix(line, ": out of bounds memory access") ||
+		strings.HasSuffix(line, ": out of bounds table access") {
 		return line, true // a segment, when instantiating
 	}
 	_, trap, ok = strings.Cut(line, "wasm error: ")
@@ -137,7 +140,8 @@ func numbers(types []api.ValueType, results []uint64) (out []uint64) {
 // globalsOf returns the module's exported globals of numbers.
 func (c *compiled) globalsOf(m api.Module) (out []uint64) {
 	for _, name := range c.globals {
-		if g := m.ExportedGlobal(name); g != nil && g.Type() != typeFuncref && g.Type() != api.ValueTypeExternref && g.Type() != typeV128 {
+		if g := m.ExportedGlobal(name); g != nil && g.Type() != typeFuncref && g.Type() != api.ValueTypeExternref &&
+			g.Type() != typeV128 {
 			out = append(out, g.Get())
 		}
 	}
@@ -152,7 +156,8 @@ type seen struct {
 }
 
 func (s *seen) String() string {
-	return fmt.Sprintf("%d modules, %d trap, %d results, %d take more than a slice of fuel, %d starved, %d different instructions",
+	return fmt.Sprintf("%d modules, %d trap, %d results, %d take more than a slice of fuel, %d starved, %d different "+
+		"instructions",
 		s.modules, s.trapped, s.results, s.sliced, s.starved, len(s.opcodes))
 }
 

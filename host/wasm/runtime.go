@@ -95,7 +95,8 @@ func (r *Runtime) openEngine(ctx context.Context, dir string, command []string) 
 			}
 			dir = r.tempDir
 		}
-		r.worker = &compileWorker{command: command, cacheDir: dir, turn: make(chan struct{}, 1), accepted: map[[sha256.Size]byte]struct{}{}}
+		r.worker = &compileWorker{command: command, cacheDir: dir, turn: make(chan struct{}, 1),
+			accepted: map[[sha256.Size]byte]struct{}{}}
 	}
 	if r.cache, err = openCache(dir); err != nil {
 		return errors.Join(err, r.removeTemp())

@@ -62,7 +62,8 @@ type ScaleSize struct {
 // ErrUnsupported. Concurrent calls wait for each other.
 func (p *Plugin) Autoscale(v *ScaleView) (*ScaleSize, error) {
 	if n := max(len(v.Pools), len(v.Nodes)); n > abi.MaxCandidates || len(v.Samples[0]) > abi.MaxScaleSamples {
-		return nil, &Fault{p.name, Autoscale.String(), ReasonTooMany, fmt.Sprintf("%d pools, %d endpoints, %d samples", len(v.Pools), len(v.Nodes), len(v.Samples[0]))}
+		return nil, &Fault{p.name, Autoscale.String(), ReasonTooMany,
+			fmt.Sprintf("%d pools, %d endpoints, %d samples", len(v.Pools), len(v.Nodes), len(v.Samples[0]))}
 	}
 	var out *ScaleSize
 	err := p.experiment(Autoscale, func(in *instance) (err error) {
@@ -163,12 +164,15 @@ func writeScale(m []byte, v *ScaleView, l *scaleLayout) {
 
 func writeScaleHeader(h rows, v *ScaleView, l *scaleLayout) {
 	for _, f := range [...]struct{ at, v uint32 }{
-		{abi.ScaleSize, abi.ScaleHeaderSize}, {abi.ScaleFlags, v.Flags}, {abi.ScaleNPools, uint32(len(v.Pools))}, {abi.ScaleNNodes, uint32(len(v.Nodes))},
+		{abi.ScaleSize, abi.ScaleHeaderSize}, {abi.ScaleFlags, v.Flags}, {abi.ScaleNPools, uint32(len(v.Pools))},
+		{abi.ScaleNNodes, uint32(len(v.Nodes))},
 		{abi.ScaleNSamples, l.nsamples}, {abi.ScaleNCols, abi.NumScaleSamples}, {abi.ScaleStride, l.stride},
 		{abi.ScalePoolBytes, abi.ScalePoolHeaderSize}, {abi.ScaleNodeBytes, abi.ScaleNodeHeaderSize},
 		{abi.ScalePoolsOff, l.pools}, {abi.ScaleNodesOff, l.nodes}, {abi.ScaleSamplesOff, l.samples},
-		{abi.ScaleOutOff, l.out}, {abi.ScaleOutBytes, l.total - l.out}, {abi.ScaleOutPoolsOff, l.outPools}, {abi.ScaleOutVictimsOff, l.outVictims}, {abi.ScaleOutReasonOff, l.outReason},
-		{abi.ScaleNow, v.Proposal.Now}, {abi.ScaleDesired, v.Proposal.Desired}, {abi.ScaleWish, v.Proposal.Wish}, {abi.ScaleWindow, v.Proposal.Window},
+		{abi.ScaleOutOff, l.out}, {abi.ScaleOutBytes, l.total - l.out}, {abi.ScaleOutPoolsOff, l.outPools},
+		{abi.ScaleOutVictimsOff, l.outVictims}, {abi.ScaleOutReasonOff, l.outReason},
+		{abi.ScaleNow, v.Proposal.Now}, {abi.ScaleDesired, v.Proposal.Desired}, {abi.ScaleWish, v.Proposal.Wish},
+		{abi.ScaleWindow, v.Proposal.Window},
 	} {
 		h.u32(f.at, f.v)
 	}
@@ -220,7 +224,8 @@ func readScale(m []byte, v *ScaleView, l *scaleLayout, plugin string) (*ScaleSiz
 		return nil, &Fault{Plugin: plugin, Reason: r, Detail: fmt.Sprintf(format, args...)}
 	}
 	out := rows(m[l.out:l.outPools])
-	s := &ScaleSize{Desired: out.getU32(abi.ScaleOutDesired), HoldMS: out.getF64(abi.ScaleOutHoldMs), TTLMS: out.getF64(abi.ScaleOutTTLMs)}
+	s := &ScaleSize{Desired: out.getU32(abi.ScaleOutDesired), HoldMS: out.getF64(abi.ScaleOutHoldMs),
+		TTLMS: out.getF64(abi.ScaleOutTTLMs)}
 	switch {
 	case s.Desired == abi.Unwritten:
 		return fault(ReasonUnwritten, "the size is not written")
@@ -237,7 +242,8 @@ func readScale(m []byte, v *ScaleView, l *scaleLayout, plugin string) (*ScaleSiz
 	}
 	nv, nr := out.getU32(abi.ScaleOutNVictims), out.getU32(abi.ScaleOutReasonLen)
 	if int64(nv) > int64(len(v.Nodes)) || nr > abi.MaxScaleReason {
-		return fault(ReasonIndex, "%d victims of %d endpoints, a reason of %d bytes, at most %d", nv, len(v.Nodes), nr, abi.MaxScaleReason)
+		return fault(ReasonIndex, "%d victims of %d endpoints, a reason of %d bytes, at most %d", nv, len(v.Nodes), nr,
+			abi.MaxScaleReason)
 	}
 	for i, n := range words(m[l.outVictims:l.outReason])[:nv] {
 		if int64(n) >= int64(len(v.Nodes)) {

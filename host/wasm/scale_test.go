@@ -56,8 +56,10 @@ const hostile = "../../conformance/guests/experimental/hostile.wasm"
 func TestAutoscale_hostile(t *testing.T) {
 	rt := newRuntime(t, "")
 	for do, want := range map[int]wasm.Reason{
-		1: wasm.ReasonTrap, 2: wasm.ReasonFuel, 3: wasm.ReasonStatus, 6: "", 7: wasm.ReasonStatus, 10: wasm.ReasonUnwritten, 11: wasm.ReasonIndex, 12: wasm.ReasonNotFinite,
-		13: wasm.ReasonNotFinite, 14: wasm.ReasonNotFinite, 15: wasm.ReasonIndex, 16: wasm.ReasonIndex, 17: wasm.ReasonIndex, 18: wasm.ReasonIndex, 21: wasm.ReasonIndex,
+		1: wasm.ReasonTrap, 2: wasm.ReasonFuel, 3: wasm.ReasonStatus, 6: "", 7: wasm.ReasonStatus, 10: wasm.ReasonUnwritten,
+		11: wasm.ReasonIndex, 12: wasm.ReasonNotFinite,
+		13: wasm.ReasonNotFinite, 14: wasm.ReasonNotFinite, 15: wasm.ReasonIndex, 16: wasm.ReasonIndex, 17: wasm.ReasonIndex,
+		18: wasm.ReasonIndex, 21: wasm.ReasonIndex,
 	} {
 		t.Run(fmt.Sprint(do), func(t *testing.T) {
 			p := loadFile(t, rt, hostile, fmt.Sprintf(`{"do": %d}`, do))
@@ -137,8 +139,10 @@ func TestAutoscale_schedule(t *testing.T) {
 		why      string
 	}{
 		{"03:00", 2, 2, "built-in, above the least size 1 of hour 4"}, {"03:00", 0, 1, "least size 1 of hour 4"},
-		{"06:58", 2, 2, "built-in, above the least size 1 of hour 7"}, {"06:59:30", 2, 9, "least size 9 of hour 8"}, {"07:00", 2, 9, "least size 9 of hour 8"},
-		{"16:59:30", 2, 9, "least size 9 of hour 17"}, {"17:00", 2, 3, "least size 3 of hour 18"}, {"23:30", 0, 1, "least size 1 of hour 0"}, {"12:00", 20, 20, ""},
+		{"06:58", 2, 2, "built-in, above the least size 1 of hour 7"}, {"06:59:30", 2, 9, "least size 9 of hour 8"},
+		{"07:00", 2, 9, "least size 9 of hour 8"},
+		{"16:59:30", 2, 9, "least size 9 of hour 17"}, {"17:00", 2, 3, "least size 3 of hour 18"},
+		{"23:30", 0, 1, "least size 1 of hour 0"}, {"12:00", 20, 20, ""},
 	} {
 		at, err := time.Parse("2006-01-02 15:04:05", "2026-03-01 "+(c.utc + ":00")[:8])
 		if err != nil {
@@ -178,7 +182,8 @@ func TestAutoscale_spot(t *testing.T) {
 		{own: 2, spot: 3, spotMax: 8, proposed: 0, desired: 0, ownSize: abi.Unwritten},
 	} {
 		v := scaleView()
-		v.Pools[0].Ready, v.Pools[0].Pending, v.Pools[1].Ready, v.Pools[1].Max, v.Pools[1].Blocked = c.own, 0, c.spot, c.spotMax, c.blocked
+		v.Pools[0].Ready, v.Pools[0].Pending, v.Pools[1].Ready, v.Pools[1].Max, v.Pools[1].Blocked = c.own, 0, c.spot,
+			c.spotMax, c.blocked
 		v.Proposal.Desired = c.proposed
 		got, err := p.Autoscale(v)
 		if err != nil || got.Desired != c.desired || got.Pools[0] != c.ownSize || got.Pools[1] != abi.Unwritten {
@@ -194,14 +199,16 @@ func TestAutoscale_spot(t *testing.T) {
 // FuzzReadScale: whatever bytes a guest leaves, an answer is within the bounds.
 func FuzzReadScale(f *testing.F) {
 	f.Add(uint32(3), uint32(1), uint64(0), uint64(0), uint32(3), uint32(0), uint32(1))
-	f.Add(uint32(math.MaxUint32), uint32(math.MaxUint32), math.Float64bits(math.NaN()), uint64(1)<<63, uint32(math.MaxUint32), uint32(math.MaxUint32), uint32(1<<31))
+	f.Add(uint32(math.MaxUint32), uint32(math.MaxUint32), math.Float64bits(math.NaN()), uint64(1)<<63,
+		uint32(math.MaxUint32), uint32(math.MaxUint32), uint32(1<<31))
 	f.Fuzz(func(t *testing.T, desired, nvictims uint32, hold, ttl uint64, reason, pool, victim uint32) {
 		v := scaleView()
 		s, err := wasm.ReadScaleResult(v, desired, nvictims, hold, ttl, reason, pool, victim)
 		if err != nil {
 			return
 		}
-		ok := s.Desired <= abi.MaxScaleSize && s.HoldMS >= 0 && s.TTLMS >= 0 && !math.IsInf(s.HoldMS+s.TTLMS, 0) && len(s.Victims) <= len(v.Nodes) && len(s.Reason) <= abi.MaxScaleReason
+		ok := s.Desired <= abi.MaxScaleSize && s.HoldMS >= 0 && s.TTLMS >= 0 && !math.IsInf(s.HoldMS+s.TTLMS, 0) &&
+			len(s.Victims) <= len(v.Nodes) && len(s.Reason) <= abi.MaxScaleReason
 		for _, n := range s.Victims {
 			ok = ok && int(n) < len(v.Nodes)
 		}

@@ -40,7 +40,8 @@ func TestShadow(t *testing.T) {
 		}
 	}
 	var s wasm.Shadow
-	if err := s.Add(load(t, rt, "abstain", wasm.Options{Instances: 1}), wasm.SmokeBatch(7, 1), make([]float32, 7), make([]float32, 7)); err != nil || s.Stats().Abstained != 1 {
+	if err := s.Add(load(t, rt, "abstain", wasm.Options{Instances: 1}), wasm.SmokeBatch(7, 1), make([]float32, 7),
+		make([]float32, 7)); err != nil || s.Stats().Abstained != 1 {
 		t.Errorf("an abstention: %v, %+v", err, s.Stats())
 	}
 }

@@ -116,7 +116,8 @@ func (p *Plugin) once(in *instance, r Role, b *Batch) error {
 // the candidate's number, every candidate allowed, three places.
 func SmokeOrder(b *Batch) *Order {
 	slots := max(int(b.NSlots), 1)
-	o := &Order{K: min(3, b.N), Scores: make([]float32, slots*b.N), Mask: make([]uint32, slots*b.N), Count: make([]uint32, slots)}
+	o := &Order{K: min(3, b.N), Scores: make([]float32, slots*b.N), Mask: make([]uint32, slots*b.N),
+		Count: make([]uint32, slots)}
 	o.Index = make([]uint32, slots*o.K)
 	for i := range o.Scores {
 		o.Scores[i], o.Mask[i] = -float32(i%max(b.N, 1)), 1

@@ -77,10 +77,12 @@ func (p *Plugin) Stats() Stats {
 	c := &p.stats
 	s := Stats{
 		Name: p.name, Version: p.manifest.Version, Digest: p.digest,
-		Calls: c.calls.Load(), Abstained: c.abstained.Load(), Busy: c.busy.Load(), Refills: c.refills.Load(), Recycled: c.recycled.Load(),
+		Calls: c.calls.Load(), Abstained: c.abstained.Load(), Busy: c.busy.Load(), Refills: c.refills.Load(),
+		Recycled:    c.recycled.Load(),
 		Quarantined: !p.breaker.allow(), QuarantineReason: p.breaker.reason(),
 		Sliced: p.hot != nil && p.hot.sliced, UnitsPerCandidate: p.unitsPerCandidate(),
-		LastUnits: c.lastUnits.Load(), LoadNanos: c.calibrated.Load(), CallNanos: float64(c.meanNanos.Load()), CallNanosMax: c.maxNanos.Load(),
+		LastUnits: c.lastUnits.Load(), LoadNanos: c.calibrated.Load(), CallNanos: float64(c.meanNanos.Load()),
+		CallNanosMax: c.maxNanos.Load(),
 		ObserveCalls: c.observed.Load(), Published: len(p.pubs), Faults: map[Reason]uint64{},
 	}
 	c.mu.Lock()

@@ -36,8 +36,9 @@ type goldenVector struct {
 
 func (v *goldenVector) batch() *Batch {
 	hex := func(s string) uint64 { x, _ := strconv.ParseUint(s, 16, 64); return x }
-	b := &Batch{N: int(v.N), Flags: v.Flags &^ abi.FlagExplain, PromptTokens: v.PromptTokens, MaxTokens: v.MaxTokens, Priority: v.Priority,
-		NowMS: v.NowMS, SessionHash: hex(v.SessionHash), Seed: hex(v.Seed), NSlots: v.NSlots,
+	b := &Batch{N: int(v.N), Flags: v.Flags &^ abi.FlagExplain, PromptTokens: v.PromptTokens, MaxTokens: v.MaxTokens,
+		Priority: v.Priority,
+		NowMS:    v.NowMS, SessionHash: hex(v.SessionHash), Seed: hex(v.Seed), NSlots: v.NSlots,
 		EndpointIDs: v.U32["endpoint_id"], AdapterStates: v.U32["adapter_state"]}
 	for i, c := range abi.Columns {
 		b.Columns[i] = v.F32[c.Name]
@@ -56,7 +57,8 @@ func (v *goldenVector) outcomes() *Outcomes {
 	return o
 }
 
-var goldenRoles = map[string]Role{"filter": Filter, "score": Score, "pick": Pick, "observe": Observe, "configure": Configure, "idle": Idle}
+var goldenRoles = map[string]Role{"filter": Filter, "score": Score, "pick": Pick, "observe": Observe,
+	"configure": Configure, "idle": Idle}
 
 // call has p call the role of v with its values.
 func (v *goldenVector) call(p *Plugin, in *instance) error {
@@ -79,7 +81,8 @@ func (v *goldenVector) call(p *Plugin, in *instance) error {
 		}
 		return p.score(in, s, b, make([]float32, v.N), terms)
 	case Pick:
-		return p.pick(in, s, b, &Order{K: int(v.K), Scores: v.Scores, Mask: v.Mask, Count: make([]uint32, v.NSlots), Index: make([]uint32, v.NSlots*v.K)})
+		return p.pick(in, s, b, &Order{K: int(v.K), Scores: v.Scores, Mask: v.Mask, Count: make([]uint32, v.NSlots),
+			Index: make([]uint32, v.NSlots*v.K)})
 	case Observe:
 		p.pubs = make([]*published, v.Publishes)
 		return p.observe(in, s, v.outcomes())

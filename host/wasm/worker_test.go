@@ -19,7 +19,8 @@ func testWorker(t testing.TB) *compileWorker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &compileWorker{command: command, cacheDir: t.TempDir(), turn: make(chan struct{}, 1), accepted: map[[sha256.Size]byte]struct{}{}}
+	n := &compileWorker{command: command, cacheDir: t.TempDir(), turn: make(chan struct{}, 1),
+		accepted: map[[sha256.Size]byte]struct{}{}}
 	if err := os.Chmod(n.cacheDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,8 @@ func (n *compileWorker) takeFile(t testing.TB, name string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n.take(t.Context(), name, code, &trial{CacheDir: n.cacheDir, Options: Options{Instances: 1}, Size: len(code)}, childTime)
+	return n.take(t.Context(), name, code, &trial{CacheDir: n.cacheDir, Options: Options{Instances: 1}, Size: len(code)},
+		childTime)
 }
 
 // TestChild_priority: a child runs when nothing else wants to.
@@ -77,7 +79,8 @@ func TestChild_orphan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.in.Write(append(append(binary.LittleEndian.AppendUint32(nil, uint32(len(head))), head...), code...)); err != nil {
+	if _, err := c.in.Write(append(append(binary.LittleEndian.AppendUint32(nil, uint32(len(head))), head...),
+		code...)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.end(); err == nil {
@@ -85,8 +88,8 @@ func TestChild_orphan(t *testing.T) {
 	}
 }
 
-// TestNursery_idle: one child serves many modules and ends when there are none.
-func TestNursery_idle(t *testing.T) {
+// TestWorker_idle: one child serves many modules and ends when there are none.
+func TestWorker_idle(t *testing.T) {
 	n := testWorker(t)
 	if err := n.takeFile(t, "ok"); err != nil {
 		t.Fatal(err)

@@ -27,8 +27,8 @@ package kvasir
 // a fault.
 var ErrAbstain error = abstention{}
 
-// ErrUnsupported is what a function of an experimental role returns for what it
-// does not read: it is told to the operator, and is not a fault.
+// ErrUnsupported is returned by a function of an experimental role for input that it
+// does not support. The host reports it to the operator and does not count it as a fault.
 var ErrUnsupported error = unsupported{}
 
 type unsupported struct{}

@@ -52,7 +52,8 @@ func TestReader_take(t *testing.T) {
 
 // TestAppendS64 compares with the examples of the specification.
 func TestAppendS64(t *testing.T) {
-	for v, want := range map[int64][]byte{0: {0}, 2: {2}, -2: {0x7e}, 63: {0x3f}, 64: {0xc0, 0}, -64: {0x40}, -65: {0xbf, 0x7f}, 128: {0x80, 1}, -129: {0xff, 0x7e}} {
+	for v, want := range map[int64][]byte{0: {0}, 2: {2}, -2: {0x7e}, 63: {0x3f}, 64: {0xc0, 0}, -64: {0x40},
+		-65: {0xbf, 0x7f}, 128: {0x80, 1}, -129: {0xff, 0x7e}} {
 		if got := AppendS64(nil, v); !bytes.Equal(got, want) {
 			t.Errorf("%d: got %x, want %x", v, got, want)
 		}
