@@ -235,13 +235,13 @@ type Plugin struct {
 // PluginStore bounds what is pushed.
 type PluginStore struct {
 	Bytes       Size     `yaml:"bytes" reload:"live" doc:"total size of stored modules; default 512MiB; the oldest that are neither active nor previous are removed first, then a push is refused"`
-	PusherBytes Size     `yaml:"pusher_bytes" reload:"live" doc:"total size of the modules that one pusher stored first; default 64MiB: ten modules of Go's standard toolchain; enforced as bytes"`
+	PusherBytes Size     `yaml:"pusher_bytes" reload:"live" doc:"total size of the modules that one pusher stored first; default 64MiB: thirty modules of Go's standard toolchain; enforced as bytes"`
 	Trial       Duration `yaml:"trial" reload:"live" doc:"time limit of compiling and checking a pushed module; default 10s, at most 3m; one at a time per pusher"`
 }
 
 // PluginLimits limit one instance of a plugin and its calls.
 type PluginLimits struct {
-	Memory Size     `yaml:"memory" reload:"live" doc:"memory of one instance; memory of one instance; default 16MiB: Go's runtime needs 4; at most 64MiB: there are up to 8 instances"`
+	Memory Size     `yaml:"memory" reload:"live" doc:"memory of one instance; default 16MiB: Go's runtime needs 4; at most 64MiB: there are up to 8 instances"`
 	Call   Duration `yaml:"call" reload:"live" doc:"maximum processor time of a call that filters, scores or picks among 64 candidates, and of each further 64; default 2ms, at most 100ms; a plugin that exceeds it is refused, or quarantined if it does so later"`
 }
 
