@@ -33,8 +33,8 @@ import (
 
 // Config is the configuration of a Server.
 type Config struct {
-	// Access returns what the rules in force say of this listener. nil = Token and
-	// Hosts say it, for ever.
+	// Access returns the access by the rules in force. nil = Token and Hosts apply for
+	// the lifetime of the server.
 	Access func() *Access
 	Token  string // at least 8 characters
 

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// Access is what the rules in force say about the admin listener. It is immutable.
+// Access is who may use the admin listener by the rules in force: the holder of the
+// token, by an allowed name of the listener. It is immutable.
 type Access struct {
 	token [sha256.Size]byte
 	plain string
@@ -22,10 +23,10 @@ type Access struct {
 // not to be empty by mistake.
 const minToken = 8
 
-// NewAccess returns the access of a token, of at least 8 characters without white
-// space, and of further names that the Host header may have, beside loopback names
-// and addresses and the address that was connected to. The error joins everything
-// that is wrong.
+// NewAccess returns the access with a token of at least 8 characters without white
+// space. hosts are names that the Host header may have in addition to loopback
+// names and addresses and the address that the client connected to. The error joins
+// everything that is wrong.
 func NewAccess(token string, hosts []string) (*Access, error) {
 	var all []error
 	if len(token) < minToken {
@@ -58,9 +59,9 @@ func canonicalHost(h string) string {
 // hostAllowed reports whether the Host header names this listener: a loopback name
 // or address, a configured name, or the address that the client connected to. None
 // of them is a name that an attacker can choose.
-func (g *Access) hostAllowed(r *http.Request) bool {
+func (a *Access) hostAllowed(r *http.Request) bool {
 	host := canonicalHost(r.Host)
-	if g.hosts[host] || strings.HasSuffix(host, ".localhost") {
+	if a.hosts[host] || strings.HasSuffix(host, ".localhost") {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)
@@ -79,14 +80,14 @@ func (g *Access) hostAllowed(r *http.Request) bool {
 }
 
 // tokenOK compares in constant time, whatever the length of the credential.
-func (g *Access) tokenOK(r *http.Request) bool {
+func (a *Access) tokenOK(r *http.Request) bool {
 	const scheme = "Bearer "
-	a := r.Header.Get("Authorization")
-	if len(a) < len(scheme) || !strings.EqualFold(a[:len(scheme)], scheme) {
+	header := r.Header.Get("Authorization")
+	if len(header) < len(scheme) || !strings.EqualFold(header[:len(scheme)], scheme) {
 		return false
 	}
-	sum := sha256.Sum256([]byte(strings.TrimSpace(a[len(scheme):])))
-	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1
+	sum := sha256.Sum256([]byte(strings.TrimSpace(header[len(scheme):])))
+	return subtle.ConstantTimeCompare(sum[:], a.token[:]) == 1
 }
 
 func fromLoopback(r *http.Request) bool {
