@@ -22,13 +22,15 @@ func TestBegin_requests(t *testing.T) {
 	l := Limits{Requests: 6}
 	for i := range 6 {
 		g, u, refusal := begin(tab, l)
-		if refusal != nil || u.Requests.Limit != 6 || u.Requests.Left != 5-i || u.Requests.Reset != time.Duration(i+1)*10*time.Second {
+		if refusal != nil || u.Requests.Limit != 6 || u.Requests.Left != 5-i ||
+			u.Requests.Reset != time.Duration(i+1)*10*time.Second {
 			t.Fatalf("request %d: refused %+v, usage %+v", i, refusal, u)
 		}
 		g.Settle(0)
 	}
 	g, u, refusal := begin(tab, l)
-	if refusal == nil || *refusal != (Refusal{Budget: Requests, Limit: 6, After: 10 * time.Second}) || u.Requests.Left != 0 || u.Requests.Reset != time.Minute {
+	if refusal == nil || *refusal != (Refusal{Budget: Requests, Limit: 6, After: 10 * time.Second}) ||
+		u.Requests.Left != 0 || u.Requests.Reset != time.Minute {
 		t.Fatalf("the seventh: refused %+v, usage %+v", refusal, u)
 	}
 	g.Settle(5) // of a refused request: no effect
@@ -95,7 +97,8 @@ func TestReserve(t *testing.T) {
 			tab := table(clk)
 			g, _, _ := begin(tab, Limits{Tokens: 600})
 			u, refusal := g.Reserve(c.prompt, c.output)
-			if (refusal == nil) != (c.refusal == nil) || refusal != nil && *refusal != *c.refusal || u.Tokens.Left != c.left || u.Tokens.Limit != 600 {
+			if (refusal == nil) != (c.refusal == nil) || refusal != nil && *refusal != *c.refusal || u.Tokens.Left != c.left ||
+				u.Tokens.Limit != 600 {
 				t.Fatalf("got %+v, %+v, want %+v and %d left", refusal, u, c.refusal, c.left)
 			}
 			g.Settle(c.settle)
@@ -138,7 +141,8 @@ func TestLimits_change(t *testing.T) {
 	for range 5 {
 		begin(tab, Limits{Requests: 10})
 	}
-	if _, _, refusal := begin(tab, Limits{Requests: 5}); refusal == nil || refusal.Budget != Requests || refusal.After != 12*time.Second {
+	if _, _, refusal := begin(tab, Limits{Requests: 5}); refusal == nil || refusal.Budget != Requests ||
+		refusal.After != 12*time.Second {
 		t.Errorf("tightened: %+v, want refused for 12s", refusal)
 	}
 	if _, u, refusal := begin(tab, Limits{Requests: 20}); refusal != nil || u.Requests.Left != 14 {

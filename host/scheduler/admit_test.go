@@ -16,7 +16,8 @@ import (
 func refusedWith(t *testing.T, err error, code llmapi.Code, after time.Duration) {
 	t.Helper()
 	d, ok := errors.AsType[*DeniedError](err)
-	if !ok || d.Code != code || d.RetryAfter != after || after > 0 && code != llmapi.CodeNoEligibleEndpoint && d.Status != 429 {
+	if !ok || d.Code != code || d.RetryAfter != after || after > 0 && code != llmapi.CodeNoEligibleEndpoint &&
+		d.Status != 429 {
 		t.Errorf("got %+v, want %s with Retry-After %v", err, code, after)
 	}
 }
@@ -96,7 +97,8 @@ func TestQuota_tokens(t *testing.T) {
 		outcome exchange.Outcome
 		left    int
 	}{
-		{"as reported", exchange.Outcome{Status: 200, HasUsage: true, PromptTokens: 100, OutputTokens: 20, End: exchange.EndComplete}, 880},
+		{"as reported", exchange.Outcome{Status: 200, HasUsage: true, PromptTokens: 100, OutputTokens: 20,
+			End: exchange.EndComplete}, 880},
 		{"not reported", exchange.Outcome{Status: 200, End: exchange.EndComplete}, 800},
 		{"client gone", exchange.Outcome{Status: 499, End: exchange.EndClientGone}, 800},
 		{"refused by the engine", exchange.Outcome{Status: 400, End: exchange.EndComplete}, 1000},
@@ -172,7 +174,8 @@ func TestReadPrompt_atLeast(t *testing.T) {
 			r.policy.d.MaxPromptTokens = limit
 			p, err := r.sched.Schedule(r.request("x"))
 			d, ok := errors.AsType[*DeniedError](err)
-			if want := refused && limit > 0; want != (ok && d.Code == llmapi.CodeContextLength && d.Status == 400 && strings.Contains(d.Message, "50")) || !want && err != nil {
+			if want := refused && limit > 0; want != (ok && d.Code == llmapi.CodeContextLength && d.Status == 400 &&
+				strings.Contains(d.Message, "50")) || !want && err != nil {
 				t.Errorf("%d tokens, limit %d: got %v", tokens, limit, err)
 			}
 			if err == nil {

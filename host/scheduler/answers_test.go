@@ -24,7 +24,8 @@ func TestAnswers(t *testing.T) {
 	refused := func(previous string) {
 		t.Helper()
 		_, err := r.sched.Schedule(request(previous))
-		if d, ok := errors.AsType[*DeniedError](err); !ok || d.Status != 404 || d.Code != llmapi.CodeResponseNotFound || d.Param != "previous_response_id" {
+		if d, ok := errors.AsType[*DeniedError](err); !ok || d.Status != 404 || d.Code != llmapi.CodeResponseNotFound ||
+			d.Param != "previous_response_id" {
 			t.Errorf("%s: got %v", previous, err)
 		}
 	}
@@ -67,7 +68,8 @@ func TestAnswers(t *testing.T) {
 // TestAnswers_users: users of a tenant that share no cache cannot continue each other's
 // responses.
 func TestAnswers_users(t *testing.T) {
-	for scope, apart := range map[string]bool{policy.ScopeTenant: false, policy.ScopeGroup: false, policy.ScopeUser: true, policy.ScopeNone: true} {
+	for scope, apart := range map[string]bool{policy.ScopeTenant: false, policy.ScopeGroup: false,
+		policy.ScopeUser: true, policy.ScopeNone: true} {
 		r := newRig(t, 2, nil)
 		r.policy.d.Scope = scope
 		request := func(user, previous string) *Request {
@@ -82,7 +84,8 @@ func TestAnswers_users(t *testing.T) {
 		end(p)
 		for user, refused := range map[string]bool{"ada": false, "bob": apart, "": apart} {
 			p, err := r.sched.Schedule(request(user, "resp"))
-			if d, ok := errors.AsType[*DeniedError](err); refused != (ok && d.Code == llmapi.CodeResponseNotFound) || !refused && err != nil {
+			if d, ok := errors.AsType[*DeniedError](err); refused != (ok && d.Code == llmapi.CodeResponseNotFound) ||
+				!refused && err != nil {
 				t.Errorf("scope %s, user %q: got %v, want refused %v", scope, user, err, refused)
 			}
 			if err == nil {
@@ -98,7 +101,8 @@ func TestAnswers_users(t *testing.T) {
 func TestModels_dedicated(t *testing.T) {
 	r := newRig(t, 2, func(_ *StateConfig, c *Config) {
 		c.Pools = append(c.Pools, Pool{Name: "kept", Tenant: "globex", Dedicated: true})
-		c.Models = append(c.Models, Model{Name: "theirs", Aliases: []string{"secret"}, Pools: []PoolRef{{Pool: "kept", ServedAs: "x"}}})
+		c.Models = append(c.Models, Model{Name: "theirs", Aliases: []string{"secret"},
+			Pools: []PoolRef{{Pool: "kept", ServedAs: "x"}}})
 		c.Models[0].Pools = append(c.Models[0].Pools, PoolRef{Pool: "kept", ServedAs: "x"})
 	})
 	id, err := r.store.Add(endpoint.Info{URL: "http://kept", Addr: "kept", Pool: "kept"})
@@ -129,7 +133,8 @@ func TestAnswers_stress(t *testing.T) {
 		tenant := &identity.Principal{Tenant: fmt.Sprint("t", g%2)}
 		wg.Go(func() {
 			for i := range 300 {
-				req := &Request{ID: fmt.Sprint(g, "-", i), Principal: tenant, API: &llmapi.Request{Op: llmapi.OpResponses, Model: "m", Body: []byte("x")}}
+				req := &Request{ID: fmt.Sprint(g, "-", i), Principal: tenant,
+					API: &llmapi.Request{Op: llmapi.OpResponses, Model: "m", Body: []byte("x")}}
 				p, err := r.sched.Schedule(req)
 				if err != nil {
 					t.Error(err)
@@ -187,7 +192,8 @@ func TestNarrow_salt(t *testing.T) {
 	for id := range endpoint.ID(2) {
 		r.store.Update(id, func(s *endpoint.State) { s.NoSalt = 1 << llmapi.OpMessages })
 	}
-	if d, ok := errors.AsType[*DeniedError](messages()); !ok || d.Status != 503 || d.Code != llmapi.CodeNoEligibleEndpoint {
+	if d, ok := errors.AsType[*DeniedError](messages()); !ok || d.Status != 503 ||
+		d.Code != llmapi.CodeNoEligibleEndpoint {
 		t.Errorf("got %v", d)
 	} else if want := "no endpoint can take this request: " + reasons[reasonSalt].refusal; d.Message != want {
 		t.Errorf("got %q", d.Message)

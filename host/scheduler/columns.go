@@ -47,18 +47,24 @@ var sources = [abi.NumColumns]func(d *decision, i int) float32{
 		id := d.b.Endpoints[i]
 		return float32(d.snap.CacheBlocks[id]) * float32(d.snap.BlockTokens[id])
 	},
-	abi.ColKVEvictRate:  func(d *decision, i int) float32 { return d.snap.EvictRate[d.b.Endpoints[i]] },
-	abi.ColEstPrefillMS: func(d *decision, i int) float32 { return tokensMillis(d.b.Uncached[i], d.b.Rates[i], d.meanRate) },
-	abi.ColEstQueueMS:   func(d *decision, i int) float32 { return tokensMillis(d.b.Outstanding[i], d.b.Rates[i], d.meanRate) },
-	abi.ColEstITLMS:     func(d *decision, i int) float32 { return d.loads[i].ITLMillis() },
+	abi.ColKVEvictRate: func(d *decision, i int) float32 { return d.snap.EvictRate[d.b.Endpoints[i]] },
+	abi.ColEstPrefillMS: func(d *decision, i int) float32 {
+		return tokensMillis(d.b.Uncached[i], d.b.Rates[i], d.meanRate)
+	},
+	abi.ColEstQueueMS: func(d *decision, i int) float32 {
+		return tokensMillis(d.b.Outstanding[i], d.b.Rates[i], d.meanRate)
+	},
+	abi.ColEstITLMS: func(d *decision, i int) float32 { return d.loads[i].ITLMillis() },
 	abi.ColDecodeRate: func(d *decision, i int) float32 {
 		if itl := d.loads[i].ITLMillis(); itl > 0 {
 			return 1e3 / itl
 		}
 		return 0
 	},
-	abi.ColRTTMS:        func(d *decision, i int) float32 { return d.snap.RTTMS[d.b.Endpoints[i]] },
-	abi.ColEventsAgeMS:  func(d *decision, i int) float32 { return endpoint.AgeMS(d.snap.EventAt[d.b.Endpoints[i]], d.now) },
+	abi.ColRTTMS: func(d *decision, i int) float32 { return d.snap.RTTMS[d.b.Endpoints[i]] },
+	abi.ColEventsAgeMS: func(d *decision, i int) float32 {
+		return endpoint.AgeMS(d.snap.EventAt[d.b.Endpoints[i]], d.now)
+	},
 	abi.ColAdapterState: func(d *decision, i int) float32 { return d.adapterState(d.b.Endpoints[i]) },
 	abi.ColWarmAgeMS: func(d *decision, i int) float32 {
 		return float32(d.loads[i].ReadyFor(d.now)) / float32(time.Millisecond)

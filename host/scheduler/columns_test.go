@@ -52,7 +52,8 @@ func set(cs ...Column) (s ColumnSet) {
 
 // TestColumns_wanted: the columns that an extension reads are filled, and no others.
 func TestColumns_wanted(t *testing.T) {
-	for name, want := range map[string]ColumnSet{"none": 0, "some": set(abi.ColPrice, abi.ColErrorRate, abi.ColRunning), "all": AllColumns} {
+	for name, want := range map[string]ColumnSet{"none": 0, "some": set(abi.ColPrice, abi.ColErrorRate, abi.ColRunning),
+		"all": AllColumns} {
 		r := newRig(t, 3, func(_ *StateConfig, c *Config) {
 			c.Profiles[0].Scorers = []Weighted{{reader{name, want, func(b *Batch) {
 				for c := range b.More {
@@ -69,7 +70,8 @@ func TestColumns_wanted(t *testing.T) {
 			t.Errorf("%s: %s", name, e.Plugins[0].Fault)
 		}
 		for c := range Column(abi.NumColumns) {
-			if _, there := e.Candidates[2].Columns[abi.Columns[c].Name]; sourced.Has(c) && there != want.Has(c) && c != abi.ColAffinityWeight { // which is always explained
+			if _, there := e.Candidates[2].Columns[abi.Columns[c].Name]; sourced.Has(c) && there != want.Has(c) &&
+				c != abi.ColAffinityWeight { // which is always explained
 				t.Errorf("%s: column %d (%s) is explained: %v", name, c, abi.Columns[c].Name, there)
 			}
 		}
@@ -87,7 +89,8 @@ func TestColumns_wanted(t *testing.T) {
 // the batch and in explain.
 func TestColumns_filtered(t *testing.T) {
 	var seen []float32
-	look := reader{"r", set(abi.ColPrice, abi.ColKVCapacityTokens), func(b *Batch) { seen = slices.Clone(b.More[abi.ColPrice]) }}
+	look := reader{"r", set(abi.ColPrice, abi.ColKVCapacityTokens),
+		func(b *Batch) { seen = slices.Clone(b.More[abi.ColPrice]) }}
 	r := newRig(t, 1, func(_ *StateConfig, c *Config) {
 		c.Profiles[0].Scorers = []Weighted{{look, 1, false}}
 		c.Profiles[0].Filters = []Filter{filtering{drops: map[int]uint32{0: 1, 2: 1}}}
@@ -97,7 +100,10 @@ func TestColumns_filtered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.store.Update(id, func(s *endpoint.State) { s.Ready, s.Trust, s.CacheBlocks, s.BlockTokens = true, 1, uint32(i), 16 })
+		r.store.Update(id, func(s *endpoint.State) {
+			s.Ready, s.Trust, s.CacheBlocks, s.BlockTokens = true, 1, uint32(i),
+				16
+		})
 	}
 	req := r.request(words(1, 50))
 	end(r.place(req))
@@ -107,7 +113,9 @@ func TestColumns_filtered(t *testing.T) {
 	}
 	for i, c := range e.Candidates {
 		price, terms := c.Columns["price"]
-		if dropped := i%2 == 0; terms == dropped || terms && (price != float32(9+i) || c.Columns["kv_capacity_tokens"] != float32(16*(i-1)) || c.Scores["r"].Terms["price"] != price) {
+		if dropped := i%2 == 0; terms == dropped || terms &&
+			(price != float32(9+i) || c.Columns["kv_capacity_tokens"] != float32(16*(i-1)) ||
+				c.Scores["r"].Terms["price"] != price) {
 			t.Errorf("endpoint %d: %v %v", i, c.Columns, c.Scores)
 		}
 	}
@@ -173,7 +181,8 @@ func TestBatch_CopyTo_more(t *testing.T) {
 	}
 	for range 2 {
 		b.CopyTo(&c)
-		if !slices.Equal(c.More[abi.ColPrice], b.More[abi.ColPrice]) || !slices.Equal(c.More[abi.ColKVCachedTokens], b.More[abi.ColKVCachedTokens]) || c.More[abi.ColSpot] != nil {
+		if !slices.Equal(c.More[abi.ColPrice], b.More[abi.ColPrice]) ||
+			!slices.Equal(c.More[abi.ColKVCachedTokens], b.More[abi.ColKVCachedTokens]) || c.More[abi.ColSpot] != nil {
 			t.Fatalf("got %v", c.More)
 		}
 		b.More[abi.ColPrice][3]++
@@ -237,11 +246,13 @@ func TestPlacement_decodeRate(t *testing.T) {
 			p.Done(o)
 		}
 	}
-	o := exchange.Outcome{Status: 200, TTFT: 50 * time.Millisecond, E2E: 250 * time.Millisecond, HasUsage: true, OutputTokens: 11, End: exchange.EndComplete}
+	o := exchange.Outcome{Status: 200, TTFT: 50 * time.Millisecond, E2E: 250 * time.Millisecond, HasUsage: true,
+		OutputTokens: 11, End: exchange.EndComplete}
 	run(false, o)
 	run(true, exchange.Outcome{Status: 200, TTFT: o.TTFT, E2E: o.E2E, OutputTokens: 11, End: exchange.EndComplete})
 	run(true, exchange.Outcome{Status: 200, E2E: o.E2E, HasUsage: true, OutputTokens: 11, End: exchange.EndComplete})
-	run(true, exchange.Outcome{Status: 200, TTFT: o.TTFT, E2E: o.E2E, HasUsage: true, OutputTokens: 1, End: exchange.EndComplete})
+	run(true, exchange.Outcome{Status: 200, TTFT: o.TTFT, E2E: o.E2E, HasUsage: true, OutputTokens: 1,
+		End: exchange.EndComplete})
 	if got := load.ITLMillis(); got != 0 {
 		t.Errorf("got %v ms", got)
 	}
@@ -282,7 +293,8 @@ func TestColumns_stress(t *testing.T) {
 					continue // ejected or not ready at this moment
 				}
 				p.FirstToken()
-				p.Done(exchange.Outcome{Status: []int{200, 500}[len(req.ID)%2], TTFT: 1, E2E: time.Second, HasUsage: true, OutputTokens: 9, End: exchange.EndComplete})
+				p.Done(exchange.Outcome{Status: []int{200, 500}[len(req.ID)%2], TTFT: 1, E2E: time.Second, HasUsage: true,
+					OutputTokens: 9, End: exchange.EndComplete})
 				r.sched.Explain("acme", req.ID)
 			}
 		})

@@ -115,7 +115,8 @@ func TestConversations_boundsOfAllModels(t *testing.T) {
 		x.leave(key, 0)
 	}
 	if len(x.groups) != minGroups || len(x.firsts) != minSets*firstWays {
-		t.Errorf("one of many has %d groups and %d blocks left once, want %d and %d", len(x.groups), len(x.firsts), minGroups, minSets*firstWays)
+		t.Errorf("one of many has %d groups and %d blocks left once, want %d and %d", len(x.groups), len(x.firsts),
+			minGroups, minSets*firstWays)
 	}
 }
 

@@ -33,7 +33,8 @@ func TestExplain_golden(t *testing.T) {
 	req := r.request(text)
 	p := r.place(req)
 	p.FirstToken()
-	p.Done(exchange.Outcome{Status: 200, TTFT: 20 * time.Millisecond, E2E: time.Second, HasCached: true, CachedTokens: 640, End: exchange.EndComplete})
+	p.Done(exchange.Outcome{Status: 200, TTFT: 20 * time.Millisecond, E2E: time.Second, HasCached: true,
+		CachedTokens: 640, End: exchange.EndComplete})
 	e, ok := r.state.Explain("acme", req.ID)
 	if !ok {
 		t.Fatal("not kept")
@@ -64,8 +65,9 @@ func TestExplain_fields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range strings.Fields("request_id tenant allow reason status rules model pool namespace_hash tokens block_tokens candidates order chosen arm " +
-		"predicted_cached_tokens reported_cached_tokens plugins policy_revision revision stages_us endpoint state matched_tokens columns scores total score terms name digest fault") {
+	for _, f := range strings.Fields("request_id tenant allow reason status rules model pool namespace_hash tokens " +
+		"block_tokens candidates order chosen arm predicted_cached_tokens reported_cached_tokens plugins policy_revision " +
+		"revision stages_us endpoint state matched_tokens columns scores total score terms name digest fault") {
 		if !strings.Contains(string(b), `"`+f+`":`) {
 			t.Errorf("no field %q in %s", f, b)
 		}
@@ -186,8 +188,10 @@ func TestExplain_tenants(t *testing.T) {
 	for _, c := range []struct {
 		tenant, id string
 		tokens     int // 0 = not found
-	}{{"acme", "same", 100}, {"globex", "same", 200}, {"globex", "foreign", 300}, {"acme", "foreign", 0}, {"acme", "absent", 0}, {"", "same", 0}} {
-		for name, explain := range map[string]func(tenant, id string) (*Explanation, bool){"state": r.state.Explain, "scheduler": r.sched.Explain} {
+	}{{"acme", "same", 100}, {"globex", "same", 200}, {"globex", "foreign", 300}, {"acme", "foreign", 0},
+		{"acme", "absent", 0}, {"", "same", 0}} {
+		for name, explain := range map[string]func(tenant, id string) (*Explanation, bool){"state": r.state.Explain,
+			"scheduler": r.sched.Explain} {
 			e, ok := explain(c.tenant, c.id)
 			if ok != (c.tokens > 0) || ok && (e.Tokens != c.tokens || e.Tenant != c.tenant) {
 				t.Errorf("%s: %s of %q: got %v %+v, want %d tokens", name, c.id, c.tenant, ok, e, c.tokens)

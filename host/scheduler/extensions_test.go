@@ -52,12 +52,16 @@ func TestScorers_sum(t *testing.T) {
 		want    int // endpoint
 		faults  map[string]string
 	}{
-		"one":          {[]Weighted{{favour("a", 2), 1, false}}, 2, nil},
-		"weights":      {[]Weighted{{favour("a", 0), 1, false}, {favour("b", 1), 3, false}, {favour("c", 2), 2, false}}, 1, nil},
-		"negative":     {[]Weighted{{favour("a", 0), -1, false}, {favour("b", 1), -1, false}}, 2, nil},
-		"fault is 0":   {[]Weighted{{faulty("a", broken), 5, false}, {favour("b", 2), 1, false}}, 2, map[string]string{"a": "it broke"}},
-		"abstain is 0": {[]Weighted{{favour("b", 1), 1, false}, {faulty("a", ErrAbstain), 5, false}}, 1, map[string]string{"a": "scheduler: abstains"}},
-		"all fail":     {[]Weighted{{faulty("a", broken), 1, false}, {faulty("b", broken), 1, false}}, 1, map[string]string{"a": "it broke", "b": "it broke"}},
+		"one": {[]Weighted{{favour("a", 2), 1, false}}, 2, nil},
+		"weights": {[]Weighted{{favour("a", 0), 1, false}, {favour("b", 1), 3, false}, {favour("c", 2), 2, false}}, 1,
+			nil},
+		"negative": {[]Weighted{{favour("a", 0), -1, false}, {favour("b", 1), -1, false}}, 2, nil},
+		"fault is 0": {[]Weighted{{faulty("a", broken), 5, false}, {favour("b", 2), 1, false}}, 2,
+			map[string]string{"a": "it broke"}},
+		"abstain is 0": {[]Weighted{{favour("b", 1), 1, false}, {faulty("a", ErrAbstain), 5, false}}, 1,
+			map[string]string{"a": "scheduler: abstains"}},
+		"all fail": {[]Weighted{{faulty("a", broken), 1, false}, {faulty("b", broken), 1, false}}, 1,
+			map[string]string{"a": "it broke", "b": "it broke"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 3, func(_ *StateConfig, c *Config) { c.Profiles[0].Scorers = tc.scorers })
@@ -92,7 +96,8 @@ func TestScorers_sum(t *testing.T) {
 func TestScorers_termsOfOtherScores(t *testing.T) {
 	n := float32(0)
 	r := newRig(t, 2, func(_ *StateConfig, c *Config) {
-		c.Profiles[0].Scorers = []Weighted{{Scorer: scoring{"a", UnitScore, func(b *Batch) error { n++; b.Scores[0], b.Scores[1] = n, n; return nil }}, Weight: 1}}
+		c.Profiles[0].Scorers = []Weighted{{Scorer: scoring{"a", UnitScore,
+			func(b *Batch) error { n++; b.Scores[0], b.Scores[1] = n, n; return nil }}, Weight: 1}}
 	})
 	req := r.request(words(1, 50))
 	end(r.place(req))
@@ -108,7 +113,8 @@ func TestScorers_refused(t *testing.T) {
 		"cannot be added up": {{favour("a", 0), 1, false}, {NewLeastWork(Blend), 1, false}},
 		"weight 0":           {{favour("a", 0), 0, false}},
 		"weight NaN":         {{favour("a", 0), math.NaN(), false}},
-		"at most 4":          {{favour("a", 0), 1, false}, {favour("a", 0), 1, false}, {favour("a", 0), 1, false}, {favour("a", 0), 1, false}, {favour("a", 0), 1, false}},
+		"at most 4": {{favour("a", 0), 1, false}, {favour("a", 0), 1, false}, {favour("a", 0), 1, false},
+			{favour("a", 0), 1, false}, {favour("a", 0), 1, false}},
 	} {
 		cfg := r.cfg
 		cfg.Profiles = []Profile{{Name: "default", Scorers: scorers}}
@@ -163,7 +169,8 @@ func TestFilters(t *testing.T) {
 				t.Errorf("got fault %q, want %q", got, tc.fault)
 			}
 			for i, c := range e.Candidates {
-				if dropped := tc.fault == "" && tc.f.drops[i] != 0; dropped != (c.State == "filtered") || dropped && !strings.HasPrefix(c.Reason, "f: ") {
+				if dropped := tc.fault == "" && tc.f.drops[i] != 0; dropped != (c.State == "filtered") || dropped &&
+					!strings.HasPrefix(c.Reason, "f: ") {
 					t.Errorf("endpoint %d is %s (%s)", i, c.State, c.Reason)
 				}
 				if c.State != "filtered" && c.Columns["outstanding_uncached_tokens"] != float32(100*i) {

@@ -126,14 +126,16 @@ type rig struct {
 
 func newRig(t testing.TB, n int, mod func(*StateConfig, *Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, store: endpoint.NewStore(), policy: &decider{}, index: newFakeIndex(), tenant: &identity.Principal{Tenant: "acme"}}
+	r := &rig{t: t, store: endpoint.NewStore(), policy: &decider{}, index: newFakeIndex(),
+		tenant: &identity.Principal{Tenant: "acme"}}
 	r.policy.d = policy.Decision{Allow: true, Salt: "s", Namespace: "ns", Rules: []string{"allow"}, Revision: "r1"}
 	for i := range n {
 		r.add(fmt.Sprintf("10.0.0.%d:8000", i), "main", nil)
 	}
 	sc := StateConfig{Store: r.store, Seed: 7, Locality: Locality{Index: r.index, Predictor: r.index, Holders: 1024}}
 	r.cfg = Config{Policy: r.policy, Revision: 3,
-		Models:   []Model{{Name: "m", Aliases: []string{"gpt"}, Pools: []PoolRef{{Pool: "main", ServedAs: "org/m"}}, Prompter: wordPrompter{}}},
+		Models: []Model{{Name: "m", Aliases: []string{"gpt"}, Pools: []PoolRef{{Pool: "main", ServedAs: "org/m"}},
+			Prompter: wordPrompter{}}},
 		Pools:    []Pool{{Name: "main", Authorization: "Bearer x"}},
 		Profiles: []Profile{{Name: "default"}}}
 	if mod != nil {

@@ -1,14 +1,11 @@
 package scheduler
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
 )
@@ -62,7 +59,8 @@ func TestLane_callsUnlocked(t *testing.T) {
 	}
 	r = newRig(t, 3, func(sc *StateConfig, c *Config) {
 		sc.Observer, c.Policy = x, x
-		c.Profiles[0] = Profile{Name: "default", Scorers: []Weighted{{x, 1, false}}, Filters: []Filter{x}, Picker: x, Queue: Queue{Deadline: time.Second},
+		c.Profiles[0] = Profile{Name: "default", Scorers: []Weighted{{x, 1, false}}, Filters: []Filter{x}, Picker: x,
+			Queue:   Queue{Deadline: time.Second},
 			Decided: func(*Batch, [][]float32) { x.call("decided") }}
 	})
 	done := make(chan struct{})
@@ -227,113 +225,6 @@ func TestLane_cap(t *testing.T) {
 	}
 	for _, p := range ps {
 		end(p)
-	}
-	r.idle()
-}
-
-// TestLane_stress places requests of several models while revisions put their
-// pools together and apart. Each placement is charged once, and at the end nothing
-// is.
-func TestLane_stress(t *testing.T) {
-	r := newRig(t, 0, func(sc *StateConfig, c *Config) { c.Pools, c.Models = nil, nil; sc.TraceEntries = 2048 })
-	const pools, models = 4, 5
-	for i := range pools {
-		r.cfg.Pools = append(r.cfg.Pools, Pool{Name: fmt.Sprint("p", i), MaxInflight: 30})
-		for k := range 3 {
-			r.add(fmt.Sprintf("10.0.%d.%d:1", i, k), fmt.Sprint("p", i), nil)
-		}
-	}
-	// revision returns a scheduler in which each model is placed over random pools.
-	revision := func(rnd *rand.Rand) *Scheduler {
-		cfg := r.cfg
-		for m := range models {
-			c := Model{Name: fmt.Sprint("m", m), Prompter: wordPrompter{}}
-			for _, p := range rnd.Perm(pools)[:1+rnd.IntN(pools)] {
-				c.Pools = append(c.Pools, PoolRef{Pool: fmt.Sprint("p", p)})
-			}
-			cfg.Models = append(cfg.Models, c)
-		}
-		if rnd.IntN(2) == 0 {
-			cfg.Profiles = []Profile{{Name: "default", Scorers: []Weighted{{scoring{"a", CostTokens, NewLeastWork(Blend).Score}, 1, false}}}}
-		}
-		s, err := New(cfg)
-		if err != nil {
-			t.Error(err)
-		}
-		return s
-	}
-	var sched atomic.Pointer[Scheduler]
-	sched.Store(revision(rand.New(rand.NewPCG(0, 0))))
-	stop := make(chan struct{})
-	var reloads, wg sync.WaitGroup
-	reloads.Go(func() {
-		rnd := rand.New(rand.NewPCG(1, 1))
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				sched.Store(revision(rnd))
-				r.state.Refresh()
-				r.state.Sessions()
-				r.state.Stats()
-			}
-		}
-	})
-	var charges, over atomic.Int64
-	snap := r.store.Load()
-	for g := range 6 {
-		wg.Go(func() {
-			rnd := rand.New(rand.NewPCG(uint64(g), 7))
-			var held []*Placement
-			for i := range 400 {
-				req := &Request{ID: fmt.Sprint(g, "-", i), Principal: &identity.Principal{Tenant: fmt.Sprint("t", rnd.IntN(2))}, Session: fmt.Sprint(rnd.IntN(5)),
-					API: &llmapi.Request{Op: llmapi.OpChat, Model: fmt.Sprint("m", rnd.IntN(models)), Body: []byte(words(rnd.IntN(5), 200) + words(rnd.IntN(50), 60))}}
-				p, err := sched.Load().Schedule(req)
-				if err != nil {
-					continue
-				}
-				charges.Add(1)
-				if rnd.IntN(4) == 0 && p.Next() {
-					charges.Add(1)
-				}
-				for _, l := range snap.Loads {
-					if l.Inflight() > 30 {
-						over.Add(1)
-					}
-				}
-				held = append(held, p)
-				for len(held) > rnd.IntN(60) {
-					k := rnd.IntN(len(held))
-					q := held[k]
-					held = append(held[:k], held[k+1:]...)
-					if rnd.IntN(3) > 0 {
-						q.FirstToken()
-					}
-					q.Done(ok200)
-				}
-			}
-			for _, q := range held {
-				q.Done(ok200)
-			}
-		})
-	}
-	wg.Wait()
-	close(stop)
-	reloads.Wait()
-	var charged uint64
-	for i, l := range snap.Loads {
-		n, _ := l.Charged()
-		charged += n
-		if l.Inflight() != 0 || l.Outstanding() != 0 || l.KVActive() != 0 || l.TenantOutstanding("t0")+l.TenantOutstanding("t1") != 0 {
-			t.Errorf("endpoint %d: inflight %d, outstanding %d, kv %d left", i, l.Inflight(), l.Outstanding(), l.KVActive())
-		}
-	}
-	if charged != uint64(charges.Load()) || charged == 0 {
-		t.Errorf("got %d charges, want %d", charged, charges.Load())
-	}
-	if over.Load() > 0 {
-		t.Errorf("an endpoint had more than its cap of requests %d times", over.Load())
 	}
 	r.idle()
 }

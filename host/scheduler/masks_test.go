@@ -42,7 +42,8 @@ func labelled(t testing.TB, s *endpoint.Store, rng *rand.Rand, from, n int) {
 
 func randomConstraints(rng *rand.Rand) []policy.Constraint {
 	var cs []policy.Constraint
-	values := map[string][]string{"pool": {"a", "b", "c", "d"}, "region": {"eu", "us", "ch", "", "mars"}, "gpu": {"h100", "l4"}, "tier": {"x"}}
+	values := map[string][]string{"pool": {"a", "b", "c", "d"}, "region": {"eu", "us", "ch", "", "mars"},
+		"gpu": {"h100", "l4"}, "tier": {"x"}}
 	for range rng.IntN(4) {
 		label := []string{"pool", "region", "gpu", "tier"}[rng.IntN(4)]
 		c := policy.Constraint{Label: label, NotIn: rng.IntN(2) == 0}
@@ -122,7 +123,8 @@ func maskBench(t testing.TB) (*maskCache, *endpoint.Snapshot, []policy.Constrain
 	labelled(t, store, rand.New(rand.NewPCG(5, 6)), 0, 512)
 	m := new(maskCache)
 	m.init()
-	return m, store.Load(), []policy.Constraint{{Label: "pool", Values: []string{"a", "b"}}, {Label: "region", Values: []string{"eu", "ch"}}, {Label: "gpu", NotIn: true, Values: []string{"l4"}}}
+	return m, store.Load(), []policy.Constraint{{Label: "pool", Values: []string{"a", "b"}},
+		{Label: "region", Values: []string{"eu", "ch"}}, {Label: "gpu", NotIn: true, Values: []string{"l4"}}}
 }
 
 func TestMaskCache_allocs(t *testing.T) {

@@ -49,7 +49,8 @@ func TestNormalize_order(t *testing.T) {
 			}
 			for i := range scores {
 				j := rng.IntN(len(scores))
-				if mem[i] < 0 || mem[i] > 1 || scores[i] > scores[j] && mem[i] < mem[j] || scores[i] == scores[j] && mem[i] != mem[j] {
+				if mem[i] < 0 || mem[i] > 1 || scores[i] > scores[j] && mem[i] < mem[j] || scores[i] == scores[j] &&
+					mem[i] != mem[j] {
 					t.Fatalf("%s: scores %v and %v became %v and %v", n, scores[i], scores[j], mem[i], mem[j])
 				}
 			}
@@ -77,13 +78,19 @@ func TestScorers_normalized(t *testing.T) {
 		want    int
 		counted map[string][]float64
 	}{
-		"minmax": {MinMax, []Weighted{{far, 1, false}, {favour("b", 1), 0.5, false}}, 1, map[string][]float64{"far": {1, 0.9999, 0}, "b": {0, 0.5, 0}}},
-		"rank":   {Rank, []Weighted{{far, 1, false}, {favour("b", 1), 0.4, false}}, 0, map[string][]float64{"far": {1, 0.5, 0}, "b": {0.1, 0.4, 0.1}}},
-		"faulty": {MinMax, []Weighted{{faulty("x", errors.New("oh")), 9, false}, {favour("b", 2), 1, false}}, 2, map[string][]float64{"b": {0, 0, 1}}},
-		"one":    {Rank, []Weighted{{far, -1, false}}, 2, map[string][]float64{"far": {-1, -0.5, 0}}},
+		"minmax": {MinMax, []Weighted{{far, 1, false}, {favour("b", 1), 0.5, false}}, 1,
+			map[string][]float64{"far": {1, 0.9999, 0}, "b": {0, 0.5, 0}}},
+		"rank": {Rank, []Weighted{{far, 1, false}, {favour("b", 1), 0.4, false}}, 0,
+			map[string][]float64{"far": {1, 0.5, 0}, "b": {0.1, 0.4, 0.1}}},
+		"faulty": {MinMax, []Weighted{{faulty("x", errors.New("oh")), 9, false}, {favour("b", 2), 1, false}}, 2,
+			map[string][]float64{"b": {0, 0, 1}}},
+		"one": {Rank, []Weighted{{far, -1, false}}, 2, map[string][]float64{"far": {-1, -0.5, 0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 3, func(_ *StateConfig, c *Config) { c.Profiles[0].Scorers, c.Profiles[0].Normalize = tc.scorers, tc.n })
+			r := newRig(t, 3, func(_ *StateConfig, c *Config) {
+				c.Profiles[0].Scorers, c.Profiles[0].Normalize = tc.scorers,
+					tc.n
+			})
 			if tc.n == Rank && tc.scorers[0].Weight == 1 {
 				tc.counted["b"] = []float64{0.25 * 0.4, 0.4, 0.25 * 0.4}
 			}
@@ -153,7 +160,8 @@ func TestNormalize_refused(t *testing.T) {
 	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), `normalize "softmax": want off, minmax or rank`) {
 		t.Errorf("got %v", err)
 	}
-	cfg.Profiles = []Profile{{Name: "default", Normalize: NormalizeOff, Scorers: []Weighted{{favour("a", 0), 1, false}, {costs("c", 0, 1), 1, false}}}}
+	cfg.Profiles = []Profile{{Name: "default", Normalize: NormalizeOff,
+		Scorers: []Weighted{{favour("a", 0), 1, false}, {costs("c", 0, 1), 1, false}}}}
 	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "set normalize: minmax or rank") {
 		t.Errorf("got %v", err)
 	}

@@ -25,7 +25,8 @@ func TestPlacement_chargesAndReleases(t *testing.T) {
 	if l.Inflight() != 2 || l.Outstanding() != 8 || l.KVActive() != 2000 {
 		t.Errorf("after FirstToken: inflight %d, outstanding %d, kv %d", l.Inflight(), l.Outstanding(), l.KVActive())
 	}
-	p.Done(exchange.Outcome{Status: 200, HasUsage: true, PromptTokens: 1000, OutputTokens: 300, HasCached: true, End: exchange.EndComplete})
+	p.Done(exchange.Outcome{Status: 200, HasUsage: true, PromptTokens: 1000, OutputTokens: 300, HasCached: true,
+		End: exchange.EndComplete})
 	q.Done(exchange.Outcome{End: exchange.EndClientGone})
 	r.idle()
 	p = r.place(r.request(words(1, 1000)))
@@ -56,7 +57,8 @@ func TestPlacement_nextGoesToTheSecondBest(t *testing.T) {
 	if p.PredictedCached() != 480 || p.Target().Addr != "10.0.0.1:8000" {
 		t.Errorf("got predicted %d at %s", p.PredictedCached(), p.Target().Addr)
 	}
-	if e, _ := r.state.Explain("acme", req.ID); e.Chosen != "http://10.0.0.1:8000" || e.Retries != 1 || e.PredictedCached != 480 {
+	if e, _ := r.state.Explain("acme", req.ID); e.Chosen != "http://10.0.0.1:8000" || e.Retries != 1 ||
+		e.PredictedCached != 480 {
 		t.Errorf("explain: got chosen %s, retries %d", e.Chosen, e.Retries)
 	}
 	end(p)
@@ -165,15 +167,19 @@ func TestPlacement_observation(t *testing.T) {
 	req := r.request(words(1, 1000))
 	p := r.place(req)
 	p.FirstToken()
-	p.Done(exchange.Outcome{Status: 200, HasUsage: true, PromptTokens: 1000, OutputTokens: 5, HasCached: true, CachedTokens: 992, TTFT: time.Millisecond, E2E: time.Second, End: exchange.EndComplete})
-	if len(o.got) != 2 || o.got[1].PredictedCached != 992 || o.got[1].Outcome.CachedTokens != 992 || o.got[1].Tenant != "acme" || o.got[1].PromptTokens != 1000 {
+	p.Done(exchange.Outcome{Status: 200, HasUsage: true, PromptTokens: 1000, OutputTokens: 5, HasCached: true,
+		CachedTokens: 992, TTFT: time.Millisecond, E2E: time.Second, End: exchange.EndComplete})
+	if len(o.got) != 2 || o.got[1].PredictedCached != 992 || o.got[1].Outcome.CachedTokens != 992 ||
+		o.got[1].Tenant != "acme" || o.got[1].PromptTokens != 1000 {
 		t.Errorf("got %+v", o.got)
 	}
 	s := r.state.Stats()
-	if s.Finished != 2 || s.Reported != 1 || s.Exact != 1 || s.PredictionExact() != 1 || s.PromptAgreed != 1 || s.ReportedTokens != 992 {
+	if s.Finished != 2 || s.Reported != 1 || s.Exact != 1 || s.PredictionExact() != 1 || s.PromptAgreed != 1 ||
+		s.ReportedTokens != 992 {
 		t.Errorf("got stats %+v", s)
 	}
-	if e, _ := r.state.Explain("acme", req.ID); e.ReportedCached == nil || *e.ReportedCached != 992 || e.Outcome == nil || e.Outcome.TTFTMillis != 1 {
+	if e, _ := r.state.Explain("acme", req.ID); e.ReportedCached == nil || *e.ReportedCached != 992 ||
+		e.Outcome == nil || e.Outcome.TTFTMillis != 1 {
 		t.Errorf("got %+v", e)
 	}
 }
@@ -228,7 +234,8 @@ func TestEnvelope(t *testing.T) {
 	}
 	run := func(r *rig) Candidate {
 		// A scorer that counts only the match.
-		r.cfg.Profiles[0].Scorers = []Weighted{{failing{func(b *Batch) error { copy(b.Scores, b.Matched); return nil }}, 1, false}}
+		r.cfg.Profiles[0].Scorers = []Weighted{{failing{func(b *Batch) error { copy(b.Scores, b.Matched); return nil }}, 1,
+			false}}
 		s, err := New(r.cfg)
 		if err != nil {
 			r.t.Fatal(err)

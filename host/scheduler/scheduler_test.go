@@ -20,7 +20,8 @@ func TestConfig_validate(t *testing.T) {
 		Pools:    []Pool{{Name: "p"}, {Name: "p"}},
 		Profiles: []Profile{{Name: "x", Objective: "fast", Holdout: 2}, {Name: "x"}},
 	}).Validate()
-	for _, want := range []string{"no state", "no policy", `duplicate pool name "p"`, `duplicate model name "a"`, `unknown or duplicate pool "none"`, `model "b": no pool`, "objective", "holdout 2", `duplicate profile name "x"`} {
+	for _, want := range []string{"no state", "no policy", `duplicate pool name "p"`, `duplicate model name "a"`,
+		`unknown or duplicate pool "none"`, `model "b": no pool`, "objective", "holdout 2", `duplicate profile name "x"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to name %q", err, want)
 		}
@@ -37,7 +38,8 @@ func TestSchedule_target(t *testing.T) {
 	if g.Addr != "10.0.0.0:8000" || g.Host != "10.0.0.0:8000" || g.Authorization != "Bearer x" || g.Pool != "main" {
 		t.Errorf("got target %+v", g)
 	}
-	if w := g.Rewrite; w.Model != "org/m" || w.Salt != "s" || !w.SetSalt || !w.ForceUsage || w.MaxTokens != 77 || w.Dialect != "vllm" {
+	if w := g.Rewrite; w.Model != "org/m" || w.Salt != "s" || !w.SetSalt || !w.ForceUsage || w.MaxTokens != 77 ||
+		w.Dialect != "vllm" {
 		t.Errorf("got rewrite %+v", w)
 	}
 	end(p)
@@ -82,11 +84,14 @@ func TestSchedule_refusals(t *testing.T) {
 		retry  bool
 	}{
 		{"unknown model", func(_ *rig, q *Request) { q.API.Model = "x" }, 404, llmapi.CodeModelNotFound, "model", false},
-		{"denied", func(r *rig, _ *Request) { r.policy.d = policy.Decision{Reason: "no"} }, 403, llmapi.CodePolicyDenied, "", false},
-		{"denied with a status", func(r *rig, _ *Request) { r.policy.d = policy.Decision{Reason: "no", Status: 402} }, 402, llmapi.CodePolicyDenied, "", false},
+		{"denied", func(r *rig, _ *Request) { r.policy.d = policy.Decision{Reason: "no"} }, 403, llmapi.CodePolicyDenied,
+			"", false},
+		{"denied with a status", func(r *rig, _ *Request) { r.policy.d = policy.Decision{Reason: "no", Status: 402} }, 402,
+			llmapi.CodePolicyDenied, "", false},
 		{"policy error", func(r *rig, _ *Request) { r.policy.err = errors.New("x") }, 503, llmapi.CodePolicyError, "", false},
 		{"unknown profile", func(r *rig, _ *Request) { r.policy.d.Profile = "x" }, 503, llmapi.CodePolicyError, "", false},
-		{"rewritten to an unknown model", func(r *rig, _ *Request) { r.policy.d.Model = "x" }, 503, llmapi.CodePolicyError, "", false},
+		{"rewritten to an unknown model", func(r *rig, _ *Request) { r.policy.d.Model = "x" }, 503, llmapi.CodePolicyError,
+			"", false},
 		{"constraint", func(r *rig, _ *Request) {
 			r.policy.d.Constraints = []policy.Constraint{{Label: "region", Values: []string{"eu"}}}
 		}, 503, llmapi.CodeNoEligibleEndpoint, "", true},
@@ -99,7 +104,8 @@ func TestSchedule_refusals(t *testing.T) {
 				r.store.Update(endpoint.ID(i), func(s *endpoint.State) { s.Models = []string{"other"} })
 			}
 		}, 503, llmapi.CodeNoEligibleEndpoint, "", true},
-		{"policy's prompt limit", func(r *rig, q *Request) { r.policy.d.MaxPromptTokens = 4999; q.API.Body = []byte(long) }, 400, llmapi.CodeContextLength, "messages", false},
+		{"policy's prompt limit", func(r *rig, q *Request) { r.policy.d.MaxPromptTokens = 4999; q.API.Body = []byte(long) },
+			400, llmapi.CodeContextLength, "messages", false},
 		{"capacity", func(r *rig, _ *Request) {
 			for range 2 {
 				r.place(r.request(words(2, 50)))
@@ -150,7 +156,8 @@ func TestSchedule_contextCountsTheAnswer(t *testing.T) {
 		}
 		end(p)
 	}
-	e := r.sched.DryRun(&Request{ID: "d", Principal: r.tenant, API: &llmapi.Request{Op: llmapi.OpChat, Model: "m", Body: []byte(words(1, 1000)), MaxTokens: 51}})
+	e := r.sched.DryRun(&Request{ID: "d", Principal: r.tenant,
+		API: &llmapi.Request{Op: llmapi.OpChat, Model: "m", Body: []byte(words(1, 1000)), MaxTokens: 51}})
 	if e.Candidates[0].State != "filtered" || e.Candidates[0].Reason != reasons[reasonContext].text {
 		t.Errorf("got %+v, want filtered for its context", e.Candidates[0])
 	}
@@ -161,7 +168,8 @@ func TestSchedule_constraints(t *testing.T) {
 	r.add("eu1:1", "main", map[string]string{"region": "eu", "gpu": "h100"})
 	r.add("eu2:1", "main", map[string]string{"region": "eu", "gpu": "l4"})
 	r.add("us1:1", "main", map[string]string{"region": "us", "gpu": "h100"})
-	r.policy.d.Constraints = []policy.Constraint{{Label: "region", Values: []string{"eu", "ch"}}, {Label: "gpu", NotIn: true, Values: []string{"l4"}}}
+	r.policy.d.Constraints = []policy.Constraint{{Label: "region", Values: []string{"eu", "ch"}},
+		{Label: "gpu", NotIn: true, Values: []string{"l4"}}}
 	for range 5 {
 		p := r.place(r.request(words(1, 100)))
 		if p.Target().Endpoint != 0 {
@@ -367,7 +375,9 @@ func TestSchedule_backPressureNeverOpensABreaker(t *testing.T) {
 	r := newRig(t, 2, nil)
 	text := words(1, 1000)
 	r.index.Add(0, chainOf(text, "s", 16))
-	for _, o := range []exchange.Outcome{{Status: 503, End: exchange.EndComplete}, {Status: 429, End: exchange.EndComplete}, {Status: 400, End: exchange.EndComplete}, {End: exchange.EndClientGone}, {Status: 200, End: exchange.EndClientGone}} {
+	for _, o := range []exchange.Outcome{{Status: 503, End: exchange.EndComplete},
+		{Status: 429, End: exchange.EndComplete}, {Status: 400, End: exchange.EndComplete}, {End: exchange.EndClientGone},
+		{Status: 200, End: exchange.EndClientGone}} {
 		for range 5 {
 			r.place(r.request(text)).Done(o)
 		}
@@ -390,7 +400,8 @@ func TestSchedule_holdout(t *testing.T) {
 	if held < 400 || held > 600 {
 		t.Errorf("got %d of 2,000 in the control arm, want about 500", held)
 	}
-	req := &Request{ID: "fixed", Principal: r.tenant, API: &llmapi.Request{Op: llmapi.OpChat, Model: "m", Body: []byte("x")}}
+	req := &Request{ID: "fixed", Principal: r.tenant,
+		API: &llmapi.Request{Op: llmapi.OpChat, Model: "m", Body: []byte("x")}}
 	if a, b := r.sched.DryRun(req).Arm, r.sched.DryRun(req).Arm; a != b {
 		t.Error("one request id is in two arms")
 	}
@@ -433,7 +444,10 @@ func TestSchedule_builtInScoresWhereAPluginFails(t *testing.T) {
 		"NaN":   func(b *Batch) error { b.Scores[0] = float32(0) / (b.Scores[0] - b.Scores[0]); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 2, func(_ *StateConfig, c *Config) { c.Profiles[0].Scorers = []Weighted{{Scorer: failing{how}, Weight: 1}} })
+			r := newRig(t, 2, func(_ *StateConfig,
+				c *Config) {
+				c.Profiles[0].Scorers = []Weighted{{Scorer: failing{how}, Weight: 1}}
+			})
 			r.index.Add(1, chainOf(words(1, 500), "s", 16))
 			req := r.request(words(1, 500))
 			p := r.place(req)
@@ -453,7 +467,8 @@ func TestSchedule_builtInScoresWhereAPluginFails(t *testing.T) {
 
 func TestDeniedError_text(t *testing.T) {
 	e := errTooLong(5000, 4096, "prompt")
-	if e.Status != http.StatusBadRequest || !strings.Contains(e.Error(), "5000 prompt tokens") || !strings.Contains(e.Error(), "4096") {
+	if e.Status != http.StatusBadRequest || !strings.Contains(e.Error(), "5000 prompt tokens") ||
+		!strings.Contains(e.Error(), "4096") {
 		t.Errorf("got %v", e)
 	}
 	if got := fmt.Sprint(errModel(strings.Repeat("x", 10))); !strings.Contains(got, "does not exist") {

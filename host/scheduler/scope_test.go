@@ -30,7 +30,8 @@ func TestScope_none(t *testing.T) {
 		}
 		salts[rw.Salt] = true
 		if p.Kind() != KindCold || p.PredictedCached() != 0 || p.promptTokens() != 2000 {
-			t.Errorf("got %v with %d of %d tokens predicted, want cold with none of 2000", p.Kind(), p.PredictedCached(), p.promptTokens())
+			t.Errorf("got %v with %d of %d tokens predicted, want cold with none of 2000", p.Kind(), p.PredictedCached(),
+				p.promptTokens())
 		}
 		r.state.Refresh()
 		end(p)
@@ -38,7 +39,8 @@ func TestScope_none(t *testing.T) {
 	if n := r.state.loc.Assumed.(*fakeIndex).adds; n != 0 || r.index.adds != adds {
 		t.Errorf("%d predictions and %d assumptions, want none", r.index.adds-adds, n)
 	}
-	if e := r.sched.DryRun(r.request(text)); fmt.Sprint(e.Policy["cache"]) != "map[scope:none]" || e.NamespaceHash != "none" {
+	if e := r.sched.DryRun(r.request(text)); fmt.Sprint(e.Policy["cache"]) != "map[scope:none]" ||
+		e.NamespaceHash != "none" {
 		t.Errorf("explain: %+v", e.Policy)
 	}
 }

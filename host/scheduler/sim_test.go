@@ -148,7 +148,8 @@ func (s *sim) arrive(at int, c *simConv) {
 	for i := 0; i+64 <= len(c.history); i += 64 {
 		var b [16]uint32
 		for k := range b {
-			b[k] = uint32(c.history[i+4*k]) | uint32(c.history[i+4*k+1])<<8 | uint32(c.history[i+4*k+2])<<16 | uint32(c.history[i+4*k+3])<<24
+			b[k] = uint32(c.history[i+4*k]) | uint32(c.history[i+4*k+1])<<8 |
+				uint32(c.history[i+4*k+2])<<16 | uint32(c.history[i+4*k+3])<<24
 		}
 		h, _ := blockhash.Append(nil, prev, b[:], 16)
 		prev = h[0]
@@ -197,11 +198,14 @@ func TestSimulation_conversations(t *testing.T) {
 					}
 					worst := simResult{same: 1, hit: 1}
 					for _, seed := range simSeeds[:n] {
-						r := runSim(t, simConfig{convs: 40, turns: 8, clients: clients, endpoints: 4, system: load.system, user: load.user, answer: load.answer, predicted: predicted, seed: seed})
+						r := runSim(t, simConfig{convs: 40, turns: 8, clients: clients, endpoints: 4, system: load.system,
+							user: load.user, answer: load.answer, predicted: predicted, seed: seed})
 						if r.same < 0.98 || r.balance > 1.25 || r.hit < 0.99 {
-							t.Errorf("seed %d: same %.3f, balance %.2f %v, hit of ideal %.4f; want ≥ 0.98, ≤ 1.25, ≥ 0.99", seed, r.same, r.balance, r.per, r.hit)
+							t.Errorf("seed %d: same %.3f, balance %.2f %v, hit of ideal %.4f; want ≥ 0.98, ≤ 1.25, ≥ 0.99", seed, r.same,
+								r.balance, r.per, r.hit)
 						}
-						worst.same, worst.balance, worst.hit = min(worst.same, r.same), max(worst.balance, r.balance), min(worst.hit, r.hit)
+						worst.same, worst.balance, worst.hit = min(worst.same, r.same), max(worst.balance, r.balance),
+							min(worst.hit, r.hit)
 					}
 					t.Logf("worst: same %.3f, balance %.2f, hit of ideal %.4f", worst.same, worst.balance, worst.hit)
 				})
@@ -213,7 +217,8 @@ func TestSimulation_conversations(t *testing.T) {
 // TestSimulation_costAlone: the cost alone does not suffice: it moves the second turns of
 // short chats with every change of load.
 func TestSimulation_costAlone(t *testing.T) {
-	r := runSim(t, simConfig{convs: 40, turns: 8, clients: 8, endpoints: 4, system: 2000, user: 300, answer: 150, near: -1})
+	r := runSim(t, simConfig{convs: 40, turns: 8, clients: 8, endpoints: 4, system: 2000, user: 300, answer: 150,
+		near: -1})
 	t.Logf("same %.3f, balance %.2f %v, hit of ideal %.4f", r.same, r.balance, r.per, r.hit)
 	if r.same >= 0.98 && r.balance <= 1.25 && r.hit >= 0.99 {
 		t.Error("the cost alone passes: the test shows nothing")

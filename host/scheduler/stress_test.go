@@ -44,7 +44,8 @@ func stress(t *testing.T, change func(*Profile)) {
 			var held []*Placement
 			for i := range 300 {
 				req := &Request{ID: fmt.Sprint(g, "-", i), Principal: tenants[rnd.IntN(2)], Session: fmt.Sprint(rnd.IntN(5)),
-					API: &llmapi.Request{Op: llmapi.OpChat, Model: "m", Body: []byte(words(rnd.IntN(5), 200) + words(rnd.IntN(50), 60))}}
+					API: &llmapi.Request{Op: llmapi.OpChat, Model: "m",
+						Body: []byte(words(rnd.IntN(5), 200) + words(rnd.IntN(50), 60))}}
 				p, err := r.sched.Schedule(req)
 				if err != nil {
 					continue
@@ -60,7 +61,9 @@ func stress(t *testing.T, change func(*Profile)) {
 					if rnd.IntN(3) > 0 {
 						q.FirstToken()
 					}
-					q.Done([]exchange.Outcome{{Status: 200, End: exchange.EndComplete}, {Status: 500, End: exchange.EndComplete}, {End: exchange.EndClientGone}, {Status: 200, HasUsage: true, HasCached: true, CachedTokens: 5, End: exchange.EndComplete}}[rnd.IntN(4)])
+					q.Done([]exchange.Outcome{{Status: 200, End: exchange.EndComplete}, {Status: 500, End: exchange.EndComplete},
+						{End: exchange.EndClientGone},
+						{Status: 200, HasUsage: true, HasCached: true, CachedTokens: 5, End: exchange.EndComplete}}[rnd.IntN(4)])
 				}
 				if i%20 == 0 {
 					r.sched.Explain("acme", req.ID)
@@ -169,7 +172,8 @@ func BenchmarkSchedule(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			r, req := benchRig(b, n)
 			if strings.HasSuffix(name, "/scorer") {
-				r.cfg.Profiles = []Profile{{Name: "default", Scorers: []Weighted{{scoring{"a", CostTokens, NewLeastWork(Blend).Score}, 1, false}}}}
+				r.cfg.Profiles = []Profile{{Name: "default",
+					Scorers: []Weighted{{scoring{"a", CostTokens, NewLeastWork(Blend).Score}, 1, false}}}}
 				var err error
 				if r.sched, err = New(r.cfg); err != nil {
 					b.Fatal(err)

@@ -41,7 +41,9 @@ func newExplainer(t *testing.T) (*Explainer, *asked) {
 	}
 	store.Update(id, func(s *endpoint.State) { s.Ready = true })
 	state := scheduler.NewState(scheduler.StateConfig{Store: store})
-	s, err := scheduler.New(scheduler.Config{State: state, Policy: pol, Models: []scheduler.Model{{Name: "m", Pools: []scheduler.PoolRef{{Pool: "main"}}}}, Pools: []scheduler.Pool{{Name: "main"}}})
+	s, err := scheduler.New(scheduler.Config{State: state, Policy: pol,
+		Models: []scheduler.Model{{Name: "m", Pools: []scheduler.PoolRef{{Pool: "main"}}}},
+		Pools:  []scheduler.Pool{{Name: "main"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,14 +55,16 @@ func newExplainer(t *testing.T) (*Explainer, *asked) {
 func TestExplain(t *testing.T) {
 	e, _ := newExplainer(t)
 	for _, r := range [][2]string{{"acme", "one"}, {"acme", "shared"}, {"globex", "shared"}} {
-		p, err := e.Rules.Acquire().Scheduler.Schedule(&scheduler.Request{ID: r[1], Principal: &identity.Principal{Tenant: r[0]}, API: &llmapi.Request{Op: llmapi.OpChat, Model: "m"}})
+		p, err := e.Rules.Acquire().Scheduler.Schedule(&scheduler.Request{ID: r[1],
+			Principal: &identity.Principal{Tenant: r[0]}, API: &llmapi.Request{Op: llmapi.OpChat, Model: "m"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.Done(exchange.Outcome{Status: 200, End: exchange.EndComplete})
 	}
 	for _, c := range []struct{ tenant, id, owner string }{
-		{"acme", "one", "acme"}, {"", "one", "acme"}, {"globex", "one", ""}, {"globex", "shared", "globex"}, {"", "absent", ""},
+		{"acme", "one", "acme"}, {"", "one", "acme"}, {"globex", "one", ""}, {"globex", "shared", "globex"},
+		{"", "absent", ""},
 	} {
 		x, owner, err := e.Explain(context.Background(), c.tenant, c.id)
 		if c.owner == "" {

@@ -10,7 +10,9 @@ import (
 func TestHistogram(t *testing.T) {
 	var h Histogram
 	bounds := Bounds()
-	for _, d := range []time.Duration{-1, 0, 999, 1000, 1999, 2000, 3 * time.Millisecond, time.Second, time.Hour, math.MaxInt64} {
+	for _, d := range []time.Duration{
+		-1, 0, 999, 1000, 1999, 2000, 3 * time.Millisecond, time.Second, time.Hour, math.MaxInt64,
+	} {
 		was := h.Load()
 		h.Add(d)
 		now := h.Load()
