@@ -142,7 +142,9 @@ func (k *checker) overflows(c *Config) {
 				return slices.ContainsFunc(m.Pools, func(mp ModelPool) bool { return mp.Name == pool })
 			}
 			if serves(over) && !serves(p.Name) {
-				k.add(fmt.Sprintf("pools[%d].autoscale.overflow_of", i), "model %q is served by pool %q and not by its overflow %q: add it to the model's pools", m.Name, over, p.Name)
+				k.add(fmt.Sprintf("pools[%d].autoscale.overflow_of", i),
+					"model %q is served by pool %q and not by its overflow %q: add it to the model's pools",
+					m.Name, over, p.Name)
 			}
 		}
 	}
@@ -200,7 +202,9 @@ func allows(list []string, host string) bool {
 			}
 			continue
 		}
-		if suffix, wild := strings.CutPrefix(s, "*"); strings.EqualFold(s, host) || wild && err != nil && len(host) > len(suffix) && strings.EqualFold(host[len(host)-len(suffix):], suffix) {
+		suffix, wild := strings.CutPrefix(s, "*")
+		below := wild && err != nil && len(host) > len(suffix) && strings.EqualFold(host[len(host)-len(suffix):], suffix)
+		if below || strings.EqualFold(s, host) {
 			return true
 		}
 	}

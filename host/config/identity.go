@@ -107,7 +107,9 @@ func (c *Identity) Certificates() (identity.Certificates, error) {
 // Proxies returns trusted_proxies for package identity. The error names the entry.
 func (c *Identity) Proxies() (out identity.Proxies, err error) {
 	for i, p := range c.TrustedProxies {
-		t := identity.TrustedProxy{Tenant: strings.ToLower(p.TenantHeader), User: strings.ToLower(p.UserHeader), Groups: strings.ToLower(p.GroupsHeader)}
+		t := identity.TrustedProxy{
+			Tenant: strings.ToLower(p.TenantHeader), User: strings.ToLower(p.UserHeader), Groups: strings.ToLower(p.GroupsHeader),
+		}
 		for _, n := range p.Networks {
 			net, err := netip.ParsePrefix(n)
 			if err != nil {
@@ -132,7 +134,8 @@ func (c *Identity) Proxies() (out identity.Proxies, err error) {
 
 func (k *checker) identity(c *Identity, clientCA string) {
 	if c.Only() && c.Anonymous.Tenant == "" {
-		k.add("identity", "no method of authentication: set api_keys_file (see kvasir key issue) or anonymous: {tenant: local}")
+		k.add("identity",
+			"no method of authentication: set api_keys_file (see kvasir key issue) or anonymous: {tenant: local}")
 	}
 	k.file("identity.api_keys_file", c.APIKeysFile)
 	if _, err := c.Certificates(); err != nil {
@@ -146,10 +149,12 @@ func (k *checker) identity(c *Identity, clientCA string) {
 	}
 	for i, p := range c.TrustedProxies {
 		if clientCA == "" && len(p.SANs) > 0 {
-			k.add(fmt.Sprintf("identity.trusted_proxies[%d].sans", i), "requires listen.tls.client_ca_file, by which certificates are verified")
+			k.add(fmt.Sprintf("identity.trusted_proxies[%d].sans", i),
+				"requires listen.tls.client_ca_file, by which certificates are verified")
 		}
 		if clientCA != "" && len(p.SANs) == 0 {
-			k.add(fmt.Sprintf("identity.trusted_proxies[%d].sans", i), "missing: clients present certificates on this listener, so name that of the proxy")
+			k.add(fmt.Sprintf("identity.trusted_proxies[%d].sans", i),
+				"missing: clients present certificates on this listener, so name that of the proxy")
 		}
 	}
 	seen := map[string]bool{}

@@ -119,7 +119,8 @@ func (k *checker) signatures(s *Signatures) {
 // known checks that a plugin of a name exists.
 func (k *checker) known(at, name string, usable map[string]bool) {
 	if !usable[name] {
-		k.add(at, "unknown plugin %q: add plugins: [{name: %[3]s}], or use one that ships with the router (%[2]v)", name, plugins.Names, name)
+		k.add(at, "unknown plugin %[1]q: add plugins: [{name: %[1]s}], or use one that ships with the router (%[2]v)",
+			name, plugins.Names)
 	}
 }
 
@@ -127,7 +128,9 @@ func (k *checker) known(at, name string, usable map[string]bool) {
 func (k *checker) poolPlugins(pools []Pool, usable map[string]bool) {
 	for i := range pools {
 		p := &pools[i]
-		for _, u := range []struct{ at, name string }{{"autoscale", p.Autoscale.Plugin}, {"parser", p.Parser.Plugin}, {"discover", p.Discover.Plugin}} {
+		for _, u := range []struct{ at, name string }{
+			{"autoscale", p.Autoscale.Plugin}, {"parser", p.Parser.Plugin}, {"discover", p.Discover.Plugin},
+		} {
 			if u.name != "" {
 				k.known(fmt.Sprintf("pools[%d].%s.plugin", i, u.at), u.name, usable)
 			}

@@ -1,6 +1,9 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"reflect"
+)
 
 // Policy configures the Rego rules of what tenants may do. Without a directory every
 // tenant may use every model, in its own cache namespace.
@@ -47,7 +50,7 @@ func (p *Policy) defaults() {
 
 func (k *checker) policy(p *Policy, pools map[string]bool) {
 	if p.Dir == "" {
-		if p.DataDir != "" || p.OnError != "" || p.MaxStale != 0 || p.RequiredLabels != nil || p.AllowPublicScope || p.AdmitEndpoints || len(p.Fallback.Pools) > 0 || p.Gates != (PolicyGates{}) {
+		if !reflect.DeepEqual(*p, Policy{}) {
 			k.add("policy.dir", "missing: name the directory of the policy")
 		}
 		return
@@ -68,7 +71,10 @@ func (k *checker) policy(p *Policy, pools map[string]bool) {
 			k.add(fmt.Sprintf("policy.required_labels[%d]", i), "empty label name")
 		}
 	}
-	for name, g := range map[string]*float64{"allow_to_deny": p.Gates.AllowToDeny, "deny_to_allow": p.Gates.DenyToAllow, "widened": p.Gates.Widened, "errors": p.Gates.Errors} {
+	for name, g := range map[string]*float64{
+		"allow_to_deny": p.Gates.AllowToDeny, "deny_to_allow": p.Gates.DenyToAllow,
+		"widened": p.Gates.Widened, "errors": p.Gates.Errors,
+	} {
 		if *g < 0 || *g > 1 {
 			k.add("policy.gates."+name, "want a share from 0 to 1, got %v", *g)
 		}

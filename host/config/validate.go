@@ -204,7 +204,8 @@ var (
 	hintLabel  = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 	// hintTaken matches headers with another meaning, and those that clients must
 	// not influence placement with.
-	hintTaken = regexp.MustCompile(`^(?i)x-(request-id|api-key|auth-token|goog-api-key|amz-security-token|real-ip|tenant-.*|cache-salt.*|gateway-.*|forwarded-.*|data-parallel-.*)$`)
+	hintTaken = regexp.MustCompile(`^(?i)x-(request-id|api-key|auth-token|goog-api-key|amz-security-token|real-ip|` +
+		`tenant-.*|cache-salt.*|gateway-.*|forwarded-.*|data-parallel-.*)$`)
 )
 
 // hints checks the names of the headers that influence placement.
@@ -398,7 +399,8 @@ func (k *checker) models(models []Model, pools map[string]bool) {
 				k.add(at, "want a weight of at least 0, got %v", p.Weight)
 			}
 			if d, ok := dirOf[p.Name]; ok && d != m.Tokenizer.Dir {
-				k.add(at, "pool %q serves another model with tokenizer %q: the models of a pool must share one tokenizer", p.Name, d)
+				k.add(at, "pool %q serves another model with tokenizer %q: the models of a pool must share one tokenizer",
+					p.Name, d)
 			}
 			dirOf[p.Name] = m.Tokenizer.Dir
 		}

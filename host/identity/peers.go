@@ -61,7 +61,8 @@ func (ps Proxies) Match(at netip.Addr, cert *x509.Certificate) *TrustedProxy {
 	at = at.Unmap()
 	for i := range ps {
 		p := &ps[i]
-		if p.contains(at) && (len(p.SANs) == 0 || slices.ContainsFunc(SANs(cert), func(s string) bool { return slices.Contains(p.SANs, s) })) {
+		named := func(san string) bool { return slices.Contains(p.SANs, san) }
+		if p.contains(at) && (len(p.SANs) == 0 || slices.ContainsFunc(SANs(cert), named)) {
 			return p
 		}
 	}
@@ -147,7 +148,8 @@ func ParseSAN(s string) (string, error) {
 	if strings.HasPrefix(s, "dns:") {
 		s = strings.ToLower(s)
 		if n := s[4:]; n == "" || strings.ContainsAny(n, "*: /") {
-			return "", fmt.Errorf("%q: want the name of a certificate, such as spiffe://example.org/router or dns:router.example.org, without wildcards", s[4:])
+			return "", fmt.Errorf("%q: want the name of a certificate, such as spiffe://example.org/router or "+
+				"dns:router.example.org, without wildcards", s[4:])
 		}
 	}
 	return s, nil

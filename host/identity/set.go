@@ -76,7 +76,8 @@ func (s *Store) NewSet(c SetConfig) (*Set, error) {
 			return nil, errors.New("identity: keys without a pepper")
 		}
 		if s.hasher != nil && c.Keys.PepperID != "" && c.Keys.PepperID != s.hasher.id {
-			return nil, fmt.Errorf("%w (id %s, this router's has id %s): none of its keys would be accepted", ErrPepper, c.Keys.PepperID, s.hasher.id)
+			return nil, fmt.Errorf("%w (id %s, this router's has id %s): none of its keys would be accepted",
+				ErrPepper, c.Keys.PepperID, s.hasher.id)
 		}
 		if err := c.Keys.validate(); err != nil {
 			return nil, err
@@ -107,7 +108,7 @@ func (s *Set) index() {
 
 func (s *Set) newEntry(r *Record) *entry {
 	e := &entry{expires: r.Expires, revoked: !r.Revoked.IsZero(), lastUse: s.store.lastUse(r.ID), principal: &Principal{
-		Tenant: r.Tenant, User: r.User, Groups: append([]string(nil), r.Groups...), Scopes: append([]string(nil), r.Scopes...),
+		Tenant: r.Tenant, User: r.User, Groups: slices.Clone(r.Groups), Scopes: slices.Clone(r.Scopes),
 		Labels: r.labels(), Method: MethodAPIKey, Issuer: r.Issuer, KeyID: r.ID,
 	}}
 	hex.Decode(e.mac[:], []byte(r.MAC)) // validated
@@ -129,8 +130,10 @@ func (s *Set) certify(cs Certificates) error {
 
 // Same reports whether two sets accept the same credentials.
 func (s *Set) Same(o *Set) bool {
-	return s == o || s.store == o.store && s.tokens == o.tokens && s.open == o.open && reflect.DeepEqual(s.anonymous, o.anonymous) &&
-		maps.Equal(s.disabled, o.disabled) && s.SameKeys(o) && (len(s.grants) == 0 && len(o.grants) == 0 || reflect.DeepEqual(s.grants, o.grants))
+	noGrants := len(s.grants) == 0 && len(o.grants) == 0
+	return s == o || s.store == o.store && s.tokens == o.tokens && s.open == o.open &&
+		reflect.DeepEqual(s.anonymous, o.anonymous) && maps.Equal(s.disabled, o.disabled) && s.SameKeys(o) &&
+		(noGrants || reflect.DeepEqual(s.grants, o.grants))
 }
 
 // SameKeys reports whether two sets have the same API keys.

@@ -116,7 +116,8 @@ func narrow(r, next *Record, now time.Time) bool {
 	if e := next.Expires; !e.IsZero() && (r.Expires.IsZero() || e.Before(r.Expires)) {
 		r.Expires, changed = e, true
 	}
-	if kept := slices.DeleteFunc(slices.Clone(r.Scopes), func(s string) bool { return !slices.Contains(next.Scopes, s) }); len(kept) < len(r.Scopes) {
+	withdrawn := func(scope string) bool { return !slices.Contains(next.Scopes, scope) }
+	if kept := slices.DeleteFunc(slices.Clone(r.Scopes), withdrawn); len(kept) < len(r.Scopes) {
 		r.Scopes, changed = kept, true
 	}
 	return changed
