@@ -110,9 +110,9 @@ func TestCache_flight(t *testing.T) {
 	}
 }
 
-// TestSnapshot_hammer decides from many goroutines with a cache that is too
+// TestSnapshot_stress decides from many goroutines with a cache that is too
 // small: every decision is the one of its own input, in its own namespace.
-func TestSnapshot_hammer(t *testing.T) {
+func TestSnapshot_stress(t *testing.T) {
 	s := mustLoad(t, with(), Config{MaxEntries: 12, MaxPerTenant: 5})
 	want := map[string]string{} // by tenant, user, model
 	tenants, models := []string{"acme", "globex", "initech", "secret", "off", "nobody"}, []string{"m", "n", "o"}

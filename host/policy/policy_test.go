@@ -124,9 +124,9 @@ func TestStatic_allocs(t *testing.T) {
 	}
 }
 
-// TestStatic_hammer asks for many tenants at once: each gets one decision with
+// TestStatic_stress asks for many tenants at once: each gets one decision with
 // its own salt.
-func TestStatic_hammer(t *testing.T) {
+func TestStatic_stress(t *testing.T) {
 	s := newStatic(t, StaticConfig{})
 	var mu sync.Mutex // guards seen
 	seen := map[string]*Decision{}

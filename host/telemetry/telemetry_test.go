@@ -243,8 +243,8 @@ func TestMetrics_allocs(t *testing.T) {
 	}
 }
 
-// TestMetrics_hammer observes and scrapes at once and counts that nothing was lost.
-func TestMetrics_hammer(t *testing.T) {
+// TestMetrics_stress observes and scrapes at once and counts that nothing was lost.
+func TestMetrics_stress(t *testing.T) {
 	r := New()
 	m := NewMetrics(r)
 	const workers, each = 8, 500

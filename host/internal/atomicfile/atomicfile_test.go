@@ -76,9 +76,9 @@ func TestReplace_fails(t *testing.T) {
 	alone(t, path)
 }
 
-// TestReplace_hammer: readers beside writers find one writer's contents, whole;
+// TestReplace_stress: readers beside writers find one writer's contents, whole;
 // of those who create at once one succeeds.
-func TestReplace_hammer(t *testing.T) {
+func TestReplace_stress(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x")
 	var created atomic.Int32

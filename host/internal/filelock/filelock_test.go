@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// TestLock_hammer: what goes on under the lock is alone, as each holder has an
+// TestLock_stress: what goes on under the lock is alone, as each holder has an
 // open file of its own, as processes do.
-func TestLock_hammer(t *testing.T) {
+func TestLock_stress(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.lock")
 	var inside, most atomic.Int64 // atomic for the race detector, which knows no file locks
 	var wg sync.WaitGroup

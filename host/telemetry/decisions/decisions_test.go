@@ -390,8 +390,8 @@ func TestOpen_errors(t *testing.T) {
 	}
 }
 
-// TestLog_hammer: what is recorded is written or dropped, and each line is whole.
-func TestLog_hammer(t *testing.T) {
+// TestLog_stress: what is recorded is written or dropped, and each line is whole.
+func TestLog_stress(t *testing.T) {
 	l := newLog(t, Config{Queue: 64, MaxBytes: 200_000, Keep: 100})
 	stop := run(t, l)
 	var wg sync.WaitGroup

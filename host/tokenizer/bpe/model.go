@@ -14,11 +14,11 @@ type model struct {
 	maxLen       int         // bytes of the longest token
 	byteID       [256]uint32 // token of a single byte
 
-	tlen    []uint8  // [ids] bytes of a token
-	lt      []half   // [ids] as the left one of a pair: time of its last merge, right part
-	rt      []half   // [ids] as the right one: time, left part
-	shorter []uint32 // [ids] longest proper prefix that merging can give, none
-	oddRank map[uint32]int32
+	tlen     []uint8  // [ids] bytes of a token
+	lt       []half   // [ids] as the left one of a pair: time of its last merge, right part
+	rt       []half   // [ids] as the right one: time, left part
+	shorter  []uint32 // [ids] longest proper prefix that merging can give, none
+	lateRank map[uint32]int32
 
 	pairs     []uint64 // open addressing: left<<40 | right<<20 | rank+1
 	pairShift uint8
@@ -34,7 +34,7 @@ type model struct {
 // half is a token's last merge seen from one side.
 type half struct {
 	time int32  // rank of the merge, or of the one it waits for (see valid); -1: a byte
-	part uint32 // what stands at the other side of the merge; odd set: see valid
+	part uint32 // the other side of the merge, with late set: see valid
 }
 
 // entry is a pre-token that is one token.

@@ -3,8 +3,8 @@ package bpe
 // A token is reachable when merging its bytes gives it. Its last merge is then
 // unique, and so is its whole tree of merges; valid walks two such trees.
 
-// odd marks a part whose merge had to wait, see valid.
-const odd = 1 << 31
+// late marks a part whose merge had to wait, see valid.
+const late = 1 << 31
 
 // buildReach fills lt and rt and reports which tokens are reachable.
 func (m *model) buildReach(w *words, ms []merge) []bool {
@@ -42,7 +42,7 @@ func (m *model) buildReach(w *words, ms []merge) []bool {
 //
 // When a merge happens is its time: its rank, or that of a later-ranked merge
 // which it had to wait for (then it follows that one at once). Such waiting
-// merges are rare (Llama-3: 107 tokens) and carry odd in part.
+// merges are rare (Llama-3: 107 tokens) and carry late in part.
 func (m *model) valid(l, r uint32, limit int32) bool {
 	for {
 		if l|r < 256 {
@@ -67,15 +67,15 @@ func (m *model) valid(l, r uint32, limit int32) bool {
 		l0, r0 := l, r
 		l ^= (l ^ a.part) & g
 		r ^= (r ^ b.part) &^ g
-		if (l|r)&odd != 0 {
-			l &^= odd
-			r &^= odd
+		if (l|r)&late != 0 {
+			l &^= late
+			r &^= late
 			// No later-ranked merge took place while this part stood at the
 			// boundary: the rank itself counts.
 			if g != 0 && m.lt[l].time == a.time {
-				limit = m.oddRank[l0]
+				limit = m.lateRank[l0]
 			} else if g == 0 && m.rt[r].time == b.time {
-				limit = m.oddRank[r0] + 1
+				limit = m.lateRank[r0] + 1
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func (m *model) valid(l, r uint32, limit int32) bool {
 // addWaiting merges the tokens not reached so far from their bytes and adds
 // those that come out whole.
 func (m *model) addWaiting(w *words, reach []bool) {
-	m.oddRank = map[uint32]int32{}
+	m.lateRank = map[uint32]int32{}
 	found := map[uint32]lastMerge{}
 	var h mergeHeap
 	for id, n := range w.size {
@@ -103,8 +103,8 @@ func (m *model) addWaiting(w *words, reach []bool) {
 			reach[id] = true
 			l, r := s.l, s.r
 			if t != s.rank {
-				l, r = l|odd, r|odd
-				m.oddRank[id] = s.rank
+				l, r = l|late, r|late
+				m.lateRank[id] = s.rank
 			}
 			m.lt[id], m.rt[id] = half{t, r}, half{t, l}
 		}

@@ -16,7 +16,7 @@ import (
 var textKeys = map[string]bool{"text": true, "content": true, "output": true, "arguments": true}
 
 // countPiece is how much of a text is encoded at once: one that is far too long is
-// told from its beginning. A cut costs a token, which is taken off again.
+// recognised by its beginning. A cut costs a token, which is subtracted again.
 const countPiece = 32 << 10
 
 // AtLeast counts the tokens of a request's texts, where its prompt is not known to

@@ -14,8 +14,8 @@ import (
 // body.
 const maxWaitingChecks = 2
 
-// Check is a request that was told by way of the memo and is to be computed
-// whole.
+// Check is a request whose prompt came from the memo and is to be computed from
+// scratch.
 type Check struct {
 	m     *Model
 	op    llmapi.Operation
@@ -25,7 +25,7 @@ type Check struct {
 	now   time.Time
 }
 
-// offer makes a check of a request that was told exactly.
+// offer makes a check of a request with an exact prompt.
 func (m *Model) offer(r *llmapi.Request, q *tokenizer.Query, p *tokenizer.Prompt, now time.Time) {
 	if len(m.checks) == cap(m.checks) {
 		m.counters.checksSkipped.Add(1)

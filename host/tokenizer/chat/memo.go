@@ -28,7 +28,7 @@ type memo struct {
 	bytes atomic.Int64
 
 	mu     sync.RWMutex
-	gone   bool              // dropped: nothing is kept here any more
+	gone   bool              // dropped: nothing is kept here
 	values map[uint64]*value // by hashOf
 	trees  [2]*tree          // without and with special tokens around the prompt
 	ring   ring

@@ -271,10 +271,10 @@ func TestStats_bytes(t *testing.T) {
 	runtime.KeepAlive(m)
 }
 
-// TestBlocks_hammer sends conversations from many goroutines in few namespaces
+// TestBlocks_stress sends conversations from many goroutines in few namespaces
 // under a small budget, with changing sizes and drops; every prompt must be
 // exact.
-func TestBlocks_hammer(t *testing.T) {
+func TestBlocks_stress(t *testing.T) {
 	m := demoModel(t, func(c *chat.Config) { c.BudgetBytes = 600_000; c.CheckEvery = 50 })
 	all := parity.Conversations(21, 33)
 	type job struct {

@@ -82,8 +82,8 @@ func TestEncode_refused(t *testing.T) {
 	}
 }
 
-// TestEncode_hammer closes the tokenizer while others encode.
-func TestEncode_hammer(t *testing.T) {
+// TestEncode_stress closes the tokenizer while others encode.
+func TestEncode_stress(t *testing.T) {
 	lib, err := Load(filepath.Join("..", "demo"))
 	if err != nil {
 		t.Fatal(err)

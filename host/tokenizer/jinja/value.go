@@ -37,16 +37,16 @@ type Value struct {
 type list struct {
 	items []Value
 	tuple bool
-	gen   generation
+	gen   listType
 }
 
-// generation tells what a list is in Python, where it is not one.
-type generation uint8
+// listType is the type that a list value has in Python, if it is not a list.
+type listType uint8
 
 const (
-	isList      generation = iota
-	isGenerator            // has no length and is always true
-	isView                 // keys, values, items of a dict: no index
+	isList      listType = iota
+	isGenerator          // has no length and is always true
+	isView               // keys, values, items of a dict: no index
 )
 
 // function is a macro, a builtin, or a method bound to its object.
@@ -65,8 +65,8 @@ type namespace struct{ Dict }
 
 var undefined = Value{k: kindUndefined}
 
-// Undefined is what a name stands for that nobody has set. As a variable it hides
-// a builtin of its name.
+// Undefined is the value of a name that is not set. As a variable it hides a builtin
+// of its name.
 var Undefined = undefined
 
 // None is Python's None, JSON's null.

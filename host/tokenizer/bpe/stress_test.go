@@ -8,9 +8,9 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/oracle"
 )
 
-// TestEncode_hammer encodes, cuts and asks from many goroutines at once and
+// TestEncode_stress encodes, cuts and asks from many goroutines at once and
 // expects what one alone gets.
-func TestEncode_hammer(t *testing.T) {
+func TestEncode_stress(t *testing.T) {
 	tok, _ := variant(t, variants["two_kinds"], true)
 	docs := append(randomPieces(13, 100), oracle.Random(14, 100, pieces...)...)
 	want := make([][]uint32, len(docs))
