@@ -3,7 +3,7 @@ package kvindex
 // aliases maps (holder, engine hash) to blocks and (holder, block) to the
 // engine hash, for pairs that the canonical name of the block does not name.
 // A pair costs 24 bytes in the slab and 5 to 11 for its two chains of buckets.
-// Free entries are kept until the last one goes. Writers only.
+// Free entries are kept until the last pair is dropped. Writers only.
 //
 // Tables are split into subs that double on their own, so that growing stalls
 // the writer for the rehash of one sub only.
@@ -20,7 +20,7 @@ type aliases struct {
 	hungry bool // an entry was refused since the flag was cleared
 }
 
-// alias says that holder calls block engine. Entries are numbered from 1.
+// alias is that holder calls block engine. Entries are numbered from 1.
 type alias struct {
 	engine    uint64
 	block     uint32
@@ -43,8 +43,8 @@ const (
 
 	// maxSameName bounds the blocks of one holder with one name. Engines that
 	// leave the salt out of the hash need one per namespace that shares a
-	// prompt. Without a bound an endpoint could make one chain of buckets, and
-	// with it each of its events, as slow as it likes.
+	// prompt. Without a bound an endpoint could make one chain of buckets, and so
+	// each of its events, arbitrarily slow.
 	maxSameName = 64
 )
 
@@ -161,7 +161,7 @@ func (t *aliases) drop(h int, block uint32) {
 	t.nfree++
 }
 
-// move says that block from is block to, for holder h.
+// move renumbers block from to block to, for holder h.
 func (t *aliases) move(h int, from, to uint32) {
 	i, ok := t.byBlock(h, from)
 	if !ok {
@@ -172,7 +172,7 @@ func (t *aliases) move(h int, from, to uint32) {
 	t.linkBlock(i)
 }
 
-// reset gives all memory back: the last entry went.
+// reset frees all memory, after the last entry is dropped.
 func (t *aliases) reset() {
 	*t = aliases{held: t.held, seed: t.seed}
 }

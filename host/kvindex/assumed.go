@@ -18,8 +18,8 @@ type AssumedConfig struct {
 	// called. 0 means that nothing is assumed of them.
 	CapacityBlocks int
 	// BudgetBytes is the hard limit of all models together; 0 means
-	// DefaultAssumedBytes. A model that may not grow any more forgets earlier
-	// than the engine.
+	// DefaultAssumedBytes. A model that must not grow any further evicts earlier than
+	// the engine.
 	BudgetBytes int64
 }
 
@@ -48,7 +48,7 @@ func (c AssumedConfig) Validate() error {
 // for one another. It costs 12 bytes a block and holder.
 type Assumed struct {
 	budget   int64 // bytes
-	capacity int   // of holders that were not told theirs
+	capacity int   // of holders without SetCapacity
 	bytes    atomic.Int64
 	caches   []atomic.Pointer[lru] // [holders] nil: nothing yet
 }
@@ -75,8 +75,8 @@ func (a *Assumed) cache(holder int) *lru {
 	return p.Load()
 }
 
-// SetCapacity says how many blocks the holder's cache has: what the engine
-// reports. Fewer than before evicts at once.
+// SetCapacity sets how many blocks the holder's cache has, as the engine reports. A
+// smaller capacity evicts at once.
 func (a *Assumed) SetCapacity(holder, blocks int) {
 	c := a.cache(holder)
 	c.mu.Lock()
@@ -84,9 +84,9 @@ func (a *Assumed) SetCapacity(holder, blocks int) {
 	c.setCapacity(min(max(blocks, 0), maxCapacity))
 }
 
-// Touch says that the holder served a request whose prompt has the blocks
-// hashes (own hashes, from the start of the chain): they are its most recently
-// used now, the first of them most. hashes is not kept.
+// Touch records that the holder served a request whose prompt has the blocks hashes
+// (own hashes, from the start of the chain): they become its most recently used
+// ones, in order from the first. hashes is not kept.
 func (a *Assumed) Touch(holder int, hashes []uint64) {
 	c := a.cache(holder)
 	c.mu.Lock()
@@ -94,7 +94,7 @@ func (a *Assumed) Touch(holder int, hashes []uint64) {
 	c.touch(hashes)
 }
 
-// Clear forgets what the holder holds, not its capacity.
+// Clear removes the holder's blocks and keeps its capacity.
 func (a *Assumed) Clear(holder int) {
 	if c := a.caches[holder].Load(); c != nil {
 		c.mu.Lock()
@@ -134,7 +134,7 @@ func (a *Assumed) Held(holder int) int {
 // Bytes is what all models have allocated.
 func (a *Assumed) Bytes() int64 { return a.bytes.Load() }
 
-// take asks for n more bytes of the budget.
+// take takes n more bytes of the budget and reports whether they were left.
 func (a *Assumed) take(n int64) bool {
 	if a.bytes.Add(n) <= a.budget {
 		return true

@@ -250,8 +250,8 @@ func TestAssumed_allocs(t *testing.T) {
 	}
 }
 
-// TestAssumed_hammer: everything at once.
-func TestAssumed_hammer(t *testing.T) {
+// TestAssumed_stress: everything at once.
+func TestAssumed_stress(t *testing.T) {
 	a := NewAssumed(AssumedConfig{Holders: 8, CapacityBlocks: 2000, BudgetBytes: 100_000})
 	rng := rand.New(rand.NewPCG(1, 1))
 	var chains [][]uint64

@@ -87,9 +87,9 @@ func (c *checker) block(p uint32, head bool, set uint32) error {
 	}
 	got, ok := x.names.find(x.blocks.engine(p))
 	switch {
-	case !ok && !x.blocks.isOdd(p):
+	case !ok && !x.blocks.isAliased(p):
 		return fmt.Errorf("no name")
-	case ok && got != p && !x.blocks.isOdd(p):
+	case ok && got != p && !x.blocks.isAliased(p):
 		return fmt.Errorf("name of %d", got)
 	case ok && got == p:
 		c.named++
@@ -101,7 +101,7 @@ func (c *checker) block(p uint32, head bool, set uint32) error {
 		}
 		if aliased {
 			c.alias++
-			if a := x.aliases.at(i); !x.blocks.isOdd(p) || int(a.holder) != h {
+			if a := x.aliases.at(i); !x.blocks.isAliased(p) || int(a.holder) != h {
 				return fmt.Errorf("bad alias")
 			}
 		}

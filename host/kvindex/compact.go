@@ -2,18 +2,18 @@ package kvindex
 
 import "time"
 
-// The second means to keep runs long: stretches of a walk whose runs have one
-// holder set are moved into one run. It is done in slices, in idle time
-// (Maintain) or paid for by Stores; between slices the index is as valid as
-// ever, because a slice moves the boundary between the run that is being filled
-// (dst) and the next run of the walk, which loses the blocks at its head. What
-// nobody asks for is never moved.
+// Compaction is the second way to keep runs long: stretches of a walk whose runs
+// have one holder set are moved into one run. It is done in slices, in idle time
+// (Maintain) or in proportion to Stores. The index is valid between slices, because
+// a slice moves the boundary between the run that is being filled (dst) and the next
+// run of the walk, which loses the blocks at its head. What no lookup uses is never
+// moved.
 //
-// A run whose version is unchanged is still what the reader saw, so it still
-// precedes the next one; a run that somebody else changed ends the stretch.
+// A run whose version is unchanged is still as the reader saw it, so it still
+// precedes the next one; a run that another writer changed ends the stretch.
 
 const (
-	sliceBlocks = 256                    // blocks moved between two looks at the clock, about 20 µs
+	sliceBlocks = 256                    // blocks moved between two readings of the clock, about 20 µs
 	sliceTime   = 200 * time.Microsecond // under the lock at a time
 	copyCost    = 8                      // blocks stored per block that may be moved beside Stores
 	maxCredit   = 1 << 20
@@ -29,15 +29,14 @@ type compaction struct {
 	copied int64  // blocks moved for this walk
 }
 
-// Maintain does what waits for idle time, for at most about d. It holds the
-// writer lock for at most 0.3 ms at a time; readers never wait. The owner calls
-// it between events.
+// Maintain does deferred work for at most about d. It holds the writer lock for at
+// most 0.3 ms at a time; readers never wait. The owner calls it between events.
 func (x *Index) Maintain(d time.Duration) {
 	for start := time.Now(); time.Since(start) < d && x.maintainSlice(); {
 	}
 }
 
-// maintainSlice reports whether more waits.
+// maintainSlice does a slice of it and reports whether there is more.
 func (x *Index) maintainSlice() bool {
 	switch x.walk.state.Load() {
 	case walkRest:
@@ -58,7 +57,7 @@ func (x *Index) maintainSlice() bool {
 	return true
 }
 
-// spend lets compaction do what Stores have paid for.
+// spend compacts in proportion to the Stores since the last call.
 func (x *Index) spend() {
 	switch x.walk.state.Load() {
 	case walkFull:
@@ -108,8 +107,8 @@ func (x *Index) compact(limit uint32) uint32 {
 	return n
 }
 
-// nextStretch finds the next stretch of the walk that is worth joining and
-// allocates the run for it. It returns false at the end of the walk.
+// nextStretch finds the next stretch of the walk to join and allocates the run for
+// it. It returns false at the end of the walk.
 func (x *Index) nextStretch() bool {
 	w, j := &x.walk, &x.job
 	for j.at < w.n {
@@ -145,8 +144,8 @@ func (x *Index) stretch(i int) (end int, total, largest uint32) {
 	return end, total, largest
 }
 
-// begin allocates the run into which steps job.at to end go. It is no run of
-// the index before the first slice gives it blocks.
+// begin allocates the run for steps job.at to end. It is not part of the index
+// until the first slice gives it blocks.
 func (x *Index) begin(end int, total uint32) bool {
 	if !x.mayGrow() && x.blocks.freeG*granule < 4*int64(total) {
 		return false
@@ -175,7 +174,7 @@ func (x *Index) begin(end int, total uint32) bool {
 // shift moves the first n blocks of run src to the end of run dst, which has
 // the same holders and the positions for them, and reports whether that was all
 // of src. Readers within src or dst see a version change; readers about to step
-// from what precedes find the one or the other.
+// from the preceding run find one or the other.
 func (x *Index) shift(dst, src, n uint32) (whole bool) {
 	D, S := x.runs.at(dst), x.runs.at(src)
 	base, live := D.bounds()
@@ -209,12 +208,12 @@ func (x *Index) shift(dst, src, n uint32) (whole bool) {
 		x.trim(S)
 		return false
 	}
-	x.bury(src)
+	x.freeRun(src)
 	return true
 }
 
-// finish ends the joining of a stretch: whole, or because somebody changed one
-// of its runs.
+// finish ends the joining of a stretch: completely, or because another writer
+// changed one of its runs.
 func (x *Index) finish(whole bool) {
 	j := &x.job
 	D := x.runs.at(j.dst)
@@ -223,7 +222,7 @@ func (x *Index) finish(whole bool) {
 	if unchanged && !(whole && j.room) {
 		x.trim(D)
 	} else {
-		x.reserve(j.dst) // also of what is another run meanwhile: it does no harm
+		x.reserve(j.dst) // harmless if it is another run by now
 	}
 	j.dst = 0
 }

@@ -10,10 +10,11 @@
 //
 // # Three sources, three structures
 //
-//   - [Index]: what endpoints said they hold, from their cache events.
-//   - [Predictor]: what they will hold shortly, because a request was just sent.
-//   - [Assumed]: what an endpoint without events must hold, from the requests
-//     it served and its capacity: a model of the engine's LRU.
+//   - [Index]: the blocks that endpoints hold, from their cache events.
+//   - [Predictor]: the blocks that they will hold shortly, because a request was
+//     just sent.
+//   - [Assumed]: the blocks that an endpoint without events is assumed to hold,
+//     from the requests it served and its capacity: a model of the engine's LRU.
 //
 // # How Index works
 //
@@ -23,7 +24,7 @@
 // request's own next hash, so no tree is needed. A lookup compares the end of
 // each run with the request (equal there means equal before), bisects where
 // they differ, and intersects holder sets. It costs O(runs on the path), not
-// O(blocks), and is exact whatever holes evictions tore: a hole ends a run.
+// O(blocks), and is exact whatever gaps evictions leave: a gap ends a run.
 //
 //	heads   own hash of a run's first block → run
 //	runs    [base, base+len) in the arena, holder set, version
@@ -41,12 +42,12 @@
 // Any number of goroutines may call Match, MatchTiers and Stats at any time;
 // lookups take no lock. Store, Remove, RemoveHolder, Own, Maintain and Tick may
 // be called from any goroutine too; they take the one writer lock, for at most
-// about 0.3 ms at a time. Events of one holder must be applied in their order,
-// which is the caller's business.
+// about 0.3 ms at a time. The caller must apply events of one holder in their
+// order.
 //
 // # Memory
 //
 // Everything an Index takes is counted and stays below Config.BudgetBytes.
-// Over the budget it forgets runs that were not used for long and that few
-// hold. It may then claim less than the engines hold; it never claims more.
+// Over the budget it evicts runs that were not used for long and that few
+// holders have. It may then report less than the engines hold, but never more.
 package kvindex

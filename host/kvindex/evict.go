@@ -4,18 +4,18 @@ const (
 	evictSample = 32
 	freeShare   = 24 // part of a full arena that is kept free, so that free stretches are long
 	fewRuns     = 16 // an index of fewer runs does not evict in advance
-	spareRuns   = 64 // free headers kept when the budget is used up
+	spareRuns   = 64 // free headers kept when the budget is reached
 	spareSets   = 64 // and free sets
 
 	aliasTries = 16 // evictions for a Store that needs aliases
 )
 
 // left is how many bytes the arena may still take: a twentieth of the budget
-// stays for the tables that grow later (headers, heads, sets, aliases).
+// is kept for the tables that grow later (headers, heads, sets, aliases).
 func (x *Index) left() int64 { return x.budget - x.budget/20 - x.bytes() }
 
-// mayGrow reports whether the arena may take another segment. The first one it
-// may always take: budgets are large enough for that.
+// mayGrow reports whether the arena may take another segment. It may always take
+// the first one: budgets are large enough for that.
 func (x *Index) mayGrow() bool {
 	return x.budget < 0 || x.blocks.live == 0 || x.left() > x.blocks.segBytes()
 }
@@ -49,15 +49,15 @@ func (x *Index) makeRoom(n int) {
 	}
 }
 
-// tight reports whether the tables beside the arena should not grow any more.
+// tight reports whether the tables beside the arena should stop growing.
 func (x *Index) tight() bool {
 	return x.bytes() > x.budget-x.budget/32 ||
 		x.runs.n > runDir*runChunk-2*runChunk || len(x.sets.meta) > setDir*setChunk-2*runChunk
 }
 
-// makeAliasRoom makes n alias entries free, if the budget allows. The arena
-// gives way until aliases have half of the budget: it may have been full
-// before the first engine that needs aliases appeared.
+// makeAliasRoom frees n alias entries, if the budget allows. The arena shrinks until
+// aliases have half of the budget: it may have been full before the first engine
+// that needs aliases appeared.
 func (x *Index) makeAliasRoom(n int) {
 	for try := 0; x.aliases.nfree < n && x.st.Runs > fewRuns && try < aliasTries; try++ {
 		switch {
@@ -72,15 +72,15 @@ func (x *Index) makeAliasRoom(n int) {
 	x.aliases.hungry = false
 }
 
-// evict removes one run: of some that the clock hand points at, the one with
-// the greatest age of use divided by its holders. What many hold (a shared
-// prompt) is what engines do not send again.
+// evict removes one run: of a sample at the clock hand, the one with the greatest
+// age divided by its holders. Engines do not report a block again that many hold
+// (a shared prompt).
 func (x *Index) evict() {
 	r := x.victim(1)
 	if r == 0 {
 		panic("BUG: kvindex: nothing to evict")
 	}
-	x.forget(r)
+	x.evictRun(r)
 }
 
 // evictShared is evict of a run with two holders or more, whose set may become
@@ -88,12 +88,12 @@ func (x *Index) evict() {
 func (x *Index) evictShared() bool {
 	r := x.victim(2)
 	if r != 0 {
-		x.forget(r)
+		x.evictRun(r)
 	}
 	return r != 0
 }
 
-// victim chooses a run with at least so many holders, 0 if there is none.
+// victim returns a run with at least so many holders, 0 if there is none.
 func (x *Index) victim(holders int) (best uint32) {
 	var bestScore uint64
 	epoch := x.epoch.Load()
@@ -116,8 +116,8 @@ func (x *Index) victim(holders int) (best uint32) {
 	return best
 }
 
-// forget removes run r from all of its holders.
-func (x *Index) forget(r uint32) {
+// evictRun removes run r from all of its holders.
+func (x *Index) evictRun(r uint32) {
 	R := x.runs.at(r)
 	base, n := R.bounds()
 	for h := range x.sets.all(R.set.Load()) {
@@ -128,19 +128,19 @@ func (x *Index) forget(r uint32) {
 	x.recolor(r, 0, n, 0)
 }
 
-// releaseSegment gives the emptiest segment of the arena back and forgets what
-// is in it.
+// releaseSegment evicts the runs of the emptiest segment of the arena and releases
+// it.
 func (x *Index) releaseSegment() {
 	best, free := uint32(0), -1
 	for i := range x.blocks.n {
-		if s := x.blocks.segs[i].Load(); s != &grave && s.free > free {
+		if s := x.blocks.segs[i].Load(); s != &tombstone && s.free > free {
 			best, free = i, s.free
 		}
 	}
 	s := x.blocks.segs[best].Load()
 	for g := uint32(0); g < segGran; g++ {
-		for s.used[g/64]>>(g%64)&1 != 0 { // until the last of the runs that touch here went
-			x.forget(s.run[g])
+		for s.used[g/64]>>(g%64)&1 != 0 { // until the last run that touches the granule is evicted
+			x.evictRun(s.run[g])
 		}
 	}
 	x.blocks.release(best)

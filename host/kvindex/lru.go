@@ -46,7 +46,7 @@ const (
 
 // match is the number of leading blocks that are held. hint is where another
 // cache's first stretch and hashes parted: prompts part at the end of what they
-// share, whoever served them. It is set to where this one's did.
+// share, whichever endpoint served them. It is set to where this one's did.
 func (c *lru) match(hashes []uint64, hint *uint32) uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -274,13 +274,13 @@ func (c *lru) setCapacity(blocks int) {
 		c.clear()
 		return
 	}
-	if n := logFor(blocks); len(c.log) > 2*n { // much too long: give the rest back
+	if n := logFor(blocks); len(c.log) > 2*n { // much too long: free the rest
 		c.all.bytes.Add(-8 * int64(len(c.log)-n))
 		c.squeeze(make([]uint64, n))
 	}
 }
 
-// clear gives all memory back.
+// clear frees all memory.
 func (c *lru) clear() {
 	c.all.bytes.Add(-8*int64(len(c.log)) - int64(len(c.segs))*(stretchBytes+8))
 	c.count, c.n, c.end, c.free = 0, 0, 0, 0

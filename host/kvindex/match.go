@@ -39,10 +39,10 @@ func (x *Index) matchRetry(hashes, candidates []uint64, depth []uint32, tiers bo
 	}
 }
 
-// match returns false if a writer was in the way; depth may be half written.
+// match returns false if a writer interfered; depth may be partly written.
 func (x *Index) match(hashes, candidates []uint64, depth []uint32, tiers bool) bool {
 	var buf [maxWords]uint64
-	alive := buf[:copy(buf[:x.sets.words], candidates)]
+	remaining := buf[:copy(buf[:x.sets.words], candidates)]
 	epoch := x.epoch.Load()
 	var prev *run
 	var prevVer, prevSet, same uint32
@@ -52,7 +52,7 @@ func (x *Index) match(hashes, candidates []uint64, depth []uint32, tiers bool) b
 		if !ok {
 			return false
 		}
-		// What came before must still stand after the next step was found: a
+		// The previous run must be unchanged after the next step was found: a
 		// boundary that moved in between would have hidden the next run.
 		if prev != nil && prev.ver.Load() != prevVer {
 			return false
@@ -63,9 +63,9 @@ func (x *Index) match(hashes, candidates []uint64, depth []uint32, tiers bool) b
 		m := x.common(base, n, hashes[pos:])
 		set := r.set.Load()
 		if set == 0 {
-			return false // the run went
+			return false // the run was freed
 		}
-		any := x.narrow(alive, set, pos, depth, tiers)
+		any := x.narrow(remaining, set, pos, depth, tiers)
 		if r.ver.Load() != ver {
 			return false
 		}
@@ -82,34 +82,34 @@ func (x *Index) match(hashes, candidates []uint64, depth []uint32, tiers bool) b
 	if same >= longWalk && x.walk.state.Load() == walkFree {
 		x.note(hashes)
 	}
-	for i, w := range alive {
+	for i, w := range remaining {
 		emit(w, i, pos, depth)
 	}
 	return true
 }
 
-// narrow takes the holders out of alive that are not in the set, after setting
+// narrow takes the holders out of remaining that are not in the set, after setting
 // their depths to pos, and reports whether any are left.
-func (x *Index) narrow(alive []uint64, set uint32, pos int, depth []uint32, tiers bool) bool {
+func (x *Index) narrow(remaining []uint64, set uint32, pos int, depth []uint32, tiers bool) bool {
 	var any uint64
 	if set <= singles {
 		word, bit := int(set-1)>>6, uint64(1)<<((set-1)&63)
 		if tiers {
 			bit = slower(bit)
 		}
-		for i, a := range alive {
+		for i, a := range remaining {
 			var s uint64
 			if i == word {
 				s = bit
 			}
 			emit(a&^s, i, pos, depth)
-			alive[i] = a & s
+			remaining[i] = a & s
 			any |= a & s
 		}
 		return any != 0
 	}
 	words := x.sets.get(set)
-	for i, a := range alive {
+	for i, a := range remaining {
 		if a == 0 {
 			continue
 		}
@@ -120,7 +120,7 @@ func (x *Index) narrow(alive []uint64, set uint32, pos int, depth []uint32, tier
 		if d := a &^ s; d != 0 {
 			emit(d, i, pos, depth)
 		}
-		alive[i] = a & s
+		remaining[i] = a & s
 		any |= a & s
 	}
 	return any != 0

@@ -7,7 +7,7 @@ package kvindex
 //
 //   - engines disagree (a random hash seed in every process): a holder calls a
 //     block by a name that is not its canonical one;
-//   - one name stands for two contents (engines that leave the salt or the
+//   - one name means two contents (engines that leave the salt or the
 //     adapter out of their hash, or an endpoint that forges names): the name is
 //     canonical for the first content only.
 //
@@ -17,21 +17,21 @@ package kvindex
 //	the alias (h, b), if there is one; else the canonical name of b,
 //
 // and an event of h is resolved among these names alone, so it cannot touch
-// what others hold. A name can stand for several blocks of a holder; a removal
-// takes all of them, and as a parent the one named last counts.
+// what others hold. A name can mean several blocks of a holder; a removal removes
+// all of them, and as a parent it means the one that was named last.
 //
-// A block is odd if it has aliases or if its canonical name belongs to another
-// block. One bit a block (tags.odd) keeps all of this off the common path.
+// A block is aliased if it has aliases or if its canonical name belongs to another
+// block. One bit per block (tags.aliased) keeps all of this off the common path.
 // Writers only.
 
-// warmBlocks is how many names are looked up ahead: more than a core has misses
-// under way, and few enough to stay in its first cache.
+// warmBlocks is how many names are looked up ahead: more than the cache misses that
+// a core has in progress, and few enough to stay in its first-level cache.
 const warmBlocks = 16
 
 // block returns the block that holder h calls engine, the latest if several.
 func (x *Index) block(h int, engine uint64) (id uint32, ok bool) {
-	aliased := x.aliases.has(h)
-	if aliased {
+	hasAliases := x.aliases.has(h)
+	if hasAliases {
 		if id, ok = x.aliases.byName(h, engine); ok {
 			return id, true
 		}
@@ -39,7 +39,7 @@ func (x *Index) block(h int, engine uint64) (id uint32, ok bool) {
 	if id, ok = x.names.find(engine); !ok || !x.holds(h, id) {
 		return 0, false
 	}
-	if aliased && x.blocks.isOdd(id) {
+	if hasAliases && x.blocks.isAliased(id) {
 		if _, other := x.aliases.byBlock(h, id); other {
 			return 0, false
 		}
@@ -70,15 +70,15 @@ func (x *Index) parent(h int, engine uint64) (id uint32, ok bool) {
 func (x *Index) nameAll(h int, id uint32, engine []uint64) uint32 {
 	t, o := x.blocks.tag(id)
 	eng := t.eng[o : o+uint32(len(engine))]
-	aliased := x.aliases.has(h)
+	hasAliases := x.aliases.has(h)
 	for j, e := range engine {
-		if eng[j] == e && !aliased && !t.isOdd(o+uint32(j)) {
+		if eng[j] == e && !hasAliases && !t.isAliased(o+uint32(j)) {
 			continue
 		}
 		if !x.name(h, id+uint32(j), e) {
 			return uint32(j)
 		}
-		aliased = x.aliases.has(h)
+		hasAliases = x.aliases.has(h)
 	}
 	return uint32(len(engine))
 }
@@ -87,7 +87,7 @@ func (x *Index) nameAll(h int, id uint32, engine []uint64) uint32 {
 // changed, if that needs an alias and there is no memory for it.
 func (x *Index) name(h int, id uint32, engine uint64) bool {
 	canonical := x.blocks.engine(id) == engine
-	if canonical && x.blocks.isOdd(id) {
+	if canonical && x.blocks.isAliased(id) {
 		named, ok := x.names.find(engine)
 		canonical = ok && named == id
 	}
@@ -101,47 +101,47 @@ func (x *Index) name(h int, id uint32, engine uint64) bool {
 		if !x.aliases.put(h, engine, id, x.tablesLeft()) {
 			return false
 		}
-		x.blocks.setOdd(id)
+		x.blocks.setAliased(id)
 		return true
 	}
-	if x.aliases.has(h) && x.blocks.isOdd(id) {
+	if x.aliases.has(h) && x.blocks.isAliased(id) {
 		x.aliases.drop(h, id)
 	}
 	return true
 }
 
-// nameNew names the blocks at positions id+j, which are nobody's yet and will
-// be h's: canonically where the name is free. It returns how many could be
-// named, and full if that is not all.
+// nameNew names the blocks at positions id+j, which have no holder yet and will
+// have h: canonically where the name is free. It returns how many could be named,
+// and full if that is not all.
 func (x *Index) nameNew(h int, id uint32, engine []uint64) (k uint32, full bool) {
 	t, o := x.blocks.tag(id)
-	aliased := x.aliases.has(h)
+	hasAliases := x.aliases.has(h)
 	for j, e := range engine {
 		if j%warmBlocks == 0 {
 			x.names.warm(engine[j:min(j+warmBlocks, len(engine))])
 		}
 		b := o + uint32(j)
-		t.clearOdd(b)
+		t.clearAliased(b)
 		t.eng[b] = e
 		_, taken := x.names.insert(e, id+uint32(j))
-		if !taken && !aliased {
+		if !taken && !hasAliases {
 			continue
 		}
 		if taken {
 			x.st.Conflicts++
-			t.setOdd(b)
+			t.setAliased(b)
 		}
 		if !x.name(h, id+uint32(j), e) {
 			x.names.remove(e, id+uint32(j))
 			return uint32(j), true
 		}
-		aliased = true
+		hasAliases = true
 	}
 	return uint32(len(engine)), false
 }
 
-// unname drops the canonical names of n blocks from id on, which nobody holds
-// any longer.
+// unname drops the canonical names of n blocks from id on, which have no holder any
+// longer.
 func (x *Index) unname(id, n uint32) {
 	x.st.Blocks -= int64(n)
 	if !x.named {
@@ -163,7 +163,7 @@ func (x *Index) unalias(h int, id, n uint32) {
 	}
 	t, o := x.blocks.tag(id)
 	for b := o; b < o+n; b++ {
-		if t.isOdd(b) {
+		if t.isAliased(b) {
 			x.aliases.drop(h, id+b-o)
 		}
 	}
@@ -180,11 +180,11 @@ func (x *Index) rename(id, to, n, set uint32) {
 			x.names.warm(t.eng[o+j : o+min(j+warmBlocks, n)])
 		}
 		x.names.move(t.eng[o+j], id+j, to+j)
-		if !t.isOdd(o + j) {
-			u.clearOdd(p + j)
+		if !t.isAliased(o + j) {
+			u.clearAliased(p + j)
 			continue
 		}
-		u.setOdd(p + j)
+		u.setAliased(p + j)
 		for h := range x.sets.all(set) {
 			x.aliases.move(h, id+j, to+j)
 		}

@@ -74,8 +74,8 @@ func TestPredictor_budget(t *testing.T) {
 	}
 }
 
-// TestPredictor_hammer: adding, raising and rotating at once.
-func TestPredictor_hammer(t *testing.T) {
+// TestPredictor_stress: adding, raising and rotating at once.
+func TestPredictor_stress(t *testing.T) {
 	p := NewPredictor(Config{Holders: 64, BudgetBytes: 4 << 20})
 	rng := rand.New(rand.NewPCG(1, 1))
 	own := chain(rng, 1, 500, 2)

@@ -1,10 +1,10 @@
 package kvindex
 
-// recolor gives blocks [a, b) of run r the holder set ns (0: nobody, the blocks
-// go). The rest of the run keeps its set. The boundary is moved into the
-// neighbouring run when that run has the set already, so that an eviction that
-// eats a chain from one end makes one run, not one per block. The caller holds a
-// reference to ns, and has dropped the aliases of who leaves.
+// recolor gives blocks [a, b) of run r the holder set ns (0: none, the blocks are
+// removed). The rest of the run keeps its set. The boundary is moved into the
+// neighbouring run when that run has the set already, so that evictions of a chain
+// from one end make one run, not one per block. The caller holds a reference to ns,
+// and has dropped the aliases of holders that are not in ns.
 func (x *Index) recolor(r, a, b, ns uint32) {
 	R := x.runs.at(r)
 	base, n := R.bounds()
@@ -131,7 +131,7 @@ func (x *Index) split(r, a, ns uint32) uint32 {
 }
 
 // moveBoundary moves the boundary between the touching runs p and q, p before
-// q, to block `to`. If nothing is left of q, it goes.
+// q, to block `to`. If nothing is left of q, it is freed.
 func (x *Index) moveBoundary(p, q, to uint32) {
 	P, Q := x.runs.at(p), x.runs.at(q)
 	pb, _ := P.bounds()
@@ -189,12 +189,12 @@ func (x *Index) kill(r uint32) {
 	R.setSpan(base, 0)
 	x.heads.remove(x.blocks.own(base).Load(), r)
 	R.unlock()
-	x.bury(r)
+	x.freeRun(r)
 }
 
-// bury returns run r, which has no blocks and no head any longer, to the free
-// list and its positions to a run that touches it or to the arena.
-func (x *Index) bury(r uint32) {
+// freeRun returns run r, which has no blocks and no head any longer, to the free
+// list and its positions to an adjacent run or to the arena.
+func (x *Index) freeRun(r uint32) {
 	R := x.runs.at(r)
 	heir := R.prev
 	if heir != 0 {
@@ -208,8 +208,8 @@ func (x *Index) bury(r uint32) {
 	}
 }
 
-// drop returns the empty run r to the free list and its positions to heir, or
-// with heir 0 to the arena.
+// drop returns the empty run r to the free list and its positions to the run heir,
+// or with heir 0 to the arena.
 func (x *Index) drop(r, heir uint32) {
 	R := x.runs.at(r)
 	if heir != 0 {

@@ -6,7 +6,7 @@ const sliceRuns = 512
 
 // Remove records that holder no longer holds the blocks the engine names
 // engine, in any order. Names it does not use and blocks it does not hold are
-// ignored. If it uses a name for several contents, all of them go.
+// ignored. If it uses a name for several contents, all of them are removed.
 func (x *Index) Remove(holder int, engine []uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -18,7 +18,7 @@ func (x *Index) Remove(holder int, engine []uint64) {
 
 // removeNext takes from h the blocks it calls engine[0], and of the names that
 // follow those whose blocks touch: engines evict a chain from its end. It
-// returns how many names were dealt with.
+// returns how many names were handled.
 func (x *Index) removeNext(h int, engine []uint64) (n int) {
 	n = 1
 	for id, ok := x.block(h, engine[0]); ok; id, ok = x.block(h, engine[0]) {
@@ -64,8 +64,8 @@ func (x *Index) leave(h int, r, a, b uint32) {
 	x.sets.release(ns)
 }
 
-// RemoveHolder forgets everything the holder holds: its engine went, restarted
-// or gave up its memory. It works in slices between which other writers go on;
+// RemoveHolder removes everything the holder holds: its engine is gone, restarted
+// or freed its memory. It works in slices, between which other writers proceed;
 // readers never wait. The caller must not store for the same holder meanwhile.
 func (x *Index) RemoveHolder(holder int) {
 	// A run that others split or compact meanwhile may move behind the scan: scan

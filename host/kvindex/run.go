@@ -54,7 +54,7 @@ const (
 )
 
 // runs holds the run headers in chunks that never move and are never freed: a
-// reader with an outdated id finds another run's header, and its version tells.
+// reader with an outdated id finds another run's header, with another version.
 type runs struct {
 	dir    [runDir]atomic.Pointer[[runChunk]run]
 	n      uint32 // ids handed out so far, from 1; id 0 means none

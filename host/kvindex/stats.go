@@ -1,6 +1,6 @@
 package kvindex
 
-// Stats are counters of shape and size. Counters of deeds only grow.
+// Stats are the shape and size of an Index, and counters that only grow.
 type Stats struct {
 	Pairs    int64 // (block, holder) pairs held
 	Blocks   int64 // distinct blocks
@@ -20,15 +20,15 @@ type Stats struct {
 	Orphans   int64 // blocks of Stores whose parent was unknown
 	Conflicts int64 // engine hashes that named a second content
 	Unnamed   int64 // pairs not recorded because the alias table was full
-	Evicted   int64 // blocks forgotten for the budget
-	Retries   int64 // lookups begun again because a writer was in the way
+	Evicted   int64 // blocks evicted for the budget
+	Retries   int64 // lookups restarted because of a concurrent writer
 	Splits    int64
 	Shifts    int64 // boundaries moved instead of split
 	Merges    int64
 	Appends   int64 // blocks appended in place
 	Copied    int64 // blocks that compaction moved
 	Joined    int64 // runs that compaction emptied
-	Released  int64 // arena segments given back
+	Released  int64 // arena segments released
 }
 
 // Stats returns the counters.

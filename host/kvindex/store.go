@@ -9,7 +9,7 @@ import "fmt"
 // if the engine has another name for one now, that name counts.
 //
 // own must be chained: own[i] depends on all blocks before it, and own[0] on
-// what [Index.Own] says of parent. Equal own hashes mean equal prompts.
+// what [Index.Own] returns for parent. Equal own hashes mean equal prompts.
 //
 // It returns [ErrOrphan] if the holder's endpoint does not hold the parent.
 func (x *Index) Store(holder int, parent uint64, hasParent bool, engine, own []uint64) error {
@@ -30,7 +30,7 @@ func (x *Index) Store(holder int, parent uint64, hasParent bool, engine, own []u
 		x.runs.at(at.run).touch(x.epoch.Load()) // a child is a use
 	}
 	for len(own) > 0 {
-		var n int // blocks dealt with
+		var n int // blocks handled
 		if n, at = x.storeKnown(holder, at, engine, own); n == 0 {
 			if n, at = x.storeAppend(holder, at, engine, own); n == 0 {
 				n, at = x.storeRun(holder, at, engine, own)
@@ -153,8 +153,8 @@ func (x *Index) storeRun(h int, at cursor, engine, own []uint64) (n int, next cu
 	return int(k), cursor{r, k}
 }
 
-// skip deals with a block that could not be written: it is left out, and what
-// follows it is stored as after a hole.
+// skip leaves out a block that could not be written; what follows it is stored as
+// after a gap.
 func (x *Index) skip(full bool) (n int, next cursor) {
 	if !full {
 		panic("BUG: kvindex: nothing written")

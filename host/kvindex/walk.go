@@ -5,7 +5,7 @@ import "sync/atomic"
 const (
 	longWalk   = 6   // boundaries between runs of one set on a lookup's path that make it worth noting
 	maxWalk    = 512 // runs of a walk that are looked at
-	restStores = 256 // Stores until the next walk is taken after one that led to nothing
+	restStores = 256 // Stores until the next walk is taken after one with nothing to join
 )
 
 // walk is a mailbox for one list of runs that a lookup walked over, each
@@ -14,7 +14,7 @@ const (
 type walk struct {
 	state atomic.Uint32
 	rest  int // Stores until the next walk is taken; writer
-	n     int // steps; whoever the state says
+	n     int // steps; for the reader or writer by state
 	steps [maxWalk]step
 }
 
@@ -27,7 +27,7 @@ const (
 	walkFree = iota
 	walkBusy // a reader writes
 	walkFull // the writer's
-	walkRest // the last one led to nothing
+	walkRest // the last one gave nothing to join
 )
 
 // note repeats the walk of hashes and leaves it for the writer. Readers call
@@ -58,8 +58,8 @@ func (x *Index) note(hashes []uint64) {
 	w.state.Store(walkFull)
 }
 
-// Steps returns the number of runs on the path of hashes: what a lookup of them
-// pays for. It is for measurements.
+// Steps returns the number of runs on the path of hashes, which is the cost of their
+// lookup. It is for measurements.
 func (x *Index) Steps(hashes []uint64) (steps int) {
 	for pos := 0; pos < len(hashes); steps++ {
 		_, r, _, base, n, ok := x.heads.lookup(x, hashes[pos])

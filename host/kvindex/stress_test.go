@@ -41,10 +41,10 @@ func readers(n int, f func(rng *rand.Rand) bool) (stopped *atomic.Bool, wait fun
 	return stopped, func() { stopped.Store(true); wg.Wait() }
 }
 
-// TestIndex_hammer: while other holders split, shift, merge and rename the runs
+// TestIndex_stress: while other holders split, shift, merge and rename the runs
 // of a chain, the depths of holders whose holdings do not change must be exact
 // in every lookup.
-func TestIndex_hammer(t *testing.T) {
+func TestIndex_stress(t *testing.T) {
 	x := New(Config{Holders: 64, BudgetBytes: -1})
 	rng := rand.New(rand.NewPCG(9, 9))
 	own := chain(rng, 3, 700, 2)
@@ -119,10 +119,10 @@ type growing struct {
 	min, max atomic.Int64
 }
 
-// TestCompact_hammer: readers see exact depths while a chain grows in pieces
+// TestCompact_stress: readers see exact depths while a chain grows in pieces
 // that two holders own in turn, while the pieces are made equal, joined in
 // slices, cut again and evicted from the end.
-func TestCompact_hammer(t *testing.T) {
+func TestCompact_stress(t *testing.T) {
 	x := New(Config{Holders: 64, BudgetBytes: -1})
 	rng := rand.New(rand.NewPCG(4, 9))
 	var cur atomic.Pointer[growing]
@@ -157,7 +157,7 @@ func TestCompact_hammer(t *testing.T) {
 	t.Logf("%d runs with %d blocks joined, %d retries", s.Joined, s.Copied, s.Retries)
 }
 
-// grow is one round of TestCompact_hammer.
+// grow is one round of TestCompact_stress.
 func grow(t *testing.T, x *Index, rng *rand.Rand, s *growing, cur *atomic.Pointer[growing]) {
 	own, e := s.own, engs(s.own)
 	cur.Store(s)
@@ -215,9 +215,9 @@ func (x *Index) compactSome(slices int) {
 	}
 }
 
-// TestRemoveHolder_hammer: a holder's removal leaves nothing behind although
+// TestRemoveHolder_stress: a holder's removal leaves nothing behind although
 // others split and join the runs it is in.
-func TestRemoveHolder_hammer(t *testing.T) {
+func TestRemoveHolder_stress(t *testing.T) {
 	x := New(Config{Holders: 16, BudgetBytes: -1})
 	rng := rand.New(rand.NewPCG(2, 2))
 	var chains [][]uint64
@@ -250,9 +250,9 @@ func TestRemoveHolder_hammer(t *testing.T) {
 	}
 }
 
-// TestHeads_hammer: a run is found at all times although others go from its
+// TestHeads_stress: a run is found at all times although others go from its
 // stripe of the table, which shifts it back.
-func TestHeads_hammer(t *testing.T) {
+func TestHeads_stress(t *testing.T) {
 	const steps, window = 200_000 / shorter, 8
 	x := New(Config{Holders: 1, BudgetBytes: -1})
 	rng := rand.New(rand.NewPCG(2, 2))
