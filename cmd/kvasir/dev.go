@@ -76,7 +76,7 @@ func devCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.json, "json", false, "print one JSON line when ready, and nothing else on standard output")
 	c.Flags().BoolVar(&f.scale, "autoscale", false, "begin without engines; the autoscaler starts and stops kvasir engine processes")
 	c.Flags().DurationVar(&f.cold, "cold-start", 10*time.Second, "with --autoscale: how long an engine loads")
-	c.Flags().DurationVar(&f.idle, "idle-after", time.Minute, "with --autoscale: how long an engine must not have been needed before it goes")
+	c.Flags().DurationVar(&f.idle, "idle-after", time.Minute, "with --autoscale: remove an engine that was not needed for this long")
 	c.Flags().StringVar(&f.writeDir, "write-model", "", "write the demo model's tokenizer files to this folder and end")
 	c.Flags().StringVar(&f.level, "log-level", "warn", "debug, info, warn or error")
 	c.RunE = func(cmd *cobra.Command, args []string) error {

@@ -41,11 +41,11 @@ func (f *engineFlags) add(c *cobra.Command, preset string) {
 	c.Flags().IntVar(&f.cfg.CacheBlocks, "cache-blocks", 0, "KV blocks; default the preset's memory")
 	c.Flags().IntVar(&f.cfg.MaxModelLen, "max-model-len", 0, "prompt and answer tokens; default 32768")
 	c.Flags().IntVar(&f.cfg.MaxSeqs, "max-seqs", 256, "sequences in one step")
-	c.Flags().BoolVar(&f.cfg.IgnoreSalt, "ignore-salt", false, "share the cache between cache salts, as an engine does that does not know them")
-	c.Flags().IntVar(&f.cfg.HostChunk, "host-chunk", 0, "keep a second cache in host memory, in chunks of this many tokens (LMCache: 256); 0: none")
+	c.Flags().BoolVar(&f.cfg.IgnoreSalt, "ignore-salt", false, "share the cache between cache salts, as an engine without salts does")
+	c.Flags().IntVar(&f.cfg.HostChunk, "host-chunk", 0, "second cache in host memory, in chunks of this many tokens (LMCache: 256); 0 = none")
 	c.Flags().BoolVar(&f.cfg.HostIgnoreSalt, "host-ignore-salt", false, "share the cache in host memory between cache salts, whatever the GPU's does")
-	c.Flags().Float64Var(&f.stepMS, "step-ms", 0, "every step takes this long, whatever it computes, instead of the preset's timing")
-	c.Flags().StringVar(&f.faults, "faults", "", `misbehave on demand, as POST /sim/faults takes it: '{"die":-1,"die_after_events":5}'`)
+	c.Flags().Float64Var(&f.stepMS, "step-ms", 0, "duration of every step in ms, instead of the preset's timing")
+	c.Flags().StringVar(&f.faults, "faults", "", `faults to inject, as for POST /sim/faults: '{"die":-1,"die_after_events":5}'`)
 }
 
 // build makes the engine.
@@ -89,7 +89,7 @@ func engineCommand() *cobra.Command {
 	port := c.Flags().Int("port", 8000, "HTTP port, 0 = a free one")
 	events := c.Flags().Int("events-port", 0, "KV event port, 0 = a free one")
 	replay := c.Flags().Int("replay-port", 0, "KV event replay port, 0 = a free one")
-	cold := c.Flags().Duration("cold-start", 0, "answer 503 for so long first, as if weights were loaded")
+	cold := c.Flags().Duration("cold-start", 0, "answer 503 for this long first, as if weights were loaded")
 	parent := c.Flags().Int("while-pid", 0, "end when the process with this id has ended")
 	asJSON := c.Flags().Bool("json", false, "print one JSON line when ready")
 	c.RunE = func(cmd *cobra.Command, args []string) error {

@@ -190,8 +190,8 @@ func (f *fleet) streams(t *testing.T, a *harness.API, body map[string]any, whole
 	}
 }
 
-// continues goes on with answers that the engines keep: each at its engine, for the
-// tenant that got it and nobody else.
+// continues continues answers that the engines keep: each at its engine, and only for
+// the tenant that got it.
 func (f *fleet) continues(t *testing.T) {
 	const path = "/v1/responses"
 	ask := func(key, previous, input string) (*harness.Answer, string) {

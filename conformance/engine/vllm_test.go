@@ -64,7 +64,7 @@ func (f *fleet) turn(t *testing.T, c *chat, n int) (*harness.Explanation, int, e
 	c.answer(got.Choices[0].Message.Content)
 	cached, ok := got.Usage.Cached()
 	if !ok {
-		return nil, 0, fmt.Errorf("the engine told no cached tokens: %s", a.Body)
+		return nil, 0, fmt.Errorf("the engine reported no cached tokens: %s", a.Body)
 	}
 	e := harness.Explain(t, f.router.Admin, f.router.Token, a.RequestID)
 	if e.Tokens != got.Usage.PromptTokens {

@@ -9,7 +9,7 @@ import (
 
 // API is one of the APIs that generate text, so that a test can be run for all.
 type API struct {
-	Name string // as policies know it
+	Name string // in policies
 	Path string
 	// Ends is what the last event of a stream holds.
 	Ends string
@@ -47,14 +47,14 @@ func (a *API) Body(model, system string, turns []string, limit int, stream bool)
 	return b
 }
 
-// Reply is what an answer in any API says.
+// Reply is the content of an answer in any API.
 type Reply struct {
 	Text           string
 	Prompt, Output int // tokens
 	Cached         int
 }
 
-var errNoCached = errors.New("cached tokens are not told")
+var errNoCached = errors.New("cached tokens are not reported")
 
 // Reply reads an answer that is not a stream.
 func (a *API) Reply(body []byte) (*Reply, error) {

@@ -115,7 +115,7 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Stop asks the process to end (SIGTERM) and says whether it did within d.
+// Stop sends SIGTERM and reports whether the process ended within d.
 func (p *Process) Stop(d time.Duration) bool {
 	p.Cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -129,7 +129,7 @@ func (p *Process) Stop(d time.Duration) bool {
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.done }
 
-// FreePort returns a TCP port of the loopback address that nobody listens on.
+// FreePort returns an unused TCP port of the loopback address.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -365,7 +365,7 @@ type Usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
-// Cached returns the cached tokens; ok is false when they are not told.
+// Cached returns the cached tokens; ok is false when they are not reported.
 func (u *Usage) Cached() (n int, ok bool) {
 	if u == nil || u.Details == nil || u.Details.Cached == nil {
 		return 0, false
@@ -394,7 +394,7 @@ func (a *Answer) Completion() (*Completion, error) {
 	return c, nil
 }
 
-// Explanation is what kvasir explain tells of one decision.
+// Explanation is what kvasir explain reports of one decision.
 type Explanation struct {
 	RequestID  string   `json:"request_id"`
 	Tenant     string   `json:"tenant"`

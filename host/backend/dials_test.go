@@ -16,7 +16,7 @@ func TestDialsUs(t *testing.T) {
 	}
 	l.Close()
 	if !dialsUs(t.Context(), address) {
-		t.Error("nobody listens on an address of ours, and it is not taken for one the engine dials")
+		t.Error("an address of this machine without a listener does not count as one that the engine dials")
 	}
 	for _, a := range []string{"tcp://192.0.2.1:5557", "tcp://nonsense", "tcp://engine.invalid:1"} {
 		if dialsUs(t.Context(), a) {

@@ -258,7 +258,7 @@ func TestFeed_blockSize(t *testing.T) {
 	four := fakepub.Stored{Hashes: []uint64{7}, Tokens: []uint32{1, 2, 3, 4}, Block: 4}
 	f.feed(stored(nil, "", "", []uint32{1, 2}, 10).Map(), four.Map())
 	f.want(0, chain("", "", 2, 1, 2))
-	f.expect = func() int { return 4 } // what the engine's configuration tells is right
+	f.expect = func() int { return 4 } // the engine's configuration is right
 	f.feed(four.Map(), stored(nil, "", "", []uint32{5, 6}, 11).Map())
 	f.want(0, chain("", "", 2, 1, 2), chain("", "", 4, 1, 2, 3, 4))
 	huge := fakepub.Stored{Hashes: []uint64{8}, Tokens: make([]uint32, blockhash.MaxBlockTokens+1), Block: blockhash.MaxBlockTokens + 1}

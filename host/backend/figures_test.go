@@ -55,7 +55,7 @@ func TestEvictions(t *testing.T) {
 }
 
 // TestWatcher_sizesTheModel: an endpoint without events has the cache that its
-// engine tells, and another one after it restarts with more memory.
+// engine reports, and another one after it restarts with more memory.
 func TestWatcher_sizesTheModel(t *testing.T) {
 	e := newFakeEngine(t)
 	index := kvindex.New(kvindex.Config{Holders: 64, BudgetBytes: 1 << 20})

@@ -36,12 +36,12 @@ func TestFleet(t *testing.T) {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatal("waited in vain for", what)
+				t.Fatal("timed out waiting for", what)
 			}
 		}
 	}
 	until("both ready", func() bool { s := store.Load(); return s.Ready.Has(first.ID) && s.Ready.Has(second.ID) })
-	// Both engines are of one host and cannot tell their event sockets: the port
+	// Both engines are of one host and cannot report their event sockets: the port
 	// that is taken for granted can be only one's.
 	until("one to have the port", func() bool {
 		s, u := f.Watcher(first.ID).Status(), f.Watcher(second.ID).Status()
@@ -68,7 +68,7 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-func TestFleet_hammer(t *testing.T) {
+func TestFleet_stress(t *testing.T) {
 	e := newFakeEngine(t)
 	f := NewFleet(newMapIndex(), nil, newBoard())
 	ctx, cancel := context.WithCancel(context.Background())

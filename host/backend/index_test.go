@@ -9,7 +9,7 @@ import (
 )
 
 // mapIndex is an Index of plain maps, per holder engine name → own name. It can
-// tell who holds what; plainIndex cannot.
+// report which holder has a block; plainIndex cannot.
 type mapIndex struct {
 	mu   sync.Mutex
 	held map[int]map[uint64]uint64
@@ -96,7 +96,7 @@ func (x *mapIndex) own(id, tier int) map[uint64]bool {
 	return out
 }
 
-// plainIndex is a mapIndex that cannot tell who holds what.
+// plainIndex is a mapIndex that cannot report which holder has a block.
 type plainIndex struct{ x *mapIndex }
 
 func (p plainIndex) Store(h int, parent uint64, has bool, e, o []uint64) error {
@@ -106,7 +106,8 @@ func (p plainIndex) Remove(h int, e []uint64)           { p.x.Remove(h, e) }
 func (p plainIndex) Own(h int, e uint64) (uint64, bool) { return p.x.Own(h, e) }
 func (p plainIndex) RemoveHolder(h int)                 { p.x.RemoveHolder(h) }
 
-// tee is a plainIndex that tells a kvindex.Index the same, and must agree with it.
+// tee is a plainIndex that passes all calls to a kvindex.Index too, and must agree
+// with it.
 type tee struct {
 	plainIndex
 	kv *kvindex.Index

@@ -11,7 +11,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/endpoint"
 )
 
-// scripted is a parser that says what it was told to.
+// scripted is a parser with a given answer.
 type scripted struct{ answer atomic.Value } // func([]byte) ([]dialect.Figure, error)
 
 func (s *scripted) Parse(text []byte) ([]dialect.Figure, error) {
@@ -22,8 +22,8 @@ func (s *scripted) say(f []dialect.Figure, err error) {
 	s.answer.Store(func([]byte) ([]dialect.Figure, error) { return f, err })
 }
 
-// TestWatcher_parser: figures a parser tells reach the store; where it fails they are
-// unknown, counted and told, the sizes stay, and the endpoint serves on.
+// TestWatcher_parser: a parser's figures reach the store; where it fails they are
+// unknown, counted and reported, the sizes stay, and the endpoint continues to serve.
 func TestWatcher_parser(t *testing.T) {
 	var pings, stats atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,11 +58,11 @@ func TestWatcher_parser(t *testing.T) {
 	}
 	n := o.w.Status().ParseFails
 	p.say(nil, ErrNoFigures)
-	o.until("nothing told", func(endpoint.State) bool { return o.w.Status().FiguresReason == ErrNoFigures.Error() })
+	o.until("no figures", func(endpoint.State) bool { return o.w.Status().FiguresReason == ErrNoFigures.Error() })
 	was, from := o.w.Status().ParseFails, stats.Load()
 	s = o.until("some scrapes more", func(endpoint.State) bool { return stats.Load() > from+5 })
 	if now := o.w.Status().ParseFails; n == 0 || now != was || !s.Ready {
-		t.Errorf("%d failures, then %d: nothing told is none", was, now)
+		t.Errorf("%d failures, then %d: no figures are no failure", was, now)
 	}
 	p.say([]dialect.Figure{{ID: dialect.FigureRunning, Value: 4}}, nil)
 	o.until("figures again", func(s endpoint.State) bool { return s.Running == 4 && o.w.Status().FiguresReason == "" })

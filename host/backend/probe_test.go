@@ -22,7 +22,7 @@ type cache struct {
 	back       map[string]bool // by tokens: a tier without salts, which has what the GPU evicted
 	ignoreSalt bool
 	off        bool
-	silent     bool // the answer does not tell cached tokens
+	silent     bool // the answer does not report cached tokens
 	others     int  // further tokens that the counters show per request
 	fail       int  // status, 0 = 200
 	asked      int
@@ -273,7 +273,7 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// TestProbe_off: nobody is asked who is not to be.
+// TestProbe_off: an endpoint whose probes are off receives none.
 func TestProbe_off(t *testing.T) {
 	e := newFakeEngine(t)
 	e.metrics["vllm:num_requests_waiting"] = 0

@@ -45,7 +45,7 @@ func TestTrust_predictions(t *testing.T) {
 	}
 	near(t, "right", wrong(50, 1600, 1600), 1)
 	near(t, "within a block", wrong(50, 1616, 1600), 1)
-	near(t, "cold prompts tell nothing", wrong(50, 0, 0), 1)
+	near(t, "cold prompts do not count", wrong(50, 0, 0), 1)
 	near(t, "11 wholly wrong", wrong(11, 1600, 0), 0.49)
 	near(t, "36 wholly wrong", wrong(36, 1600, 0), 0.10)
 	near(t, "half of it", wrong(200, 1600, 800), 0.5)
@@ -125,12 +125,12 @@ func TestTrust_counters(t *testing.T) {
 	tr = newTrust(now)
 	tr.counters(1000, now)
 	step(tr, 100, 1000)
-	near(t, "too little to tell", tr.Value(now), 0.8)
+	near(t, "too few tokens to compare", tr.Value(now), 0.8)
 	step(tr, 100_000, 0) // the engine counts anew
 	near(t, "restart", tr.Value(now), 0.8)
 }
 
-func TestTrust_hammer(t *testing.T) {
+func TestTrust_stress(t *testing.T) {
 	tr := newTrust(time.Now())
 	var wg sync.WaitGroup
 	for i := range 8 {

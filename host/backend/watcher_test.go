@@ -88,7 +88,7 @@ func (e *fakeEngine) publishes(p *fakepub.Publisher) {
 	})
 }
 
-// board is an Endpoints that keeps the state of each endpoint and tells of changes.
+// board is an Endpoints that keeps the state of each endpoint and signals changes.
 type board struct {
 	mu      sync.Mutex
 	states  map[endpoint.ID]endpoint.State
@@ -210,7 +210,7 @@ func (o *watched) until(what string, ok func(s endpoint.State) bool) endpoint.St
 		select {
 		case <-o.changed:
 		case <-timeout:
-			o.t.Fatalf("waited in vain for %s: %+v, %+v", what, o.get(0), o.w.Status())
+			o.t.Fatalf("timed out waiting for %s: %+v, %+v", what, o.get(0), o.w.Status())
 		}
 	}
 }
@@ -319,7 +319,7 @@ func TestWatcher_engineRestarts(t *testing.T) {
 	e.set(func() { e.metrics["vllm:prompt_tokens_total"] = 50 })
 	o.until("a scrape", func(endpoint.State) bool { return o.w.Status().Metrics.PromptTokens == 50 })
 	clears := o.cls.count()
-	// The publisher's connection outlives the engine here, so only the metrics tell.
+	// The publisher's connection outlives the engine here, so only the metrics show it.
 	p.Recount()
 	p.Publish(fakepub.Batch(100, stored(nil, "", "", []uint32{3, 4}, 20).Map()))
 	e.set(func() {
@@ -372,7 +372,7 @@ func TestWatcher_withoutEvents(t *testing.T) {
 	}
 }
 
-// An engine that cannot tell its sockets is tried on the base port, and taken
+// An engine that cannot report its sockets is tried on the base port, and taken
 // without events when nothing is there.
 func TestWatcher_basePort(t *testing.T) {
 	e := newFakeEngine(t)
@@ -405,7 +405,7 @@ func TestWatcher_deadStream(t *testing.T) {
 	o := watch(t, e, func(c *Config) { c.DeadAfter = 200 * time.Millisecond })
 	o.until("live", live)
 	p.Close()
-	o.until("connection lost, still believed", func(s endpoint.State) bool {
+	o.until("connection lost, still used", func(s endpoint.State) bool {
 		return s.Events == endpoint.EventsLive && o.w.Status().EventsReason == "cache events: connection lost"
 	})
 	s := o.until("prediction", func(s endpoint.State) bool { return s.Events == endpoint.EventsPredicted && len(o.x.own(0, 0)) == 0 })

@@ -23,7 +23,7 @@ type Capabilities struct {
 	CacheTokens int     // tokens its cache holds, where the metrics do not report it; 0 unknown
 
 	// Events are the event sockets, by rank; EventsKnown is false if the engine
-	// cannot tell whether it has any.
+	// cannot report whether it has any.
 	Events      []EventSource
 	EventsKnown bool
 	EventsFault string // why what the engine reports of them cannot be used, or ""
@@ -41,7 +41,7 @@ type EventSource struct {
 	Rank      int
 	Publisher string // tcp://host:port
 	// Dials: the address has no wildcard. vLLM binds only where there is one (*
-	// or ::) and connects to any other address, where somebody must listen; other
+	// or ::) and connects to any other address, where another process must listen; other
 	// publishers bind it all the same, so it takes a look to know.
 	Dials  bool
 	Replay string // "" if there is none

@@ -38,7 +38,7 @@ type space struct {
 }
 
 const (
-	// maxSpaces bounds the namespaces that are told apart, some 100 bytes each.
+	// maxSpaces bounds the namespaces with a record, some 100 bytes each.
 	// Those beyond share one record, which explains more, never less.
 	maxSpaces = 1 << 16
 	// unknownAnswer is taken for the length of an answer that no usage was
@@ -74,7 +74,7 @@ type Claim struct {
 	tokens  int  // leading tokens that were sent or stored before
 	block   int  // tokens
 	bounded bool // tokens is all that was sent
-	unknown bool // prompts of unknown blocks were sent, which only events tell of
+	unknown bool // prompts of unknown blocks were sent, which only events report
 	answers bool // an answer may go on where the known tokens end
 }
 
@@ -126,14 +126,14 @@ func (h *History) Answered(c *Claim, tokens int, now time.Time) {
 	s.answer, s.answered = max(s.answer, uint32(tokens)), now.UnixNano()
 }
 
-// Stored records blocks that an engine's events tell of, by the router's own
+// Stored records blocks that an engine's events report, by the router's own
 // hashes. They are not kept.
 func (h *History) Stored(hashes []uint64) { h.blocks.add(hashes) }
 
 // Excess returns how many of the tokens that an engine reports as cached the claim
 // does not explain, 0 if all may be the namespace's own. held is what the index
 // knew the endpoint to hold of the prompt, in tokens. live says that the events of
-// the endpoint were complete: then they told of answers and of prompts whose
+// the endpoint were complete: then they reported answers and prompts whose
 // blocks the router does not know; else those explain whatever they may be.
 //
 // What is in excess is less than a block after what is known, or an answer's

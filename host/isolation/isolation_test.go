@@ -59,7 +59,7 @@ func TestHistory_ownBlocks(t *testing.T) {
 	stored := chain(r, 40)
 	h.Stored(stored)
 	if got := excess(exact(3, stored), 640); got != 0 {
-		t.Errorf("blocks that events told of: %d in excess", got)
+		t.Errorf("blocks of events: %d in excess", got)
 	}
 	c := h.Sent(exact(4, chain(r, 8)))
 	if got := h.Excess(&c, 128, 128, true, t0); got != 0 {
@@ -106,7 +106,7 @@ func TestHistory_answers(t *testing.T) {
 }
 
 // TestHistory_unknownPrompts: prompts whose blocks are not known explain all later
-// ones of the namespace, where no events tell of them; the first explains nothing.
+// ones of the namespace, where no events report them; the first explains nothing.
 func TestHistory_unknownPrompts(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	h := New(1 << 20)

@@ -14,7 +14,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/kvevents/fakepub"
 )
 
-// recorder is a Sink that writes down what it is told, as words: "12" a live
+// recorder is a Sink that records its calls as words: "12" a live
 // batch, "12r" a replayed one, "!restart" a reset, "-3..5" a loss. A batch's one
 // event must store the hash seq+1 of the epoch, which proves that payload and
 // number belong together.
@@ -32,10 +32,10 @@ func (r *recorder) add(w string) {
 	r.mu.Lock()
 	r.words = append(r.words, w)
 	r.mu.Unlock()
-	r.poke()
+	r.wake()
 }
 
-func (r *recorder) poke() {
+func (r *recorder) wake() {
 	select {
 	case r.changed <- struct{}{}:
 	default:
@@ -59,7 +59,7 @@ func (r *recorder) Joined() {
 	r.mu.Lock()
 	r.joined++
 	r.mu.Unlock()
-	r.poke()
+	r.wake()
 }
 func (r *recorder) Reset(reason string)  { r.add("!" + reason) }
 func (r *recorder) Lost(from, to uint64) { r.add(fmt.Sprintf("-%d..%d", from, to)) }
@@ -81,12 +81,12 @@ func (r *recorder) wait(t *testing.T, what string, done func(words []string) boo
 		select {
 		case <-r.changed:
 		case <-timeout:
-			t.Fatalf("waited in vain for %s; got %v", what, r.get())
+			t.Fatalf("timed out waiting for %s; got %v", what, r.get())
 		}
 	}
 }
 
-// expect waits for exactly the given words, told in one string.
+// expect waits for exactly the given words, in one string.
 func (r *recorder) expect(t *testing.T, words string) {
 	t.Helper()
 	want := strings.Fields(words)
@@ -96,7 +96,7 @@ func (r *recorder) expect(t *testing.T, words string) {
 	}
 }
 
-// fixture is a publisher, a subscriber to it, and what the subscriber tells.
+// fixture is a publisher, a subscriber to it, and the record of the subscriber's calls.
 type fixture struct {
 	*recorder
 	t    *testing.T

@@ -86,11 +86,11 @@ func (l *lines) Batch(b *Batch) {
 	}
 	l.mu.Lock()
 	if _, twice := l.got[b.Seq]; twice {
-		out = append(out, "told twice")
+		out = append(out, "duplicate")
 	}
 	l.got[b.Seq] = out
 	l.mu.Unlock()
-	l.poke()
+	l.wake()
 }
 
 func (l *lines) Reset(reason string) {

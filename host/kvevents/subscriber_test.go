@@ -108,7 +108,7 @@ func TestSubscriber_reconnect(t *testing.T) {
 	f.subscribed()
 	f.publish(2)
 	f.expect(t, "0 1")
-	f.pub.Disconnect() // the same engine: nothing is lost, nothing told twice
+	f.pub.Disconnect() // the same engine: nothing is lost or duplicated
 	f.publish(2)
 	f.expect(t, "0 1 2r 3r")
 	f.subscribed()
@@ -316,10 +316,10 @@ func TestConfig_Validate(t *testing.T) {
 	}
 }
 
-// TestSubscriber_hammer publishes, drops, disconnects and restarts at random
+// TestSubscriber_stress publishes, drops, disconnects and restarts at random
 // while orders and Stats come from other goroutines. Whatever happens, within
 // an epoch each number comes once and in order.
-func TestSubscriber_hammer(t *testing.T) {
+func TestSubscriber_stress(t *testing.T) {
 	f := setup(t, fakepub.Config{BufferSteps: 50}, func(c *Config) {
 		c.ProbeAfter, c.ProbeEvery, c.BackoffMax = time.Millisecond, time.Millisecond, 2*time.Millisecond
 	})

@@ -80,7 +80,7 @@ func TestChurn_room(t *testing.T) {
 }
 
 // TestChurn_tight: with a budget that is too small, shared prompts and what is
-// used stay. It takes some turnovers until uses have told the runs apart, so it
+// used stay. It takes some turnovers until uses distinguish the runs, so it
 // cannot be shorter under the race detector.
 func TestChurn_tight(t *testing.T) {
 	const pairs = 1_500_000

@@ -61,7 +61,7 @@ func isWord(text []byte) bool {
 	return true
 }
 
-// answerLimits say how long an answer may be.
+// answerLimits bound the length of an answer.
 type answerLimits struct {
 	mean     int // of the natural length
 	maximum  int // max_tokens, or what the context leaves
@@ -70,7 +70,7 @@ type answerLimits struct {
 }
 
 // answer appends the tokens of the answer to prompt, which they depend on alone,
-// and tells whether it ends by itself. spaced answers begin with a space, so
+// and reports whether it ends by itself. spaced answers begin with a space, so
 // that they cannot merge with the prompt's last word.
 func (l *lexicon) answer(dst, prompt []uint32, spaced bool, lim answerLimits) (tokens []uint32, stop bool) {
 	rng := rand.New(rand.NewPCG(fingerprint(prompt), uint64(len(prompt))))

@@ -3,7 +3,7 @@ package simengine
 import "encoding/json"
 
 // Answers in the forms of the responses API and of Anthropic's, as vLLM 0.32
-// writes them: its events, the order of their members, and what it says of usage.
+// writes them: its events, the order of their members, and its usage.
 
 // responses serves POST /v1/responses.
 func (x *exchange) responses() error {
@@ -105,7 +105,7 @@ func (a *answer) echoed(name, absent string) json.RawMessage {
 	return json.RawMessage(absent)
 }
 
-// response is the answer's object; done says that all of it is there.
+// response is the answer's object; done means that it is complete.
 func (a *answer) response(done bool) *response {
 	j := a.jobs[0]
 	r := &response{ID: a.id, CreatedAt: a.created, Instructions: a.echoed("instructions", "null"), Metadata: a.echoed("metadata", "null"),
@@ -145,7 +145,7 @@ func textOutput(text string) map[string]any {
 	return map[string]any{"annotations": []any{}, "text": text, "type": "output_text", "logprobs": nil}
 }
 
-// anthropicUsage is usage as Anthropic's API tells it: what was read from the
+// anthropicUsage is usage as Anthropic's API reports it: what was read from the
 // cache is not among the input tokens.
 type anthropicUsage struct {
 	Input   int  `json:"input_tokens"`
@@ -226,7 +226,7 @@ func series(events ...func() error) error {
 	return nil
 }
 
-// accepted writes what a stream of responses says before anything is computed.
+// accepted writes the events of a stream of responses before anything is computed.
 func (a *answer) accepted() error {
 	if a.form != responsesForm {
 		return nil
@@ -238,7 +238,7 @@ func (a *answer) accepted() error {
 	return err
 }
 
-// opened writes what goes before the first text.
+// opened writes the events before the first text.
 func (a *answer) opened() error {
 	if a.form == responsesForm {
 		item := a.item("in_progress", "")

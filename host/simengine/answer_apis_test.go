@@ -82,7 +82,7 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// TestMessages_answers: the same of Anthropic's API, which tells the tokens that
+// TestMessages_answers: the same of Anthropic's API, which reports the tokens that
 // were read from the cache apart.
 func TestMessages_answers(t *testing.T) {
 	r := run(t, nil)

@@ -158,7 +158,7 @@ func (a *answer) stream() error {
 		}
 		if !begun {
 			begun = true
-			a.usage(0) // the record knows the cached tokens from the first byte on
+			a.usage(0) // the record has the cached tokens from the first byte on
 			if err := a.roles(); err != nil {
 				return err
 			}

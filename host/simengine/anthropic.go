@@ -15,8 +15,8 @@ var (
 	errBadSystem = errors.New("system must be a text or a list of blocks")
 )
 
-// anthropicChat returns a body for chat completions. first says that the template
-// wants all system prompts in front, disabled is the effort of disabled thinking.
+// anthropicChat returns a body for chat completions. first means that the template
+// needs all system prompts in front, disabled is the effort of disabled thinking.
 func anthropicChat(body *jinja.Dict, first bool, disabled string) (*jinja.Dict, error) {
 	c := &anthropicConversion{first: first}
 	if err := c.system(member(body, "system")); err != nil {

@@ -1,11 +1,11 @@
 package simengine
 
 // cache holds the KV blocks of one engine: which whole blocks can be matched,
-// who uses them, and in which order they are given up. It is vLLM's block pool
+// who uses them, and in which order they are evicted. It is vLLM's block pool
 // with one change: a hash is held once, however many requests computed it.
 //
 // A block is pinned while a request uses it. Unpinned blocks wait in one queue
-// in the order they were let go, a request's deepest block first; the head is
+// in the order in which they were unpinned, a request's deepest block first; the head is
 // evicted next. A request that uses a block uses its ancestors, hence an
 // ancestor always waits behind its descendants: eviction is leaf first.
 //
@@ -50,7 +50,7 @@ func (c *cache) match(hashes []uint64) int {
 	return len(hashes)
 }
 
-// idle returns how many of the given held blocks nobody uses.
+// idle returns how many of the given held blocks no request uses.
 func (c *cache) idle(hashes []uint64) (n int) {
 	for _, h := range hashes {
 		if c.blocks[c.index[h]].refs == 0 {
@@ -139,7 +139,7 @@ func (c *cache) takeRemoved() []uint64 {
 	return r
 }
 
-// clear forgets all unpinned blocks; it refuses if any block is in use.
+// clear removes all blocks. If any block is in use it does nothing and returns false.
 func (c *cache) clear() bool {
 	if c.pinned > 0 || c.private > 0 {
 		return false

@@ -23,7 +23,7 @@ type Prompter interface {
 type Vocabulary interface {
 	// Encode appends the ids of text to dst, without special tokens around it.
 	Encode(dst []uint32, text []byte) ([]uint32, error)
-	// Token returns the bytes id stands for.
+	// Token returns the bytes of a token id.
 	Token(id uint32) []byte
 	// VocabSize returns the number of ids.
 	VocabSize() int
@@ -47,7 +47,7 @@ type Config struct {
 	MaxModelLen  int // prompt and answer; default 32768, or the cache if that is smaller
 	AnswerTokens int // mean length of answers that no limit ends; default 64
 
-	IgnoreSalt bool // cache_salt is taken and does nothing, as in engines that do not know it
+	IgnoreSalt bool // cache_salt is accepted and has no effect
 
 	// HostChunk is the number of tokens in a chunk of a second cache in host memory,
 	// a multiple of BlockTokens; 0: there is none. LMCache's is 256. HostIgnoreSalt:
@@ -61,7 +61,7 @@ type Config struct {
 	HWM         int    // batches queued per subscriber, then dropped; default 100000, vLLM's
 	ArrayEvents bool   // events as arrays, as before vLLM 0.24, not as maps
 	OldReplay   bool   // replay without topic frame, as before vllm#45177
-	EventsURL   string // what /kv_event_sources tells; default tcp://ADDRESS of the listener
+	EventsURL   string // in the answer of /kv_event_sources; default tcp://ADDRESS of the listener
 	ReplayURL   string
 
 	MaxBodyBytes int64        // default 64 MiB
@@ -123,7 +123,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Validate reports all faults of a Config whose defaults are filled in.
+// Validate returns all errors of a Config whose defaults are filled in, joined.
 func (c *Config) Validate() error {
 	var errs []error
 	fault := func(bad bool, format string, args ...any) {

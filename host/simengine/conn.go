@@ -54,7 +54,7 @@ type connReader struct {
 	requests chan *request
 	next     chan struct{} // the last request was answered
 	gone     chan struct{} // closed when the client has left
-	done     chan struct{} // closed when nobody wants requests
+	done     chan struct{} // closed when no more requests are read
 }
 
 func (r *connReader) run(maxBody int64, now func() time.Time) {
@@ -113,7 +113,7 @@ func (e *Engine) requestID(r *request) string {
 	return "sim-" + uitoa(e.nextID.Add(1))
 }
 
-// quietRoutes are what routers and tests ask beside requests; they leave no
+// quietRoutes are the requests of routers and tests themselves; they leave no
 // record.
 var quietRoutes map[string]func(*Engine, *reply, *request)
 

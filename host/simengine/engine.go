@@ -32,7 +32,7 @@ type Engine struct {
 	hung    int               // requests held by a fault
 	count   counters          // since the start
 	downTil time.Time         // connections are refused until then
-	running map[*job]struct{} // unfinished, to be told of a restart
+	running map[*job]struct{} // unfinished; woken by a restart
 }
 
 // counters are what the model does not count. They restart with the engine.
@@ -222,8 +222,8 @@ func (e *Engine) pass(ctx context.Context, end time.Time, d time.Duration) time.
 	return end
 }
 
-// completeLocked applies a step: events first, then the tokens, so that whoever
-// has seen a token can know of the blocks before it.
+// completeLocked applies a step: events first, then the tokens, so that the events
+// of a token's blocks are sent before the token.
 func (e *Engine) completeLocked() {
 	advanced := e.model.Complete()
 	e.publishLocked()
@@ -345,7 +345,7 @@ func (e *Engine) Reset() bool {
 	return true
 }
 
-// connSet knows the open connections of an engine.
+// connSet holds the open connections of an engine.
 type connSet struct {
 	mu     sync.Mutex
 	open   map[net.Conn]struct{} // guarded by mu

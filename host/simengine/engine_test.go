@@ -77,8 +77,8 @@ func TestEngine_pace(t *testing.T) {
 	}
 }
 
-// TestEngine_hammer does everything at once; the race detector looks on.
-func TestEngine_hammer(t *testing.T) {
+// TestEngine_stress does everything at once, for the race detector.
+func TestEngine_stress(t *testing.T) {
 	r := run(t, func(c *Config) { c.CacheBlocks = 64; c.KeepRequests = 50; c.Timing = &Timing{Budget: 64, C0: 0.02} })
 	var wg sync.WaitGroup
 	client := &http.Client{Timeout: 10 * time.Second}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// stored is what a BlockStored event tells: consecutive whole blocks of one
+// stored is the content of a BlockStored event: consecutive whole blocks of one
 // sequence.
 type stored struct {
 	hashes    []uint64
@@ -137,7 +137,7 @@ func (e *eventEncoder) remove(hash uint64) {
 
 func (e *eventEncoder) cleared() { e.open(1, "AllBlocksCleared") }
 
-// stored tells an event of the model by what the job is about.
+// stored returns the content of a model's event about the job.
 func (j *job) stored(ev *Event, adapters []string, blockTokens int) stored {
 	s := stored{
 		hashes:    j.Hashes[ev.From:ev.To],
@@ -152,7 +152,7 @@ func (j *job) stored(ev *Event, adapters []string, blockTokens int) stored {
 	return s
 }
 
-// scrambler replaces what events say; see [Faults].
+// scrambler replaces the contents of events; see [Faults].
 type scrambler struct {
 	hashes, tokens bool
 	rng            *rand.Rand

@@ -330,7 +330,7 @@ func TestEvents_scrambled(t *testing.T) {
 	v.apply(t, r.replayFrom(0)[0].payload)
 	var h hasher
 	if v.blocks[h.chain(nil, []uint32{1, 2, 3, 4}, 4, "", "")[0]] {
-		t.Error("the hash is told")
+		t.Error("the event has the hash")
 	}
 	if tokens := v.stores[0].(map[string]any)["token_ids"]; fmt.Sprint(tokens) == "[1 2 3 4]" || len(tokens.([]any)) != 4 {
 		t.Errorf("tokens %v", tokens)

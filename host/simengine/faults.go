@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Faults are the ways in which an engine misbehaves on demand. Counts say how
+// Faults are the ways in which an engine misbehaves on demand. Counts are how
 // many more times: 0 none, -1 always. POST /sim/faults sets the members it
 // names and leaves the others.
 type Faults struct {
@@ -98,7 +98,7 @@ func (b *faultBox) die() int {
 	return -1
 }
 
-// drop says whether the next batch is kept from subscribers, and from replay.
+// drop reports whether the next batch is withheld from subscribers, and from replay.
 func (b *faultBox) drop() (live, replay bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,8 +156,8 @@ func (e *Engine) serveFaults(w *reply, r *request) {
 	w.value(f)
 }
 
-// serveRestart behaves as if the process died and came back: POST
-// /sim/restart?down_ms=N. Its own answer is the last thing the old one says.
+// serveRestart behaves as if the process restarted: POST /sim/restart?down_ms=N.
+// Its own answer is the last one before.
 func (e *Engine) serveRestart(w *reply, r *request) {
 	down, ok := r.number("down_ms")
 	if !ok {

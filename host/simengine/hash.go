@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// noneSeed is the text whose hash stands for "no parent": NONE_HASH of vLLM's
+// noneSeed is the text whose hash means "no parent": NONE_HASH of vLLM's
 // sha256 algorithm since vllm#51875.
 const noneSeed = "vllm-none-hash"
 
@@ -137,7 +137,7 @@ func pickleKey(b []byte, k *extraKey) []byte {
 	return closeTuple(b, n)
 }
 
-// openTuple writes what stands before the n elements of a tuple.
+// openTuple writes what precedes the n elements of a tuple.
 func openTuple(b []byte, n int) []byte {
 	if n > 3 {
 		b = append(b, '(')
@@ -145,7 +145,7 @@ func openTuple(b []byte, n int) []byte {
 	return b
 }
 
-// closeTuple writes what stands after the n elements of a tuple.
+// closeTuple writes what follows the n elements of a tuple.
 func closeTuple(b []byte, n int) []byte {
 	switch {
 	case n == 0:

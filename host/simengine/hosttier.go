@@ -4,7 +4,7 @@ package simengine
 // vLLM's blocks: whole chunks of many tokens, written when a request has computed
 // them and read when the GPU does not hold them. Chunks are named by a key of
 // their own, so that a tier can honour cache salts or ignore them whatever the
-// GPU's blocks do. No event tells of it. The oldest chunk is evicted first.
+// GPU's blocks do. It sends no events. The oldest chunk is evicted first.
 //
 // Not safe for concurrent use.
 type hostTier struct {
@@ -58,7 +58,7 @@ func (t *hostTier) store(chunks []uint64, computed int) {
 	}
 }
 
-// clear forgets all chunks.
+// clear removes all chunks.
 func (t *hostTier) clear() {
 	if t != nil {
 		*t = *newHostTier(t.blocks, t.capacity)

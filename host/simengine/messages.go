@@ -19,10 +19,10 @@ var (
 	errBadToolCall = errors.New("chat completions only support assistant tool_calls of type 'function'")
 )
 
-// messageForm says how a template takes messages.
+// messageForm is the form in which a template takes messages.
 type messageForm struct {
 	parts     bool // content as a list of parts, not as text
-	developer bool // it knows the role developer
+	developer bool // it has the role developer
 	rename    bool // reasoning_content is another name of reasoning (chat, not /tokenize)
 	converted bool // of another API: tool calls have their final form
 }

@@ -309,7 +309,7 @@ func (m *Model) Events() []Event {
 	return e
 }
 
-// Reset forgets all cached blocks and reports true, or false and does nothing
+// Reset removes all cached blocks and returns true, or does nothing and returns false
 // while any sequence is running.
 func (m *Model) Reset() bool {
 	if !m.cache.clear() {

@@ -22,16 +22,16 @@ type ModelFiles struct {
 	template *jinja.Template // nil: no chat
 	specials map[string]jinja.Value
 	eos      uint32
-	now      func() time.Time // what templates tell as the date
+	now      func() time.Time // the date in templates
 
-	developer   bool   // the template knows the role
+	developer   bool   // the template has the role
 	systemFirst bool   // the template refuses system messages within a conversation
 	noThinking  string // the reasoning effort that Anthropic's disabled thinking is
 }
 
 // LoadModel reads tokenizer.json, tokenizer_config.json and, if it is there,
 // chat_template.jinja, which goes before the config's template. An
-// *bpe.UnsupportedError or *jinja.UnsupportedError says what is not known.
+// *bpe.UnsupportedError or *jinja.UnsupportedError names what is not supported.
 func LoadModel(files fs.FS) (*ModelFiles, error) {
 	tokenizer, err := fs.ReadFile(files, "tokenizer.json")
 	if err != nil {
@@ -194,7 +194,7 @@ func (m *ModelFiles) ChatTokens(body []byte, route string) ([]uint32, error) {
 	return m.Encode(nil, out.Append(nil))
 }
 
-// chatBody returns the chat that a body sent to route stands for.
+// chatBody returns the chat that is equivalent to a body sent to route.
 func (m *ModelFiles) chatBody(body *jinja.Dict, route string) (*jinja.Dict, error) {
 	switch route {
 	case responsesPath:

@@ -44,7 +44,7 @@ type subscriber struct {
 
 func newSubscriber() *subscriber { return &subscriber{wake: make(chan struct{}, 1)} }
 
-// publish sends one batch. live and replay tell whether subscribers and replay
+// publish sends one batch. live and replay are whether subscribers and replay
 // get it; its sequence number is used up in any case. payload is kept.
 func (p *publisher) publish(payload []byte, live, replay bool) {
 	p.mu.Lock()

@@ -50,7 +50,7 @@ func badRequest(param, format string, args ...any) *apiError {
 	return &apiError{status: 400, kind: "BadRequestError", message: fmt.Sprintf(format, args...), param: param}
 }
 
-// clientError makes an error answer of what a [Prompter] says, if it is none
+// clientError makes an error answer of the error of a [Prompter], if it is none
 // already.
 func clientError(err error) *apiError {
 	if e, ok := errors.AsType[*apiError](err); ok {

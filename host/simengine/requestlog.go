@@ -26,7 +26,7 @@ type record struct {
 }
 
 // requestLog keeps the latest requests, bounded in number and in bytes of heads
-// and bodies: the oldest go first. All methods may be called concurrently.
+// and bodies: the oldest are dropped first. All methods may be called concurrently.
 type requestLog struct {
 	maxRecords int
 	maxBytes   int64

@@ -27,7 +27,7 @@ const maxZMTPFrame = 64 << 10
 // maxZMTPFrames bounds the frames of one message.
 const maxZMTPFrames = 16
 
-var errZMTP = errors.New("simengine: peer does not speak ZMTP 3")
+var errZMTP = errors.New("simengine: peer does not support ZMTP 3")
 
 // appendFrame appends one frame of a message.
 func appendFrame(b, body []byte, flags byte) []byte {
@@ -51,7 +51,8 @@ func appendMessage(b []byte, frames ...[]byte) []byte {
 	return b
 }
 
-// handshake greets the peer, tells our socket type and reads its READY.
+// handshake exchanges greetings with the peer, sends our socket type and reads its
+// READY.
 func handshake(c net.Conn, br *bufio.Reader, socketType string) error {
 	hello := make([]byte, 64)
 	hello[0], hello[9], hello[10] = 0xff, 0x7f, 3
