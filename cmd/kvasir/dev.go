@@ -74,9 +74,11 @@ func devCommand() *cobra.Command {
 	c.Flags().IntVar(&f.engines, "engines", 4, "simulated engines")
 	c.Flags().IntVar(&f.port, "port", 8080, "the router's port, 0 = a free one")
 	c.Flags().BoolVar(&f.json, "json", false, "print one JSON line when ready, and nothing else on standard output")
-	c.Flags().BoolVar(&f.scale, "autoscale", false, "begin without engines; the autoscaler starts and stops kvasir engine processes")
+	c.Flags().BoolVar(&f.scale, "autoscale", false,
+		"begin without engines; the autoscaler starts and stops kvasir engine processes")
 	c.Flags().DurationVar(&f.cold, "cold-start", 10*time.Second, "with --autoscale: how long an engine loads")
-	c.Flags().DurationVar(&f.idle, "idle-after", time.Minute, "with --autoscale: remove an engine that was not needed for this long")
+	c.Flags().DurationVar(&f.idle, "idle-after", time.Minute,
+		"with --autoscale: remove an engine that was not needed for this long")
 	c.Flags().StringVar(&f.writeDir, "write-model", "", "write the demo model's tokenizer files to this folder and end")
 	c.Flags().StringVar(&f.level, "log-level", "warn", "debug, info, warn or error")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -154,7 +156,8 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 
 // pool starts the engines, or prepares the driver that will, and returns the
 // pool's part of the configuration.
-func (f *devFlags) pool(ctx context.Context, cancel context.CancelFunc, broken chan<- error, wg *sync.WaitGroup, line *devLine, log *slog.Logger) (string, error) {
+func (f *devFlags) pool(ctx context.Context, cancel context.CancelFunc, broken chan<- error, wg *sync.WaitGroup,
+	line *devLine, log *slog.Logger) (string, error) {
 	if f.scale {
 		return f.scaledPool(line)
 	}
@@ -166,11 +169,12 @@ func (f *devFlags) pool(ctx context.Context, cancel context.CancelFunc, broken c
 		urls = append(urls, strconv.Quote(e.URL))
 		sources = append(sources, fmt.Sprintf("{endpoint: %q, events: %q, replay: %q}", e.URL, e.Events, e.Replay))
 	}
-	return fmt.Sprintf("  endpoints: [%s]\n  events: {sources: [%s]}\n", strings.Join(urls, ", "), strings.Join(sources, ", ")), nil
+	return fmt.Sprintf("  endpoints: [%s]\n  events: {sources: [%s]}\n",
+		strings.Join(urls, ", "), strings.Join(sources, ", ")), nil
 }
 
 // scaledPool is a pool that begins empty. The engines end with this process, or
-// when the driver is told.
+// when the driver ends them.
 func (f *devFlags) scaledPool(line *devLine) (string, error) {
 	dir := filepath.Join(line.StateDir, "machines")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -180,7 +184,8 @@ func (f *devFlags) scaledPool(line *devLine) (string, error) {
 	if err != nil {
 		return "", exit(exitNo, "%v", err)
 	}
-	argv := []string{self, "dev-driver", dir, "--", "--cold-start", f.cold.String(), "--while-pid", strconv.Itoa(os.Getpid()),
+	argv := []string{self, "dev-driver", dir, "--", "--cold-start", f.cold.String(), "--while-pid",
+		strconv.Itoa(os.Getpid()),
 		"--preset", f.cfg.Preset, "--speed", fmt.Sprint(f.cfg.Speed)}
 	b, err := json.Marshal(argv) // a flow sequence of YAML
 	if err != nil {
@@ -189,7 +194,8 @@ func (f *devFlags) scaledPool(line *devLine) (string, error) {
 	return fmt.Sprintf("  autoscale: {min: 0, max: %d, window: %s, idle_after: %s, cold_start: %s, drain_timeout: 1m, driver: {command: %s}}\n", f.engines, f.idle, f.idle, f.cold, b), nil
 }
 
-func (f *devFlags) startEngines(ctx context.Context, cancel context.CancelFunc, broken chan<- error, wg *sync.WaitGroup, line *devLine, log *slog.Logger) error {
+func (f *devFlags) startEngines(ctx context.Context, cancel context.CancelFunc, broken chan<- error,
+	wg *sync.WaitGroup, line *devLine, log *slog.Logger) error {
 	for range f.engines {
 		e, err := f.build(log)
 		if err != nil {
@@ -207,7 +213,8 @@ func (f *devFlags) startEngines(ctx context.Context, cancel context.CancelFunc, 
 				cancel()
 			}
 		})
-		line.Engines = append(line.Engines, devEngine{"http://" + ls[0].Addr().String(), "tcp://" + ls[1].Addr().String(), "tcp://" + ls[2].Addr().String()})
+		line.Engines = append(line.Engines, devEngine{"http://" + ls[0].Addr().String(), "tcp://" + ls[1].Addr().String(),
+			"tcp://" + ls[2].Addr().String()})
 	}
 	return nil
 }

@@ -41,11 +41,15 @@ func (f *engineFlags) add(c *cobra.Command, preset string) {
 	c.Flags().IntVar(&f.cfg.CacheBlocks, "cache-blocks", 0, "KV blocks; default the preset's memory")
 	c.Flags().IntVar(&f.cfg.MaxModelLen, "max-model-len", 0, "prompt and answer tokens; default 32768")
 	c.Flags().IntVar(&f.cfg.MaxSeqs, "max-seqs", 256, "sequences in one step")
-	c.Flags().BoolVar(&f.cfg.IgnoreSalt, "ignore-salt", false, "share the cache between cache salts, as an engine without salts does")
-	c.Flags().IntVar(&f.cfg.HostChunk, "host-chunk", 0, "second cache in host memory, in chunks of this many tokens (LMCache: 256); 0 = none")
-	c.Flags().BoolVar(&f.cfg.HostIgnoreSalt, "host-ignore-salt", false, "share the cache in host memory between cache salts, whatever the GPU's does")
+	c.Flags().BoolVar(&f.cfg.IgnoreSalt, "ignore-salt", false,
+		"share the cache between cache salts, as an engine without salts does")
+	c.Flags().IntVar(&f.cfg.HostChunk, "host-chunk", 0,
+		"second cache in host memory, in chunks of this many tokens (LMCache: 256); 0 = none")
+	c.Flags().BoolVar(&f.cfg.HostIgnoreSalt, "host-ignore-salt", false,
+		"share the cache in host memory between cache salts, whatever the GPU's does")
 	c.Flags().Float64Var(&f.stepMS, "step-ms", 0, "duration of every step in ms, instead of the preset's timing")
-	c.Flags().StringVar(&f.faults, "faults", "", `faults to inject, as for POST /sim/faults: '{"die":-1,"die_after_events":5}'`)
+	c.Flags().StringVar(&f.faults, "faults", "",
+		`faults to inject, as for POST /sim/faults: '{"die":-1,"die_after_events":5}'`)
 }
 
 // build makes the engine.
@@ -110,13 +114,15 @@ func engineCommand() *cobra.Command {
 		if name == "" {
 			name = demoModel
 		}
-		line := engineLine{"http://" + ls[0].Addr().String(), "tcp://" + ls[1].Addr().String(), "tcp://" + ls[2].Addr().String(), name, os.Getpid()}
+		line := engineLine{"http://" + ls[0].Addr().String(), "tcp://" + ls[1].Addr().String(),
+			"tcp://" + ls[2].Addr().String(), name, os.Getpid()}
 		if *asJSON {
 			if err := json.NewEncoder(cmd.OutOrStdout()).Encode(line); err != nil {
 				return err
 			}
 		} else {
-			fmt.Fprintf(cmd.OutOrStdout(), "engine %s serves %s, events %s, replay %s\n", line.URL, line.Model, line.Events, line.Replay)
+			fmt.Fprintf(cmd.OutOrStdout(), "engine %s serves %s, events %s, replay %s\n", line.URL, line.Model, line.Events,
+				line.Replay)
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()

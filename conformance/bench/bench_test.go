@@ -69,7 +69,8 @@ identity: {anonymous: {tenant: bench}}
 pools: [{name: main, dialect: openai, endpoints: [`+strings.Join(urls, ", ")+`], events: {mode: "off"}, block_tokens: 16}]
 models: [{name: m, pools: [main]`+tok+`}]
 `)
-	if b, err := exec.Command("taskset", "-a", "-c", "-p", "1", fmt.Sprint(r.Cmd.Process.Pid)).CombinedOutput(); err != nil {
+	if b, err := exec.Command("taskset", "-a", "-c", "-p", "1",
+		fmt.Sprint(r.Cmd.Process.Pid)).CombinedOutput(); err != nil {
 		t.Fatalf("taskset: %v: %s", err, b)
 	}
 	return &peer{name, r.URL, r.Cmd.Process.Pid}
@@ -142,7 +143,8 @@ func TestDataPath(t *testing.T) {
 	for range 4 {
 		ups = append(ups, startFakeEngine(t).Addr().String())
 	}
-	peers := []*peer{nginx(t, ups), kvasir(t, "kvasir, placing by load alone", ups, false), kvasir(t, "kvasir, prompts and prediction on", ups, true)}
+	peers := []*peer{nginx(t, ups), kvasir(t, "kvasir, placing by load alone", ups, false), kvasir(t,
+		"kvasir, prompts and prediction on", ups, true)}
 	for _, sc := range scenarios() {
 		figures := make([][]float64, len(peers))
 		ratios := make([][]float64, len(peers))
@@ -163,7 +165,8 @@ func TestDataPath(t *testing.T) {
 			}
 		}
 		for i, p := range peers {
-			fmt.Printf("%-40s %-36s %8.1f µs a %-8s %.2f x nginx\n", sc.name, p.name, median(figures[i]), sc.perWhat, median(ratios[i]))
+			fmt.Printf("%-40s %-36s %8.1f µs a %-8s %.2f x nginx\n", sc.name, p.name, median(figures[i]), sc.perWhat,
+				median(ratios[i]))
 		}
 	}
 }

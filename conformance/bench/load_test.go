@@ -55,7 +55,8 @@ func family(pid int) []int {
 
 // load sends bodies made by body(client, turn) with some clients for d and
 // returns how many answers and how many stream events came.
-func load(t testing.TB, url string, clients int, d time.Duration, body func(client, turn int) []byte) (requests, events int64) {
+func load(t testing.TB, url string, clients int, d time.Duration, body func(client, turn int) []byte) (requests,
+	events int64) {
 	t.Helper()
 	var wg sync.WaitGroup
 	var n, ev, failed atomic.Int64

@@ -52,15 +52,18 @@ func (c *talk) add(items ...map[string]any) {
 
 func (c *talk) responsesKind(i int, r *rand.Rand) {
 	user := map[string]any{"role": "user", "content": text(r, 20)}
-	call := map[string]any{"type": "function_call", "call_id": "call_1", "name": "tool_0", "arguments": `{"query": "naïve 😀", "limit": 3}`}
+	call := map[string]any{"type": "function_call", "call_id": "call_1", "name": "tool_0",
+		"arguments": `{"query": "naïve 😀", "limit": 3}`}
 	switch i % 5 {
 	case 1:
 		c.base["tools"] = flatTools(r, "parameters")
-		c.add(user, map[string]any{"type": "reasoning", "summary": []any{}, "content": []any{map[string]any{"type": "reasoning_text", "text": text(r, 20)}}},
+		c.add(user, map[string]any{"type": "reasoning", "summary": []any{},
+			"content": []any{map[string]any{"type": "reasoning_text", "text": text(r, 20)}}},
 			call, map[string]any{"type": "function_call_output", "call_id": "call_1", "output": text(r, 40)})
 	case 2:
 		c.user = func() any {
-			return []any{map[string]any{"type": "input_text", "text": text(r, 30)}, map[string]any{"type": "input_text", "text": text(r, 9)}}
+			return []any{map[string]any{"type": "input_text", "text": text(r, 30)}, map[string]any{"type": "input_text",
+				"text": text(r, 9)}}
 		}
 	case 3:
 		c.base["reasoning"] = map[string]any{"effort": "none"}
@@ -77,12 +80,16 @@ func (c *talk) messagesKind(i int, r *rand.Rand) {
 	switch i % 5 {
 	case 1:
 		c.base["tools"] = flatTools(r, "input_schema")
-		c.add(user, map[string]any{"role": "assistant", "content": []any{map[string]any{"type": "thinking", "thinking": text(r, 20), "signature": "s"},
-			map[string]any{"type": "text", "text": text(r, 9)}, map[string]any{"type": "tool_use", "id": "toolu_1", "name": "tool_0", "input": map[string]any{"query": "naïve 😀", "limit": 3}}}},
-			map[string]any{"role": "user", "content": []any{map[string]any{"type": "tool_result", "tool_use_id": "toolu_1", "content": []any{map[string]any{"type": "text", "text": text(r, 40)}}}}},
+		c.add(user, map[string]any{"role": "assistant", "content": []any{map[string]any{"type": "thinking",
+			"thinking": text(r, 20), "signature": "s"},
+			map[string]any{"type": "text", "text": text(r, 9)}, map[string]any{"type": "tool_use", "id": "toolu_1",
+				"name": "tool_0", "input": map[string]any{"query": "naïve 😀", "limit": 3}}}},
+			map[string]any{"role": "user", "content": []any{map[string]any{"type": "tool_result", "tool_use_id": "toolu_1",
+				"content": []any{map[string]any{"type": "text", "text": text(r, 40)}}}}},
 			map[string]any{"role": "assistant", "content": text(r, 9)})
 	case 2:
-		c.base["system"] = []any{map[string]any{"type": "text", "text": "x-anthropic-billing-header: cch=" + fmt.Sprint(r.Uint32())},
+		c.base["system"] = []any{map[string]any{"type": "text",
+			"text": "x-anthropic-billing-header: cch=" + fmt.Sprint(r.Uint32())},
 			map[string]any{"type": "text", "text": text(r, 100), "cache_control": map[string]any{"type": "ephemeral"}}}
 		c.user = func() any {
 			return []any{map[string]any{"type": "text", "text": text(r, 30)}, map[string]any{"type": "text", "text": text(r, 9)}}
@@ -90,7 +97,8 @@ func (c *talk) messagesKind(i int, r *rand.Rand) {
 	case 3:
 		c.base["thinking"] = map[string]any{"type": "disabled"}
 	case 4:
-		c.add(user, map[string]any{"role": "assistant", "content": text(r, 30)}, map[string]any{"role": "system", "content": text(r, 20)})
+		c.add(user, map[string]any{"role": "assistant", "content": text(r, 30)}, map[string]any{"role": "system",
+			"content": text(r, 20)})
 	}
 }
 
@@ -98,7 +106,8 @@ func flatTools(r *rand.Rand, schema string) []any {
 	var out []any
 	for i := range 3 {
 		out = append(out, map[string]any{"type": "function", "name": fmt.Sprintf("tool_%d", i), "description": text(r, 12),
-			schema: map[string]any{"properties": map[string]any{"query": map[string]any{"type": "string"}, "limit": map[string]any{"type": "integer"}}, "required": []string{"query"}}})
+			schema: map[string]any{"properties": map[string]any{"query": map[string]any{"type": "string"},
+				"limit": map[string]any{"type": "integer"}}, "required": []string{"query"}}})
 		if schema == "input_schema" {
 			delete(out[i].(map[string]any), "type")
 		}

@@ -64,7 +64,8 @@ func toolRound(r *rand.Rand, id string) []any {
 	return []any{
 		map[string]any{"role": "user", "content": text(r, 10)},
 		map[string]any{"role": "assistant", "content": nil, "tool_calls": []any{map[string]any{"id": id, "type": "function",
-			"function": map[string]any{"name": "tool_0", "arguments": `{"query": "` + strings.ReplaceAll(text(r, 3), "\n", " ") + `", "limit": 3}`}}}},
+			"function": map[string]any{"name": "tool_0", "arguments": `{"query": "` + strings.ReplaceAll(text(r, 3), "\n",
+				" ") + `", "limit": 3}`}}}},
 		map[string]any{"role": "tool", "tool_call_id": id, "content": text(r, 40)},
 	}
 }
@@ -89,7 +90,8 @@ func chats(n int, turns int) []*chat {
 			c.messages = append(c.messages, toolRound(r, fmt.Sprintf("call_%d", i))...)
 		case 2: // parts
 			c.user = func(turn int) any {
-				return []any{map[string]any{"type": "text", "text": text(r, long)}, map[string]any{"type": "text", "text": text(r, 9)}}
+				return []any{map[string]any{"type": "text", "text": text(r, long)}, map[string]any{"type": "text", "text": text(r,
+					9)}}
 			}
 		case 3: // long
 			c.messages = append(c.messages, map[string]any{"role": "system", "content": text(r, 900)})

@@ -49,7 +49,8 @@ func startVLLM(t testing.TB, n int, flags ...string) []*vllm {
 	var out []*vllm
 	for range n {
 		http, events := harness.FreePort(t), harness.FreePort(t)
-		args := []string{filepath.Join(scripts(t), "vllm-run.sh"), filepath.Join(dir, "vllm"), filepath.Join(dir, "tiny-qwen3"), strconv.Itoa(http), strconv.Itoa(events),
+		args := []string{filepath.Join(scripts(t), "vllm-run.sh"), filepath.Join(dir, "vllm"), filepath.Join(dir,
+			"tiny-qwen3"), strconv.Itoa(http), strconv.Itoa(events),
 			"--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--enable-scale-out"}
 		cmd := exec.Command("bash", append(args, flags...)...)
 		cmd.Env = append(os.Environ(), "VLLM_ENABLE_RESPONSES_API_STORE=1")

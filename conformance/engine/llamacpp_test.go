@@ -18,7 +18,8 @@ import (
 func startLlama(t *testing.T) string {
 	t.Helper()
 	dir, port := engineDir(t), harness.FreePort(t)
-	p := harness.Start(t, exec.Command(filepath.Join(dir, "llamacpp", "bin", "python"), filepath.Join(scripts(t), "llamacpp-serve.py"), filepath.Join(dir, "tiny.gguf"), strconv.Itoa(port)))
+	p := harness.Start(t, exec.Command(filepath.Join(dir, "llamacpp", "bin", "python"), filepath.Join(scripts(t),
+		"llamacpp-serve.py"), filepath.Join(dir, "tiny.gguf"), strconv.Itoa(port)))
 	url := fmt.Sprintf("http://127.0.0.1:%d", port)
 	harness.Await(t, 60*time.Second, "llama.cpp serves", func() bool {
 		select {

@@ -58,9 +58,10 @@ models: [{name: tiny, pools: [main], tokenizer: {dir: `+filepath.Join(engineDir(
 		limit string
 		body  map[string]any
 	}{
-		"/v1/chat/completions": {"max_tokens", map[string]any{"messages": []any{map[string]any{"role": "user", "content": "x"}}, "ignore_eos": true}},
-		"/v1/completions":      {"max_tokens", map[string]any{"prompt": "x", "ignore_eos": true}},
-		"/v1/responses":        {"max_output_tokens", map[string]any{"input": "x", "ignore_eos": true}},
+		"/v1/chat/completions": {"max_tokens", map[string]any{"messages": []any{map[string]any{"role": "user",
+			"content": "x"}}, "ignore_eos": true}},
+		"/v1/completions": {"max_tokens", map[string]any{"prompt": "x", "ignore_eos": true}},
+		"/v1/responses":   {"max_output_tokens", map[string]any{"input": "x", "ignore_eos": true}},
 	} {
 		t.Run(path, func(t *testing.T) {
 			var mu sync.Mutex
@@ -89,7 +90,10 @@ models: [{name: tiny, pools: [main], tokenizer: {dir: `+filepath.Join(engineDir(
 				})
 			}
 			send("standard", "first", 0, 400)
-			harness.Await(t, 60*time.Second, "the first runs", func() bool { return metric(t, e.URL, "vllm:num_requests_running{", "") >= 1 })
+			harness.Await(t, 60*time.Second, "the first runs", func() bool {
+				return metric(t, e.URL,
+					"vllm:num_requests_running{", "") >= 1
+			})
 			for i := range 3 {
 				send("low", fmt.Sprint("low ", i), -99, 20) // claims to be the most urgent
 			}

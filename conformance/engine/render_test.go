@@ -20,7 +20,8 @@ import (
 // inexact are the bodies of testdata/vllm_apis.json whose prompt we do not claim to
 // know though the engine shows them; host/tokenizer/chat's own test says why.
 var inexact = map[string]bool{
-	"result image": true, "image": true, "output image": true, "result list of assistant": true, "use without id": true, "addition": true,
+	"result image": true, "image": true, "output image": true, "result list of assistant": true, "use without id": true,
+	"addition":        true,
 	"tools namespace": true, "no items": true,
 }
 

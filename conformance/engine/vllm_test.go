@@ -140,7 +140,8 @@ func (f *fleet) completions(t *testing.T) {
 			prompt = ids
 		}
 		for range 2 {
-			a, err := harness.Post(f.router.URL+"/v1/completions", f.acme, map[string]any{"model": "tiny", "prompt": prompt, "max_tokens": 4, "temperature": 0})
+			a, err := harness.Post(f.router.URL+"/v1/completions", f.acme, map[string]any{"model": "tiny", "prompt": prompt,
+				"max_tokens": 4, "temperature": 0})
 			if err != nil || a.Status != 200 {
 				t.Fatalf("%v %+v", err, a)
 			}
@@ -154,7 +155,8 @@ func (f *fleet) completions(t *testing.T) {
 			if e.Predicted == cached && e.Tokens == got.Usage.PromptTokens {
 				equal++
 			} else {
-				t.Logf("prompt %d: predicted %d of %d tokens, reported %d of %d", i, e.Predicted, e.Tokens, cached, got.Usage.PromptTokens)
+				t.Logf("prompt %d: predicted %d of %d tokens, reported %d of %d", i, e.Predicted, e.Tokens, cached,
+					got.Usage.PromptTokens)
 			}
 		}
 	}
@@ -270,7 +272,8 @@ func (f *fleet) abort(t *testing.T) {
 	}
 	left := time.Now()
 	leave(t, f.router.URL+"/v1/chat/completions", f.acme, body)
-	harness.Await(t, 3*time.Second, "the engine runs nothing any more", func() bool { return sum("vllm:num_requests_running") == 0 })
+	harness.Await(t, 3*time.Second, "the engine runs nothing any more",
+		func() bool { return sum("vllm:num_requests_running") == 0 })
 	took := time.Since(left)
 	made := sum("vllm:generation_tokens_total") - before
 	t.Logf("the engine was idle %v after the request, having made %.0f of %d tokens", took, made, tokens)
@@ -289,7 +292,8 @@ func (f *fleet) errors(t *testing.T) {
 		{"unknown model", `{"model":"nope","messages":[{"role":"user","content":"x"}]}`, 404, "nope"},
 		{"too long", `{"model":"tiny","max_tokens":4,"messages":[{"role":"user","content":"` + long + `"}]}`, 400, "8192"},
 		{"bad JSON", `{"model":"tiny","messages":[`, 400, ""},
-		{"the engine's own refusal", `{"model":"tiny","messages":[{"role":"user","content":"x"}],"temperature":-3}`, 400, "temperature"},
+		{"the engine's own refusal", `{"model":"tiny","messages":[{"role":"user","content":"x"}],"temperature":-3}`, 400,
+			"temperature"},
 	} {
 		a, err := harness.Post(f.router.URL+"/v1/chat/completions", f.acme, tc.body)
 		if err != nil {
@@ -298,8 +302,10 @@ func (f *fleet) errors(t *testing.T) {
 		var e struct {
 			Error struct{ Message, Type string } `json:"error"`
 		}
-		if err := json.Unmarshal(a.Body, &e); err != nil || a.Status != tc.status || e.Error.Message == "" || !strings.Contains(e.Error.Message, tc.want) {
-			t.Errorf("%s: status %d, body %.300s, want %d with an error that names %q", tc.name, a.Status, a.Body, tc.status, tc.want)
+		if err := json.Unmarshal(a.Body, &e); err != nil || a.Status != tc.status || e.Error.Message == "" ||
+			!strings.Contains(e.Error.Message, tc.want) {
+			t.Errorf("%s: status %d, body %.300s, want %d with an error that names %q", tc.name, a.Status, a.Body, tc.status,
+				tc.want)
 		}
 	}
 }

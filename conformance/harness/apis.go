@@ -21,8 +21,10 @@ type API struct {
 var APIs = []API{
 	{"chat.completions", "/v1/chat/completions", "data: [DONE]", `data: {"error":`},
 	{"completions", "/v1/completions", "data: [DONE]", `data: {"error":`},
-	{"responses", "/v1/responses", "event: response.completed", "event: error\ndata: {\"type\":\"error\",\"sequence_number\":"},
-	{"messages", "/v1/messages", "event: message_stop", "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\""},
+	{"responses", "/v1/responses", "event: response.completed",
+		"event: error\ndata: {\"type\":\"error\",\"sequence_number\":"},
+	{"messages", "/v1/messages", "event: message_stop",
+		"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\""},
 }
 
 // Body is a request with a system prompt and the turns of a conversation: the

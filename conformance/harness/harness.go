@@ -173,7 +173,8 @@ func Serve(t testing.TB, yaml string) *Router {
 	r.URL, r.Admin = "http://"+listen, "http://"+admin
 	token := filepath.Join(dir, "token")
 	write(t, token, r.Token)
-	yaml = strings.NewReplacer("{LISTEN}", listen, "{ADMIN}", admin, "{TOKEN}", token, "{STATE}", filepath.Join(dir, "state")).Replace(yaml)
+	yaml = strings.NewReplacer("{LISTEN}", listen, "{ADMIN}", admin, "{TOKEN}", token, "{STATE}", filepath.Join(dir,
+		"state")).Replace(yaml)
 	write(t, r.Config, yaml)
 	r.start(t)
 	return r
@@ -342,7 +343,8 @@ func Post(url, key string, body any, header ...string) (*Answer, error) {
 		return nil, err
 	}
 	defer res.Body.Close()
-	a := &Answer{Status: res.StatusCode, Header: res.Header, RequestID: res.Header.Get("X-Request-Id"), FirstByte: time.Since(begin)}
+	a := &Answer{Status: res.StatusCode, Header: res.Header, RequestID: res.Header.Get("X-Request-Id"),
+		FirstByte: time.Since(begin)}
 	first := make([]byte, 1)
 	n, err := io.ReadFull(res.Body, first)
 	a.FirstBody = time.Since(begin)

@@ -199,7 +199,8 @@ func (c Config) Validate() error {
 		faults = append(faults, fmt.Errorf("backend: event mode %q is not auto, on or off", c.Events.Mode))
 	}
 	if c.Interval < 0 || c.Rediscover < 0 || c.Timeout < 0 || c.JoinWait < 0 || c.DeadAfter < 0 ||
-		c.FailAfter < 0 || c.RiseAfter < 0 || c.ParkBytes < 0 || c.BlockTokens < 0 || c.AssumedBlocks < 0 || c.Rank < 0 || c.Probe.Every < 0 {
+		c.FailAfter < 0 || c.RiseAfter < 0 || c.ParkBytes < 0 || c.BlockTokens < 0 || c.AssumedBlocks < 0 || c.Rank < 0 ||
+		c.Probe.Every < 0 {
 		faults = append(faults, errors.New("backend: negative time, count or size"))
 	}
 	return errors.Join(faults...)
@@ -212,7 +213,8 @@ func (c Config) Validate() error {
 func NewClient(t *tls.Config) *http.Client {
 	d := net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Client{
-		Transport: &http.Transport{DialContext: d.DialContext, TLSClientConfig: t, MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second, DisableCompression: true},
+		Transport: &http.Transport{DialContext: d.DialContext, TLSClientConfig: t, MaxIdleConnsPerHost: 2,
+			IdleConnTimeout: 90 * time.Second, DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},

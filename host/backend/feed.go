@@ -97,7 +97,8 @@ const maxSeeds = 1 << 12
 const maxDomains = 64
 
 func newFeed(cfg *Config, index Index, trust *Trust, expect func() int, joined func()) *Feed {
-	f := &Feed{id: cfg.ID, index: index, identity: cfg.CacheIdentity, history: cfg.History, trust: trust, expect: expect, joined: joined, now: time.Now,
+	f := &Feed{id: cfg.ID, index: index, identity: cfg.CacheIdentity, history: cfg.History, trust: trust, expect: expect,
+		joined: joined, now: time.Now,
 		seeds: map[string]uint64{}, copies: map[copyKey]uint8{}}
 	f.holds, _ = index.(Holding)
 	f.park.init(cfg.ParkBytes)

@@ -130,8 +130,10 @@ func TestFeed_chains(t *testing.T) {
 		stored(uint64(21), "", "", []uint32{5, 6}, 22).Map(),
 		stored(nil, "", "ad", []uint32{1, 2}, 30).Map(),
 		stored(nil, "salt", "ad", []uint32{1, 2}, 40).Map())
-	f.want(0, chain("", "", 2, 1, 2, 3, 4, 5, 6), chain("", "salt", 2, 1, 2, 3, 4, 5, 6), chain("ad", "", 2, 1, 2), chain("ad", "salt", 2, 1, 2))
-	if len(set(chain("", "", 2, 1, 2), chain("", "salt", 2, 1, 2), chain("ad", "", 2, 1, 2), chain("ad", "salt", 2, 1, 2))) != 4 {
+	f.want(0, chain("", "", 2, 1, 2, 3, 4, 5, 6), chain("", "salt", 2, 1, 2, 3, 4, 5, 6), chain("ad", "", 2, 1, 2),
+		chain("ad", "salt", 2, 1, 2))
+	if len(set(chain("", "", 2, 1, 2), chain("", "salt", 2, 1, 2), chain("ad", "", 2, 1, 2), chain("ad", "salt", 2, 1,
+		2))) != 4 {
 		t.Fatal("chains of different namespaces meet")
 	}
 	f.feed(fakepub.Removed("GPU", 12, 11, 10, 20, 99))
@@ -144,8 +146,10 @@ func TestFeed_chains(t *testing.T) {
 // must match no request.
 func TestFeed_foreignContent(t *testing.T) {
 	f := newFeeder(t, holding)
-	f.feed(fakepub.Map{"type", "BlockStored", "block_hashes", []uint64{1}, "token_ids", []uint32{1, 2}, "block_size", 2, "lora_id", 7},
-		fakepub.Map{"type", "BlockStored", "block_hashes", []uint64{5, 6, 7}, "token_ids", []uint32{1, 2, 3, 4, 5, 6}, "block_size", 2,
+	f.feed(fakepub.Map{"type", "BlockStored", "block_hashes", []uint64{1}, "token_ids", []uint32{1, 2}, "block_size", 2,
+		"lora_id", 7},
+		fakepub.Map{"type", "BlockStored", "block_hashes", []uint64{5, 6, 7}, "token_ids", []uint32{1, 2, 3, 4, 5, 6},
+			"block_size", 2,
 			"extra_keys", []any{nil, []any{[]any{"img", 1}}, nil}})
 	plain := chain("", "", 2, 1, 2, 3, 4, 5, 6)
 	got := f.x.own(0, 0)
@@ -190,7 +194,8 @@ func TestFeed_copies(t *testing.T) {
 	f.want(0, chain("", "", 2, 1, 2, 3, 4))
 	f.feed(fakepub.Removed("GPU", 11))
 	f.want(0, chain("", "", 2, 1, 2))
-	f.feed(s.Map(), fakepub.Map{"type", "BlockRemoved", "block_hashes", []uint64{10, 11}, "remaining_copy_counts", []any{2, 0}})
+	f.feed(s.Map(), fakepub.Map{"type", "BlockRemoved", "block_hashes", []uint64{10, 11}, "remaining_copy_counts",
+		[]any{2, 0}})
 	f.want(0, chain("", "", 2, 1, 2))
 	f.feed(fakepub.Map{"type", "BlockRemoved", "block_hashes", []uint64{10}, "remaining_copy_counts", []any{0}})
 	f.want(0)
@@ -245,7 +250,8 @@ func TestFeed_orphansAreBounded(t *testing.T) {
 	}
 	now = now.Add(parkFor + time.Second)
 	f.feed(fakepub.Removed("GPU", 1))
-	if st := f.Stats(); st.Parked != 0 || st.ParkedBytes != 0 || st.Dropped != 1001 || len(f.park.waiting)+len(f.park.blocks)+len(f.park.queue) != 0 {
+	if st := f.Stats(); st.Parked != 0 || st.ParkedBytes != 0 || st.Dropped != 1001 ||
+		len(f.park.waiting)+len(f.park.blocks)+len(f.park.queue) != 0 {
 		t.Errorf("%+v", st)
 	}
 	if v := f.trust.Value(now); v > 0.95*ceilPredicted && f.trust.stream > 0.5 {
@@ -261,7 +267,8 @@ func TestFeed_blockSize(t *testing.T) {
 	f.expect = func() int { return 4 } // the engine's configuration is right
 	f.feed(four.Map(), stored(nil, "", "", []uint32{5, 6}, 11).Map())
 	f.want(0, chain("", "", 2, 1, 2), chain("", "", 4, 1, 2, 3, 4))
-	huge := fakepub.Stored{Hashes: []uint64{8}, Tokens: make([]uint32, blockhash.MaxBlockTokens+1), Block: blockhash.MaxBlockTokens + 1}
+	huge := fakepub.Stored{Hashes: []uint64{8}, Tokens: make([]uint32, blockhash.MaxBlockTokens+1),
+		Block: blockhash.MaxBlockTokens + 1}
 	f.feed(huge.Map())
 	if st := f.Stats(); st.OtherSize != 3 || st.BlockTokens != 4 {
 		t.Errorf("%+v", st)
@@ -272,7 +279,8 @@ func TestFeed_blockSize(t *testing.T) {
 func TestFeed_saltOutsideTheHash(t *testing.T) {
 	f := newFeeder(t, holding)
 	ev := func(salt any, parent any, tokens []uint32, hashes ...uint64) fakepub.Map {
-		return fakepub.Map{"type", "BlockStored", "block_hashes", hashes, "parent_block_hash", parent, "token_ids", tokens, "block_size", 2, "cache_salt", salt}
+		return fakepub.Map{"type", "BlockStored", "block_hashes", hashes, "parent_block_hash", parent, "token_ids", tokens,
+			"block_size", 2, "cache_salt", salt}
 	}
 	f.feed(ev(nil, nil, []uint32{1, 2}, 10), ev("a", nil, []uint32{1, 2}, 10), ev("b", nil, []uint32{1, 2}, 10),
 		ev("a", uint64(10), []uint32{3, 4}, 11), ev(nil, uint64(10), []uint32{3, 4}, 11))
@@ -294,7 +302,8 @@ func TestFeed_saltOutsideTheHash(t *testing.T) {
 // the engine holds, both by own names.
 func TestFeed_random(t *testing.T) {
 	kv := kvindex.New(kvindex.Config{Holders: 8, BudgetBytes: 64 << 20})
-	kinds := []func(*mapIndex) Index{holding, func(x *mapIndex) Index { return plainIndex{x} }, func(x *mapIndex) Index { return tee{plainIndex{x}, kv} }}
+	kinds := []func(*mapIndex) Index{holding, func(x *mapIndex) Index { return plainIndex{x} },
+		func(x *mapIndex) Index { return tee{plainIndex{x}, kv} }}
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		f := newFeeder(t, kinds[seed%3])
@@ -377,7 +386,8 @@ func BenchmarkFeed(b *testing.B) {
 		hs[i] = uint64(i+1) * 0x9e3779b97f4a7c15
 	}
 	cfg := Config{CacheIdentity: identity, URL: "http://x:1"}.withDefaults()
-	f := newFeed(&cfg, kvindex.New(kvindex.Config{Holders: 64, BudgetBytes: 64 << 20}), newTrust(time.Now()), func() int { return 0 }, func() {})
+	f := newFeed(&cfg, kvindex.New(kvindex.Config{Holders: 64, BudgetBytes: 64 << 20}), newTrust(time.Now()),
+		func() int { return 0 }, func() {})
 	payload := fakepub.Batch(1, fakepub.Stored{Hashes: hs, Tokens: toks, Block: 16}.Map(), fakepub.Removed("GPU", hs...))
 	var dec kvevents.Decoder
 	b.ReportAllocs()

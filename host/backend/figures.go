@@ -65,8 +65,10 @@ type figures struct {
 }
 
 // figures returns what is known at now. block is the size that is indexed.
-func (w *Watcher) figures(st *Status, feed *FeedStats, mode endpoint.EventMode, s *stream, block int, now time.Time) figures {
-	f := figures{cached: w.cached(mode, block), evicts: w.evicts.take(feed.RemovedBlocks, block, now), roundT: w.trips.millis(), loaded: st.Metrics.Adapters}
+func (w *Watcher) figures(st *Status, feed *FeedStats, mode endpoint.EventMode, s *stream, block int,
+	now time.Time) figures {
+	f := figures{cached: w.cached(mode, block), evicts: w.evicts.take(feed.RemovedBlocks, block, now),
+		roundT: w.trips.millis(), loaded: st.Metrics.Adapters}
 	if s != nil {
 		f.event = s.sub.Stats().LastBatch
 	}

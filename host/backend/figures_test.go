@@ -63,7 +63,8 @@ func TestWatcher_sizesTheModel(t *testing.T) {
 	assumed.SetCapacity(holder(0, 0), 1<<16) // as configured
 	o := &watched{board: newBoard(), t: t, e: e}
 	var err error
-	if o.w, err = NewWatcher(Config{URL: e.URL, CacheIdentity: identity, Interval: 5 * time.Millisecond, Events: Events{Mode: EventsOff}}, index, assumed, o.board); err != nil {
+	if o.w, err = NewWatcher(Config{URL: e.URL, CacheIdentity: identity, Interval: 5 * time.Millisecond,
+		Events: Events{Mode: EventsOff}}, index, assumed, o.board); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _ = o.w.Run(t.Context()) }() // ends with the test

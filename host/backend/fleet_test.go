@@ -81,7 +81,8 @@ func TestFleet_stress(t *testing.T) {
 				id := endpoint.ID((i + j) % 3)
 				switch j % 4 {
 				case 0, 2:
-					if _, err := f.Add(Config{ID: id, URL: e.URL, Interval: time.Millisecond, Events: Events{Mode: EventsOff}}); err != nil {
+					if _, err := f.Add(Config{ID: id, URL: e.URL, Interval: time.Millisecond,
+						Events: Events{Mode: EventsOff}}); err != nil {
 						t.Error(err)
 					}
 				case 1:

@@ -135,7 +135,8 @@ func (p *isolationProbe) run(ctx context.Context, earlier *isolationProbe) (r pr
 
 // shared is the result that another salt's prompt was found.
 func shared(found, prompt int, what string) probeResult {
-	return probeResult{isolation: endpoint.IsolationNone, reason: fmt.Sprintf("%d of %d prompt tokens %s were found under another cache salt", found, prompt, what)}
+	return probeResult{isolation: endpoint.IsolationNone,
+		reason: fmt.Sprintf("%d of %d prompt tokens %s were found under another cache salt", found, prompt, what)}
 }
 
 // send sends the prompt under a salt and returns the tokens of it that were found
@@ -145,7 +146,8 @@ func (p *isolationProbe) send(ctx context.Context, salt string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	body, err := json.Marshal(map[string]any{"model": p.model, "prompt": p.prompt, "max_tokens": 1, "temperature": 0, p.field: salt})
+	body, err := json.Marshal(map[string]any{"model": p.model, "prompt": p.prompt, "max_tokens": 1, "temperature": 0,
+		p.field: salt})
 	if err != nil {
 		return 0, err
 	}

@@ -41,7 +41,9 @@ func TestWatcher_parser(t *testing.T) {
 	}))
 	defer srv.Close()
 	p := &scripted{}
-	p.say([]dialect.Figure{{ID: dialect.FigureRunning, Value: 2}, {ID: dialect.FigureWaiting, Value: 3}, {ID: dialect.FigureKVUsage, Value: 0.5}, {ID: dialect.FigureBlockTokens, Value: 32}, {ID: dialect.FigureCacheBlocks, Value: 100}}, nil)
+	p.say([]dialect.Figure{{ID: dialect.FigureRunning, Value: 2}, {ID: dialect.FigureWaiting, Value: 3},
+		{ID: dialect.FigureKVUsage, Value: 0.5}, {ID: dialect.FigureBlockTokens, Value: 32}, {ID: dialect.FigureCacheBlocks,
+			Value: 100}}, nil)
 	o := watch(t, &fakeEngine{Server: srv}, func(c *Config) {
 		c.Dialect = dialect.Of("openai")
 		c.Scrape = &Scrape{Parser: p, Metrics: "/stats", Health: "/ping"}
@@ -52,8 +54,12 @@ func TestWatcher_parser(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	p.say(nil, errors.New("trap"))
-	s = o.until("unknown figures", func(s endpoint.State) bool { return s.Running == 0 && o.w.Status().FiguresReason == "trap" })
-	if !s.Ready || s.Waiting != 0 || s.KVUsage != 0 || s.BlockTokens != 32 || s.CacheBlocks != 100 || !s.ScrapedAt.IsZero() {
+	s = o.until("unknown figures", func(s endpoint.State) bool {
+		return s.Running == 0 &&
+			o.w.Status().FiguresReason == "trap"
+	})
+	if !s.Ready || s.Waiting != 0 || s.KVUsage != 0 || s.BlockTokens != 32 || s.CacheBlocks != 100 ||
+		!s.ScrapedAt.IsZero() {
 		t.Errorf("after a fault %+v", s)
 	}
 	n := o.w.Status().ParseFails

@@ -173,7 +173,8 @@ func (w *Watcher) label(r *probeResult, now time.Time) {
 		}
 	})
 	if r.isolation == endpoint.IsolationNone && before != r.isolation {
-		w.cfg.Log.Warn("engine does not isolate the caches of different salts: it receives no salted requests", "reason", r.reason)
+		w.cfg.Log.Warn("engine does not isolate the caches of different salts: it receives no salted requests", "reason",
+			r.reason)
 	}
 }
 
@@ -212,6 +213,7 @@ func (w *Watcher) newProbe(st *Status) (p *isolationProbe, why string) {
 	if p.block == 0 {
 		p.block = 16
 	}
-	p.prompt = randomPrompt(probeLength(p.block, st.Capabilities.MaxModelLen, st.Metrics.CacheBlocks*st.Metrics.BlockTokens))
+	p.prompt = randomPrompt(probeLength(p.block, st.Capabilities.MaxModelLen,
+		st.Metrics.CacheBlocks*st.Metrics.BlockTokens))
 	return p, ""
 }

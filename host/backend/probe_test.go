@@ -96,9 +96,11 @@ func TestProbe(t *testing.T) {
 		{name: "honours salts", want: endpoint.IsolationVerified, asked: true},
 		{name: "ignores salts", cache: cache{ignoreSalt: true}, want: endpoint.IsolationNone, asked: true, noSalt: true},
 		{name: "honours, by its counters", cache: cache{silent: true}, want: endpoint.IsolationVerified, asked: true},
-		{name: "ignores, by its counters", cache: cache{silent: true, ignoreSalt: true}, want: endpoint.IsolationNone, asked: true, noSalt: true},
+		{name: "ignores, by its counters", cache: cache{silent: true, ignoreSalt: true}, want: endpoint.IsolationNone,
+			asked: true, noSalt: true},
 		{name: "old release", mod: func(e *fakeEngine) { e.version = "0.9.1" }, want: endpoint.IsolationNone, noSalt: true},
-		{name: "no salts in the dialect", adjust: func(c *Config) { c.Dialect = dialect.Of("openai") }, want: endpoint.IsolationNone, noSalt: true},
+		{name: "no salts in the dialect", adjust: func(c *Config) { c.Dialect = dialect.Of("openai") },
+			want: endpoint.IsolationNone, noSalt: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newFakeEngine(t)
@@ -163,7 +165,8 @@ func TestProbe_withoutResult(t *testing.T) {
 // TestProbe_notWhileBusy: an engine with a queue, or one that this router says
 // is not idle, is left alone.
 func TestProbe_notWhileBusy(t *testing.T) {
-	if busy(&dialect.Metrics{}) || !busy(&dialect.Metrics{Waiting: 1}) || !busy(&dialect.Metrics{KVUsage: 0.9}) || !busy(&dialect.Metrics{Sleeping: true}) {
+	if busy(&dialect.Metrics{}) || !busy(&dialect.Metrics{Waiting: 1}) || !busy(&dialect.Metrics{KVUsage: 0.9}) ||
+		!busy(&dialect.Metrics{Sleeping: true}) {
 		t.Error("busy")
 	}
 	for _, waiting := range []float64{0, 1} {

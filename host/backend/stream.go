@@ -70,7 +70,8 @@ func (w *Watcher) follow(ctx context.Context, caps *dialect.Capabilities) {
 	if src.Dials && dialsUs(ctx, src.Publisher) {
 		publisher, listen = "", src.Publisher
 	}
-	sub, err := kvevents.New(kvevents.Config{Endpoint: publisher, Listen: listen, Replay: src.Replay, Topic: src.Topic, Log: w.cfg.Log})
+	sub, err := kvevents.New(kvevents.Config{Endpoint: publisher, Listen: listen, Replay: src.Replay, Topic: src.Topic,
+		Log: w.cfg.Log})
 	if err != nil {
 		if src.Publisher != "" {
 			w.release(src.Publisher)
@@ -138,7 +139,8 @@ func (q *quiet) take(m *dialect.Metrics, st *kvevents.Stats, block int, now time
 	}
 	tokens, requests := m.Uncached()-q.uncached, max(1, m.Requests-q.requests)
 	// Prompts shorter than a block fill none, however many there are.
-	if block = max(block, 16); tokens >= quietTokens && tokens/requests >= float64(2*block) && now.Sub(q.since) >= quietTime {
+	if block = max(block, 16); tokens >= quietTokens && tokens/requests >= float64(2*block) &&
+		now.Sub(q.since) >= quietTime {
 		q.silent = true
 	}
 }

@@ -60,7 +60,8 @@ func TestTrust_predictions(t *testing.T) {
 		tr.Observe(1600, 1600, now)
 	}
 	near(t, "mended by agreement", tr.Value(now), 0.93)
-	if s := tr.Stats(now); s.Reports != 76 || s.PredictedTokens != 76*1600 || s.ReportedTokens != 40*1600 || s.OverTokens != 36*1600 || s.UnderTokens != 0 {
+	if s := tr.Stats(now); s.Reports != 76 || s.PredictedTokens != 76*1600 || s.ReportedTokens != 40*1600 ||
+		s.OverTokens != 36*1600 || s.UnderTokens != 0 {
 		t.Errorf("%+v", s)
 	}
 }

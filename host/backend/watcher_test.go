@@ -33,9 +33,11 @@ type fakeEngine struct {
 }
 
 func newFakeEngine(t *testing.T) *fakeEngine {
-	e := &fakeEngine{healthy: 200, version: "0.32.0", block: 2, models: `{"data":[{"id":"m","max_model_len":8192,"parent":null},{"id":"ad","parent":"m"}]}`,
-		metrics: map[string]float64{"process_start_time_seconds": 1000, "vllm:num_requests_running": 3, "vllm:num_requests_waiting": 1,
-			"vllm:kv_cache_usage_perc": 0.5, "vllm:prompt_tokens_total": 0, "vllm:request_success_total": 0,
+	e := &fakeEngine{healthy: 200, version: "0.32.0", block: 2,
+		models: `{"data":[{"id":"m","max_model_len":8192,"parent":null},{"id":"ad","parent":"m"}]}`,
+		metrics: map[string]float64{"process_start_time_seconds": 1000, "vllm:num_requests_running": 3,
+			"vllm:num_requests_waiting": 1,
+			"vllm:kv_cache_usage_perc":  0.5, "vllm:prompt_tokens_total": 0, "vllm:request_success_total": 0,
 			"vllm:prefix_cache_queries_total": 0, "vllm:prefix_cache_hits_total": 0}}
 	e.Server = httptest.NewServer(e)
 	t.Cleanup(e.Close)
@@ -238,7 +240,8 @@ func TestWatcher_state(t *testing.T) {
 		t.Errorf("ready before its history was replayed: %+v, %d blocks", s, len(o.x.own(0, 0)))
 	}
 	s = o.until("figures", func(s endpoint.State) bool { return s.Running == 3 })
-	if s.Reason != "" || s.Waiting != 1 || s.KVUsage != 0.5 || s.BlockTokens != 2 || s.CacheBlocks != 100 || s.MaxModelLen != 8192 ||
+	if s.Reason != "" || s.Waiting != 1 || s.KVUsage != 0.5 || s.BlockTokens != 2 || s.CacheBlocks != 100 ||
+		s.MaxModelLen != 8192 ||
 		fmt.Sprint(s.Models, s.Adapters) != "[m] [ad]" || s.ScrapedAt.IsZero() || s.Sleeping || s.Trust != ceilLive {
 		t.Errorf("%+v", s)
 	}
@@ -246,8 +249,12 @@ func TestWatcher_state(t *testing.T) {
 	p.Publish(fakepub.Batch(2, stored(uint64(11), "", "", []uint32{5, 6}, 12).Map()))
 	o.until("the third block", func(endpoint.State) bool { return len(o.x.own(0, 0)) == 3 })
 	e.set(func() { e.lora = "ad,other" })
-	s = o.until("figures of cache and way", func(s endpoint.State) bool { return s.CachedTokens == 6 && len(s.Loaded) == 2 })
-	if s.RTTMS <= 0 || s.RTTMS > 2000 || s.EventAt.Before(begun.Add(-time.Second)) || s.EvictRate != 0 || s.Loaded[0] != "ad" {
+	s = o.until("figures of cache and way", func(s endpoint.State) bool {
+		return s.CachedTokens == 6 &&
+			len(s.Loaded) == 2
+	})
+	if s.RTTMS <= 0 || s.RTTMS > 2000 || s.EventAt.Before(begun.Add(-time.Second)) || s.EvictRate != 0 ||
+		s.Loaded[0] != "ad" {
 		t.Errorf("%+v", s)
 	}
 	if o.cls.capacity() != [2]int{0, 100} {
@@ -353,7 +360,8 @@ func TestWatcher_withoutEvents(t *testing.T) {
 		adjust              func(*Config)
 	}{
 		{"engine has none", `{}`, "engine publishes no cache events", nil},
-		{"required", `[]`, "engine publishes no cache events although they are required", func(c *Config) { c.Events.Mode = EventsOn }},
+		{"required", `[]`, "engine publishes no cache events although they are required",
+			func(c *Config) { c.Events.Mode = EventsOn }},
 		{"of no use", `{"0":{"endpoint":"ipc:///tmp/x"}}`, `dialect: event address "ipc:///tmp/x" is not tcp://`, nil},
 		{"other rank", `{"1":{"endpoint":"tcp://*:9"}}`, "engine publishes no cache events for rank 0", nil},
 		{"switched off", `{"0":{"endpoint":"tcp://*:9"}}`, "", func(c *Config) { c.Events.Mode = EventsOff }},
@@ -408,7 +416,10 @@ func TestWatcher_deadStream(t *testing.T) {
 	o.until("connection lost, still used", func(s endpoint.State) bool {
 		return s.Events == endpoint.EventsLive && o.w.Status().EventsReason == "cache events: connection lost"
 	})
-	s := o.until("prediction", func(s endpoint.State) bool { return s.Events == endpoint.EventsPredicted && len(o.x.own(0, 0)) == 0 })
+	s := o.until("prediction", func(s endpoint.State) bool {
+		return s.Events == endpoint.EventsPredicted && len(o.x.own(0,
+			0)) == 0
+	})
 	if !s.Ready {
 		t.Errorf("an engine without events still serves: %+v", s)
 	}
@@ -453,7 +464,10 @@ func TestWatcher_blockSizeMismatch(t *testing.T) {
 	e.set(func() { e.block = 16 })
 	p.Publish(fakepub.Batch(1, stored(nil, "", "", []uint32{1, 2}, 10).Map()))
 	o := watch(t, e, func(c *Config) { c.BlockTokens = 32 })
-	o.until("events' size, ready", func(s endpoint.State) bool { return s.Ready && s.BlockTokens == 2 && s.CacheBlocks == 800 })
+	o.until("events' size, ready", func(s endpoint.State) bool {
+		return s.Ready && s.BlockTokens == 2 &&
+			s.CacheBlocks == 800
+	})
 	o.until("the reason", func(endpoint.State) bool {
 		return o.w.Status().BlockReason == "events have blocks of 2 tokens, 16 were expected"
 	})
@@ -477,7 +491,8 @@ func TestWatcher_brokenAnswers(t *testing.T) {
 	e.set(func() { e.models, e.noScrape = `{"data":`, true })
 	o := watch(t, e, func(c *Config) { c.JoinWait = time.Nanosecond })
 	o.until("a reason", func(s endpoint.State) bool { return !s.Ready && s.Reason == "its models are not known yet" })
-	idle := &Watcher{cfg: Config{Interval: time.Second, JoinWait: time.Second}.withDefaults(), healthy: time.Now().Add(-time.Hour)}
+	idle := &Watcher{cfg: Config{Interval: time.Second, JoinWait: time.Second}.withDefaults(),
+		healthy: time.Now().Add(-time.Hour)}
 	if idle.next() < time.Second/2 {
 		t.Error("an endpoint that is not ready is looked at without pause")
 	}
@@ -487,7 +502,8 @@ func TestWatcher_brokenAnswers(t *testing.T) {
 }
 
 func TestConfig_Validate(t *testing.T) {
-	for _, c := range []Config{{}, {URL: "ftp://x"}, {URL: "http://x", Events: Events{Mode: "maybe"}}, {URL: "http://x", FailAfter: -1}} {
+	for _, c := range []Config{{}, {URL: "ftp://x"}, {URL: "http://x", Events: Events{Mode: "maybe"}}, {URL: "http://x",
+		FailAfter: -1}} {
 		if _, err := NewWatcher(c, newMapIndex(), nil, newBoard()); err == nil {
 			t.Errorf("%+v accepted", c)
 		}

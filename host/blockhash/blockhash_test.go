@@ -10,7 +10,8 @@ import (
 
 func TestSeed_distinct(t *testing.T) {
 	seen := map[uint64][3]string{}
-	for _, c := range [][3]string{{"", "", ""}, {"a", "", ""}, {"", "a", ""}, {"", "", "a"}, {"ab", "", ""}, {"a", "b", ""}, {"", "ab", ""}, {"", "a", "b"}} {
+	for _, c := range [][3]string{{"", "", ""}, {"a", "", ""}, {"", "a", ""}, {"", "", "a"}, {"ab", "", ""}, {"a", "b",
+		""}, {"", "ab", ""}, {"", "a", "b"}} {
 		s := Seed(c[0], c[1], c[2])
 		if o, ok := seen[s]; ok {
 			t.Errorf("Seed%q = Seed%q", c, o)

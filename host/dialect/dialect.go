@@ -131,7 +131,8 @@ var changed []func()
 // request is served, from an init function or a test. It panics if the name is
 // taken, or a required field is missing.
 func Register(d Dialect) *Dialect {
-	if d.Name == "" || d.Health == "" || d.Discover == nil || (d.Metrics == "") != (d.Parse == nil) || slices.Contains(Names(), d.Name) {
+	if d.Name == "" || d.Health == "" || d.Discover == nil || (d.Metrics == "") != (d.Parse == nil) ||
+		slices.Contains(Names(), d.Name) {
 		panic(fmt.Sprintf("BUG: dialect: %q is incomplete or a duplicate", d.Name))
 	}
 	d.number = len(dialects)

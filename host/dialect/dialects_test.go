@@ -58,7 +58,8 @@ func TestLlamaCpp_recorded(t *testing.T) {
 		"/v1/models": `{"models":[{"name":"tiny.gguf"}],"object":"list","data":[{"id":"tiny.gguf","object":"model","meta":{"n_ctx":8192,"n_ctx_train":8192}}]}`,
 		"/props":     `{"default_generation_settings":{"params":{"seed":1},"n_ctx":8192},"total_slots":4,"build_info":"b0-unknown","endpoint_metrics":true}`,
 	})
-	want := Capabilities{Version: "b0-unknown", Models: []Model{{Name: "tiny.gguf", MaxModelLen: 8192}}, MaxModelLen: 8192, BlockTokens: 16, CacheTokens: 4 * 8192,
+	want := Capabilities{Version: "b0-unknown", Models: []Model{{Name: "tiny.gguf", MaxModelLen: 8192}},
+		MaxModelLen: 8192, BlockTokens: 16, CacheTokens: 4 * 8192,
 		EventsKnown: true}
 	if !reflect.DeepEqual(caps, want) {
 		t.Errorf("capabilities\n%+v\nwant\n%+v", caps, want)
@@ -69,7 +70,8 @@ func TestLlamaCpp_recorded(t *testing.T) {
 	}
 	m := llamaCpp.Parse(text)
 	m.Complete(&caps)
-	if !m.HasLoad || !m.HasCache || m.PromptTokens != 1234 || m.CacheHits != 766 || m.CacheQueries != 2000 || m.Running != 2 || m.Waiting != 1 || m.CacheBlocks != 2048 {
+	if !m.HasLoad || !m.HasCache || m.PromptTokens != 1234 || m.CacheHits != 766 || m.CacheQueries != 2000 ||
+		m.Running != 2 || m.Waiting != 1 || m.CacheBlocks != 2048 {
 		t.Errorf("metrics %+v", m)
 	}
 }
@@ -104,7 +106,8 @@ func TestSGLang(t *testing.T) {
 	if silent.EventsKnown || len(silent.Models) != 1 {
 		t.Errorf("without server info %+v", silent)
 	}
-	bad := discover(t, &sglang, map[string]string{"/v1/models": models, "/server_info": `{"kv_events":{"endpoint":"ipc://x"}}`})
+	bad := discover(t, &sglang, map[string]string{"/v1/models": models,
+		"/server_info": `{"kv_events":{"endpoint":"ipc://x"}}`})
 	if bad.EventsFault == "" || len(bad.Events) != 0 {
 		t.Errorf("an ipc address %+v", bad)
 	}
@@ -120,7 +123,8 @@ sglang:cached_tokens_total{model_name="q",cache_source="host"} 128
 sglang:num_requests_total{model_name="q"} 12
 `))
 	m.Complete(&newer)
-	if m.Running != 3 || m.Waiting != 5 || m.KVUsage != 0.28 || m.PromptTokens != 8128 || m.CacheHits != 4128 || m.CacheQueries != 8128 || !m.HasCache || m.CacheBlocks != 300000/16 || m.Requests != 12 {
+	if m.Running != 3 || m.Waiting != 5 || m.KVUsage != 0.28 || m.PromptTokens != 8128 || m.CacheHits != 4128 ||
+		m.CacheQueries != 8128 || !m.HasCache || m.CacheBlocks != 300000/16 || m.Requests != 12 {
 		t.Errorf("metrics %+v", m)
 	}
 }
@@ -131,8 +135,10 @@ func TestOllama(t *testing.T) {
 		"/api/tags":    `{"models":[{"name":"llama3.2:latest","size":2019393189},{"name":"qwen3:8b"}]}`,
 		"/api/ps":      `{"models":[{"name":"llama3.2:latest","context_length":4096,"size_vram":5137025024}]}`,
 	})
-	want := []Model{{Name: "llama3.2:latest", MaxModelLen: 4096}, {Name: "llama3.2", MaxModelLen: 4096}, {Name: "qwen3:8b"}}
-	if caps.Version != "0.12.6" || !reflect.DeepEqual(caps.Models, want) || caps.CacheTokens != 4096 || ollama.Salted(Chat, caps.Version) {
+	want := []Model{{Name: "llama3.2:latest", MaxModelLen: 4096}, {Name: "llama3.2", MaxModelLen: 4096},
+		{Name: "qwen3:8b"}}
+	if caps.Version != "0.12.6" || !reflect.DeepEqual(caps.Models, want) || caps.CacheTokens != 4096 ||
+		ollama.Salted(Chat, caps.Version) {
 		t.Errorf("capabilities %+v", caps)
 	}
 }

@@ -69,8 +69,9 @@ func discoverLlama(ctx context.Context, c *Client) (caps Capabilities, err error
 // llamaMetrics names the figures; tools/server/README.md. prompt_tokens_total
 // counts what was computed, cached tokens not among them.
 var llamaMetrics = map[string]metricID{
-	"llamacpp:requests_processing": mRunning, "llamacpp:requests_deferred": mWaiting, "llamacpp:kv_cache_usage_ratio": mUsage,
-	"llamacpp:prompt_tokens": mPrompt, "llamacpp:prompt_tokens_cached": mHits, "llamacpp:tokens_predicted": mOutput,
+	"llamacpp:requests_processing": mRunning, "llamacpp:requests_deferred": mWaiting,
+	"llamacpp:kv_cache_usage_ratio": mUsage,
+	"llamacpp:prompt_tokens":        mPrompt, "llamacpp:prompt_tokens_cached": mHits, "llamacpp:tokens_predicted": mOutput,
 }
 
 // parseLlama reads llama.cpp's names. Releases before 2026 do not count cached

@@ -43,12 +43,15 @@ func TestParseVLLM_names(t *testing.T) {
 		{"nonsense", "vllm:num_requests_running NaN\nvllm:num_requests_waiting +Inf\nvllm:prompt_tokens -1\nvllm:kv_cache_usage_perc x\nvllm:generation_tokens\nvllm:num_requests_running{a=\"b 4\n", Metrics{}},
 		{"stamps, exemplars, carriage returns", "vllm:prompt_tokens_total 5 1700000000\nvllm:generation_tokens_total 6 # {trace=\"x\"} 1 2\r\nprocess_start_time_seconds 1.5e9\r\n# EOF",
 			Metrics{PromptTokens: 5, OutputTokens: 6, StartTime: 1.5e9}},
-		{"adapters of the last set", `vllm:lora_requests_info{max_lora="2",running_lora_adapters="old",waiting_lora_adapters=""} 1.7e9` + "\n" +
-			`vllm:lora_requests_info{max_lora="2",running_lora_adapters="a, b,",waiting_lora_adapters="c"} 1.7000001e9` + "\n" +
-			`vllm:lora_requests_info{max_lora="2",running_lora_adapters="older",waiting_lora_adapters=""} 1.6e9`, Metrics{Adapters: []string{"a", "b"}}},
+		{"adapters of the last set",
+			`vllm:lora_requests_info{max_lora="2",running_lora_adapters="old",waiting_lora_adapters=""} 1.7e9` + "\n" +
+				`vllm:lora_requests_info{max_lora="2",running_lora_adapters="a, b,",waiting_lora_adapters="c"} 1.7000001e9` + "\n" +
+				`vllm:lora_requests_info{max_lora="2",running_lora_adapters="older",waiting_lora_adapters=""} 1.6e9`,
+			Metrics{Adapters: []string{"a", "b"}}},
 		{"no adapter runs", `vllm:lora_requests_info{max_lora="2",running_lora_adapters="a",waiting_lora_adapters=""} 1` + "\n" +
 			`vllm:lora_requests_info{max_lora="2",running_lora_adapters="",waiting_lora_adapters="a"} 2`, Metrics{}},
-		{"braces and commas in labels", `vllm:request_success{x="a}b,\"c\\",finished_reason="abort",y="\n"} 3`, Metrics{Requests: 3, Aborted: 3}},
+		{"braces and commas in labels", `vllm:request_success{x="a}b,\"c\\",finished_reason="abort",y="\n"} 3`,
+			Metrics{Requests: 3, Aborted: 3}},
 	}
 	for _, c := range cases {
 		got := parseVLLM([]byte(c.text))
@@ -88,7 +91,8 @@ func TestParseSources(t *testing.T) {
 		{"0.32", `{"0":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5601","replay_endpoint":"tcp://*:5701","buffer_steps":10000,"topic":"kv"}}`, one},
 		{"list", `[{"data_parallel_rank":0,"endpoint":"tcp://0.0.0.0:5601","replay_endpoint":"tcp://127.0.0.1:5701","topic":"kv"}]`, one},
 		{"wrapped", `{"sources":[{"data_parallel_rank":0,"endpoint":"tcp://localhost:5601","replay_endpoint":"tcp://[::]:5701","topic":"kv"}]}`, one},
-		{"ranks, unordered", `{"1":{"endpoint":"tcp://10.0.0.2:1"},"0":{"endpoint":"tcp://*:2","replay_endpoint":null}}`, "0 tcp://h:2  \n1 tcp://10.0.0.2:1  \n"},
+		{"ranks, unordered", `{"1":{"endpoint":"tcp://10.0.0.2:1"},"0":{"endpoint":"tcp://*:2","replay_endpoint":null}}`,
+			"0 tcp://h:2  \n1 tcp://10.0.0.2:1  \n"},
 		{"off", `{"0":{"enable_kv_cache_events":false,"publisher":"null","endpoint":"tcp://*:5601"}}`, ""},
 		{"another transport", `[{"transport":"nats","endpoint":"tcp://*:5601"}]`, ""},
 		{"none", `{}`, ""},
@@ -120,7 +124,8 @@ func TestReachable_ipv6(t *testing.T) {
 }
 
 func TestAtLeast(t *testing.T) {
-	for v, want := range map[string]bool{"0.10.2": false, "0.11.0": true, "0.32.0+cpu": true, "1.0": true, "": true, "0.1.dev99+gabc": true, "0.8.5.post1": false, "x.y": true} {
+	for v, want := range map[string]bool{"0.10.2": false, "0.11.0": true, "0.32.0+cpu": true, "1.0": true, "": true,
+		"0.1.dev99+gabc": true, "0.8.5.post1": false, "x.y": true} {
 		if got := atLeast(v, 0, 11); got != want {
 			t.Errorf("%q: %v", v, got)
 		}

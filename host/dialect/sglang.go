@@ -154,9 +154,11 @@ func count(n int) int {
 
 // sglangMetrics names the figures; docs.sglang.io, production metrics.
 var sglangMetrics = map[string]metricID{
-	"sglang:num_running_reqs": mRunning, "sglang:num_queue_reqs": mWaiting, "sglang:token_usage": mUsage, "sglang:max_total_num_tokens": mCapacity,
-	"sglang:num_requests": mRequests, "sglang:num_aborted_requests": mAborted, "sglang:prompt_tokens": mPrompt, "sglang:generation_tokens": mOutput,
-	"sglang:cached_tokens": mHits, "process_start_time_seconds": mStart,
+	"sglang:num_running_reqs": mRunning, "sglang:num_queue_reqs": mWaiting, "sglang:token_usage": mUsage,
+	"sglang:max_total_num_tokens": mCapacity,
+	"sglang:num_requests":         mRequests, "sglang:num_aborted_requests": mAborted, "sglang:prompt_tokens": mPrompt,
+	"sglang:generation_tokens": mOutput,
+	"sglang:cached_tokens":     mHits, "process_start_time_seconds": mStart,
 }
 
 // parseSGLang reads SGLang's names. It counts prompt tokens and, of them, cached

@@ -25,10 +25,13 @@ var vllm = Dialect{
 	Priority: Priority{Field: "priority", In: Chat | Completions | Responses, LowerFirst: true},
 	Has: []Members{
 		{Computed, "top_k watermarking"},
-		{Chat | Completions | Responses, "min_p repetition_penalty stop_token_ids include_stop_str_in_output ignore_eos skip_special_tokens structured_outputs"},
-		{Chat | Completions, "prompt_logprobs length_penalty early_stopping use_beam_search min_tokens spaces_between_special_tokens"},
+		{Chat | Completions | Responses, "min_p repetition_penalty stop_token_ids include_stop_str_in_output ignore_eos"},
+		{Chat | Completions | Responses, "skip_special_tokens structured_outputs"},
+		{Chat | Completions, "prompt_logprobs length_penalty early_stopping use_beam_search min_tokens"},
+		{Chat | Completions, "spaces_between_special_tokens"},
 		{Chat | Completions, "allowed_token_ids bad_words repetition_detection"},
-		{Chat | Completions, "guided_json guided_regex guided_choice guided_grammar guided_decoding_backend guided_whitespace_pattern"},
+		{Chat | Completions, "guided_json guided_regex guided_choice guided_grammar guided_decoding_backend"},
+		{Chat | Completions, "guided_whitespace_pattern"},
 		{Chat | Completions, "return_tokens_as_token_ids return_token_ids return_token_offsets return_prompt_text"},
 		{Chat | Completions | Tokenize | Responses, "mm_processor_kwargs"},
 		{Chat | Completions | Tokenize, "add_special_tokens truncate_prompt_tokens truncation_side"},
@@ -117,7 +120,8 @@ func parseSources(body []byte, host string) ([]EventSource, error) {
 		if s.Rank != nil {
 			e.Rank = *s.Rank
 		}
-		if s.Enabled != nil && !*s.Enabled || s.Publisher != nil && *s.Publisher != "zmq" || s.Transport != "" && s.Transport != "zmq" || len(out) == maxSources {
+		if s.Enabled != nil && !*s.Enabled || s.Publisher != nil && *s.Publisher != "zmq" || s.Transport != "" &&
+			s.Transport != "zmq" || len(out) == maxSources {
 			continue
 		}
 		var err error

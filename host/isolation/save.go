@@ -76,7 +76,8 @@ func (h *History) copySpaces() (out []savedSpace) {
 		return 0
 	}
 	for key, s := range h.spaces {
-		out = append(out, savedSpace{key, s.answer, s.answered, flag(s.sent, flagSent) | flag(s.short, flagShort) | flag(s.unknown, flagUnknown)})
+		out = append(out, savedSpace{key, s.answer, s.answered, flag(s.sent, flagSent) | flag(s.short,
+			flagShort) | flag(s.unknown, flagUnknown)})
 	}
 	return out
 }
@@ -111,7 +112,8 @@ func (h *History) Load(from io.Reader) error {
 		if err := binary.Read(r, binary.LittleEndian, &s); err != nil {
 			return fmt.Errorf("isolation: %w", err)
 		}
-		spaces[s.Key] = &space{answer: s.Answer, answered: s.Answered, sent: s.Flags&flagSent != 0, short: s.Flags&flagShort != 0, unknown: s.Flags&flagUnknown != 0}
+		spaces[s.Key] = &space{answer: s.Answer, answered: s.Answered, sent: s.Flags&flagSent != 0,
+			short: s.Flags&flagShort != 0, unknown: s.Flags&flagUnknown != 0}
 	}
 	h.mu.Lock()
 	h.spaces = spaces

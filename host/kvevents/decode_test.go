@@ -81,7 +81,8 @@ func TestDecode_goldenVLLM(t *testing.T) {
 				salt = x.Extra[0][0]
 			}
 			if e.Kind != Stored || e.Medium != GPU || e.BlockTokens != x.Block || !reflect.DeepEqual(e.Tokens, x.Tokens) ||
-				!reflect.DeepEqual(hashes, x.Hashes) || !reflect.DeepEqual(parent, x.Parent) || string(e.Salt) != salt || e.Extra != nil {
+				!reflect.DeepEqual(hashes, x.Hashes) || !reflect.DeepEqual(parent, x.Parent) || string(e.Salt) != salt ||
+				e.Extra != nil {
 				t.Errorf("batch %d event %d: %+v", i, j, e)
 			}
 		}
@@ -151,38 +152,57 @@ func TestDecode_forms(t *testing.T) {
 		want  string // "" = left out, "!" = fault
 	}{
 		{"vllm map", stored.Map(), plain},
-		{"vllm map minimal", fakepub.Map{"type", "BlockStored", "block_hashes", hs, "token_ids", toks4, "block_size", 2}, plain},
-		{"vllm map other order, unknown fields", fakepub.Map{"zzz", list{fakepub.Map{"a", 1}}, "block_size", 2, "token_ids", toks4, "session_id", "s", "block_hashes", hs, "type", "BlockStored"}, plain},
+		{"vllm map minimal", fakepub.Map{"type", "BlockStored", "block_hashes", hs, "token_ids", toks4, "block_size", 2},
+			plain},
+		{"vllm map other order, unknown fields", fakepub.Map{"zzz", list{fakepub.Map{"a", 1}}, "block_size", 2, "token_ids",
+			toks4, "session_id", "s", "block_hashes", hs, "type", "BlockStored"}, plain},
 		{"vllm 0.9 array", list{"BlockStored", hs, nil, toks4, 2, nil}, plain},
-		{"vllm 0.9 array with parent", list{"BlockStored", hs, 5, toks4, 2, nil}, "stored gpu h=[7 9223372036854775808] p=5 t=[1 200 40000 151645] b=2"},
+		{"vllm 0.9 array with parent", list{"BlockStored", hs, 5, toks4, 2, nil},
+			"stored gpu h=[7 9223372036854775808] p=5 t=[1 200 40000 151645] b=2"},
 		{"vllm 0.11 array", list{"BlockStored", hs, nil, toks4, 2, nil, "cpu"}, "stored host" + plain[len("stored gpu"):]},
 		{"vllm full array", full(list{nil, nil}, nil, nil), plain},
 		{"longer array than known", append(full(nil, nil, nil), "more", list{1}), plain},
-		{"bytes hashes", fakepub.Map{"type", "BlockStored", "block_hashes", list{append(b32, 0, 0, 0, 0, 0, 0, 0, 7), append(b32, 0x80, 0, 0, 0, 0, 0, 0, 0)}, "token_ids", toks4, "block_size", 2}, plain},
-		{"short bytes hash", fakepub.Map{"type", "BlockStored", "block_hashes", list{[]byte{7}, int64(-1 << 63)}, "token_ids", toks4, "block_size", 2}, plain},
+		{"bytes hashes", fakepub.Map{"type", "BlockStored", "block_hashes", list{append(b32, 0, 0, 0, 0, 0, 0, 0, 7),
+			append(b32, 0x80, 0, 0, 0, 0, 0, 0, 0)}, "token_ids", toks4, "block_size", 2}, plain},
+		{"short bytes hash", fakepub.Map{"type", "BlockStored", "block_hashes", list{[]byte{7}, int64(-1 << 63)},
+			"token_ids", toks4, "block_size", 2}, plain},
 		{"salt", full(list{list{"salt"}, nil}, nil, nil), plain + " s=salt"},
-		{"salt only at token 0", full(list{list{"img"}, nil}, nil, 3), "stored gpu h=[7 9223372036854775808] p=3 t=[1 200 40000 151645] b=2 x=x-"},
+		{"salt only at token 0", full(list{list{"img"}, nil}, nil, 3),
+			"stored gpu h=[7 9223372036854775808] p=3 t=[1 200 40000 151645] b=2 x=x-"},
 		{"adapter on each block", full(list{list{"ad"}, list{"ad"}}, "ad", nil), plain + " a=ad"},
 		{"adapter and salt", full(list{list{"ad", "salt"}, list{"ad"}}, "ad", nil), plain + " a=ad s=salt"},
 		{"adapter named as the salt", full(list{list{"ad", "ad"}, list{"ad"}}, "ad", nil), plain + " a=ad s=ad"},
-		{"image, adapter, salt", full(list{list{"ad", list{"mm", 3}, "salt"}, list{"ad", list{"mm", -1}}}, "ad", nil), plain + " x=xx a=ad s=salt"},
+		{"image, adapter, salt", full(list{list{"ad", list{"mm", 3}, "salt"}, list{"ad", list{"mm", -1}}}, "ad", nil),
+			plain + " x=xx a=ad s=salt"},
 		{"old image and salt", full(list{list{"mm", "salt"}, nil}, nil, nil), plain + " x=x- s=salt"},
 		{"embeddings", full(list{list{b32}, nil}, nil, nil), plain + " x=x-"},
-		{"adapter by number", list{"BlockStored", hs, nil, toks4, 2, 12, "GPU", nil, list{list{12, "salt"}, list{12}}}, plain + " a=12(id) s=salt"},
-		{"adapter by opaque id", fakepub.Map{"type", "BlockStored", "block_hashes", hs, "token_ids", toks4, "block_size", 2, "lora_id", "u-u"}, plain + " a=u-u(id)"},
+		{"adapter by number", list{"BlockStored", hs, nil, toks4, 2, 12, "GPU", nil, list{list{12, "salt"}, list{12}}},
+			plain + " a=12(id) s=salt"},
+		{"adapter by opaque id", fakepub.Map{"type", "BlockStored", "block_hashes", hs, "token_ids", toks4, "block_size", 2,
+			"lora_id", "u-u"}, plain + " a=u-u(id)"},
 		{"sglang oldest", list{"BlockStored", hs, nil, toks4, 2, nil}, plain},
-		{"sglang seven", list{"BlockStored", hs, nil, toks4, 2, nil, "CPU_PINNED"}, "stored host" + plain[len("stored gpu"):]},
-		{"sglang eight", list{"BlockStored", hs, nil, toks4, 2, nil, "GPU", fakepub.Map{"cache_salt", "s1"}}, plain + " s=s1(unhashed)"},
-		{"sglang map", fakepub.Map{"type", "BlockStored", "block_hashes", list{7, int64(-1 << 63)}, "parent_block_hash", nil, "token_ids", toks4, "block_size", 2, "lora_id", nil, "medium", "GPU", "cache_salt", "s1"}, plain + " s=s1(unhashed)"},
-		{"sglang bigrams", fakepub.Map{"type", "BlockStored", "block_hashes", list{1}, "token_ids", list{list{1, 2}}, "block_size", 1}, fmt.Sprintf("stored gpu h=[1] t=[%d] b=1", mustBigram(1, 2))},
-		{"disk", fakepub.Map{"type", "BlockRemoved", "block_hashes", hs, "medium", "Disk"}, "removed disk h=[7 9223372036854775808]"},
+		{"sglang seven", list{"BlockStored", hs, nil, toks4, 2, nil, "CPU_PINNED"},
+			"stored host" + plain[len("stored gpu"):]},
+		{"sglang eight", list{"BlockStored", hs, nil, toks4, 2, nil, "GPU", fakepub.Map{"cache_salt", "s1"}},
+			plain + " s=s1(unhashed)"},
+		{"sglang map", fakepub.Map{"type", "BlockStored", "block_hashes", list{7, int64(-1 << 63)}, "parent_block_hash", nil,
+			"token_ids", toks4, "block_size", 2, "lora_id", nil, "medium", "GPU", "cache_salt", "s1"},
+			plain + " s=s1(unhashed)"},
+		{"sglang bigrams", fakepub.Map{"type", "BlockStored", "block_hashes", list{1}, "token_ids", list{list{1, 2}},
+			"block_size", 1}, fmt.Sprintf("stored gpu h=[1] t=[%d] b=1", mustBigram(1, 2))},
+		{"disk", fakepub.Map{"type", "BlockRemoved", "block_hashes", hs, "medium", "Disk"},
+			"removed disk h=[7 9223372036854775808]"},
 		{"external", list{"BlockRemoved", hs, "EXTERNAL"}, "removed external h=[7 9223372036854775808]"},
-		{"storage", fakepub.Map{"type", "BlockRemoved", "block_hashes", hs, "medium", "STORAGE", "locality", "LOCAL"}, "removed disk h=[7 9223372036854775808]"},
-		{"remote storage", fakepub.Map{"locality", "REMOTE", "type", "BlockRemoved", "block_hashes", hs, "medium", "STORAGE"}, "removed external h=[7 9223372036854775808]"},
-		{"unknown medium type", fakepub.Map{"type", "BlockRemoved", "block_hashes", hs, "medium", 3}, "removed external h=[7 9223372036854775808]"},
+		{"storage", fakepub.Map{"type", "BlockRemoved", "block_hashes", hs, "medium", "STORAGE", "locality", "LOCAL"},
+			"removed disk h=[7 9223372036854775808]"},
+		{"remote storage", fakepub.Map{"locality", "REMOTE", "type", "BlockRemoved", "block_hashes", hs, "medium",
+			"STORAGE"}, "removed external h=[7 9223372036854775808]"},
+		{"unknown medium type", fakepub.Map{"type", "BlockRemoved", "block_hashes", hs, "medium", 3},
+			"removed external h=[7 9223372036854775808]"},
 		{"removed array", list{"BlockRemoved", hs}, "removed gpu h=[7 9223372036854775808]"},
 		{"removed map", fakepub.Removed("GPU", 7, 1<<63), "removed gpu h=[7 9223372036854775808]"},
-		{"removed with copies", fakepub.Map{"type", "BlockRemoved", "block_hashes", hs, "remaining_copy_counts", list{0, 2}}, "removed gpu h=[7 9223372036854775808] copies=[0 2]"},
+		{"removed with copies", fakepub.Map{"type", "BlockRemoved", "block_hashes", hs, "remaining_copy_counts", list{0, 2}},
+			"removed gpu h=[7 9223372036854775808] copies=[0 2]"},
 		{"cleared map", fakepub.Cleared(), "cleared gpu h=[]"},
 		{"cleared array", list{"AllBlocksCleared"}, "cleared gpu h=[]"},
 
@@ -190,17 +210,22 @@ func TestDecode_forms(t *testing.T) {
 		{"no tokens", fakepub.Map{"type", "BlockStored", "block_hashes", hs, "token_ids", list{}, "block_size", 0}, ""},
 		{"unknown type", fakepub.Map{"type", "BlockUpdated", "block_hashes", hs}, ""},
 		{"sliding window group", list{"BlockStored", hs, nil, toks4, 2, nil, "GPU", nil, nil, 1, "sliding_window", 128}, ""},
-		{"mamba without group", fakepub.Map{"type", "BlockStored", "block_hashes", hs, "token_ids", toks4, "block_size", 2, "kv_cache_spec_kind", "mamba"}, ""},
+		{"mamba without group", fakepub.Map{"type", "BlockStored", "block_hashes", hs, "token_ids", toks4, "block_size", 2,
+			"kv_cache_spec_kind", "mamba"}, ""},
 
 		{"no type", fakepub.Map{"block_hashes", hs}, "!"},
 		{"empty array", list{}, "!"},
 		{"no hashes", list{"BlockRemoved"}, "!"},
 		{"string hash", list{"BlockRemoved", list{"abc"}}, "!"},
-		{"negative token", fakepub.Map{"type", "BlockStored", "block_hashes", list{1}, "token_ids", list{-1}, "block_size", 1}, "!"},
-		{"huge token", fakepub.Map{"type", "BlockStored", "block_hashes", list{1}, "token_ids", list{uint64(1 << 32)}, "block_size", 1}, "!"},
-		{"huge block", fakepub.Map{"type", "BlockStored", "block_hashes", list{1}, "token_ids", list{1}, "block_size", 1 << 20}, "!"},
+		{"negative token", fakepub.Map{"type", "BlockStored", "block_hashes", list{1}, "token_ids", list{-1}, "block_size",
+			1}, "!"},
+		{"huge token", fakepub.Map{"type", "BlockStored", "block_hashes", list{1}, "token_ids", list{uint64(1 << 32)},
+			"block_size", 1}, "!"},
+		{"huge block", fakepub.Map{"type", "BlockStored", "block_hashes", list{1}, "token_ids", list{1}, "block_size",
+			1 << 20}, "!"},
 		{"extra keys of other length", full(list{nil}, nil, nil), "!"},
-		{"copies of other length", fakepub.Map{"type", "BlockRemoved", "block_hashes", hs, "remaining_copy_counts", list{0}}, "!"},
+		{"copies of other length", fakepub.Map{"type", "BlockRemoved", "block_hashes", hs, "remaining_copy_counts", list{0}},
+			"!"},
 		{"event is a number", 3, "!"},
 		{"event is nil", nil, "!"},
 		{"wrong type of list", list{"BlockStored", "x", nil, toks4, 2}, "!"},
@@ -224,7 +249,8 @@ func TestDecode_forms(t *testing.T) {
 				t.Errorf("%s, %s: %v", c.name, envelope, err)
 				continue
 			}
-			if rank := map[string]int{"array": 3, "map": 3, "old": -1}[envelope]; b.TS != 12.5 || b.Rank != rank || batchTime(payload) != 12.5 {
+			if rank := map[string]int{"array": 3, "map": 3, "old": -1}[envelope]; b.TS != 12.5 || b.Rank != rank ||
+				batchTime(payload) != 12.5 {
 				t.Errorf("%s, %s: ts %v rank %d", c.name, envelope, b.TS, b.Rank)
 			}
 			got := ""
@@ -250,7 +276,8 @@ func mustBigram(a, b int) uint32 {
 
 func TestDecode_groups(t *testing.T) {
 	in := func(kind string, group int, h uint64) fakepub.Map {
-		return fakepub.Map{"type", "BlockStored", "block_hashes", list{h}, "token_ids", list{1}, "block_size", 1, "group_idx", group, "kv_cache_spec_kind", kind}
+		return fakepub.Map{"type", "BlockStored", "block_hashes", list{h}, "token_ids", list{1}, "block_size", 1,
+			"group_idx", group, "kv_cache_spec_kind", kind}
 	}
 	out := func(group int, h uint64) fakepub.Map {
 		return fakepub.Map{"type", "BlockRemoved", "block_hashes", list{h}, "group_idx", group}
@@ -309,7 +336,8 @@ func TestDecode_depth(t *testing.T) {
 	if err != nil || len(b.Events) != 1 {
 		t.Errorf("nested as deep as allowed: %v", err)
 	}
-	b, err = d.Decode(fakepub.Batch(1, fakepub.Cleared(), fakepub.Map{"type", "AllBlocksCleared", "x", deep(maxDepth + 1)}))
+	b, err = d.Decode(fakepub.Batch(1, fakepub.Cleared(), fakepub.Map{"type", "AllBlocksCleared", "x",
+		deep(maxDepth + 1)}))
 	if err != nil || len(b.Events) != 1 || d.Stats.FailedDepth != 1 {
 		t.Errorf("nested deeper: %v, %+v", err, d.Stats)
 	}
@@ -318,7 +346,8 @@ func TestDecode_depth(t *testing.T) {
 func TestDecode_allocations(t *testing.T) {
 	g := loadGolden(t)
 	salted := fakepub.Stored{Hashes: []uint64{1, 2}, Tokens: toks4, Block: 2, Salt: "s", Lora: "l"}
-	payloads := [][]byte{g.Replay[1][3], fakepub.Batch(1, salted.Map(), salted.Array(), fakepub.Removed("cpu", 1, 2), fakepub.Cleared(), 5),
+	payloads := [][]byte{g.Replay[1][3], fakepub.Batch(1, salted.Map(), salted.Array(), fakepub.Removed("cpu", 1, 2),
+		fakepub.Cleared(), 5),
 		fakepub.Batch(1, list{"BlockStored", []uint64{1, 2}, nil, toks4, 2, 7, "GPU"})}
 	var d Decoder
 	for i, p := range payloads {
@@ -332,8 +361,10 @@ func FuzzDecode(f *testing.F) {
 	g := loadGolden(f)
 	f.Add(g.Replay[1][3])
 	f.Add(fakepub.Batch(3, fakepub.Cleared(), stored.Map(), stored.Array(), fakepub.Removed("GPU", 9), 4, nil))
-	f.Add(fakepub.Msgpack(fakepub.Map{"ts", 1.5, "events", list{fakepub.Stored{Hashes: []uint64{1}, Tokens: []uint32{5}, Block: 1, Salt: "s", Lora: "l"}.Map()}}))
-	f.Add(fakepub.Batch(1, list{"BlockStored", []uint64{7}, nil, toks4, 4, 7, "GPU", fakepub.Map{"cache_salt", "s"}, list{list{1, "a"}}}))
+	f.Add(fakepub.Msgpack(fakepub.Map{"ts", 1.5, "events", list{fakepub.Stored{Hashes: []uint64{1}, Tokens: []uint32{5},
+		Block: 1, Salt: "s", Lora: "l"}.Map()}}))
+	f.Add(fakepub.Batch(1, list{"BlockStored", []uint64{7}, nil, toks4, 4, 7, "GPU", fakepub.Map{"cache_salt", "s"},
+		list{list{1, "a"}}}))
 	var d Decoder
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		b, err := d.Decode(payload)
@@ -349,7 +380,8 @@ func FuzzDecode(f *testing.F) {
 		}
 		for i := range b.Events {
 			e := &b.Events[i]
-			if e.Kind == Stored && (e.BlockTokens < 1 || len(e.Tokens) != e.BlockTokens*len(e.Hashes) || len(e.Extra) != 0 && len(e.Extra) != len(e.Hashes)) {
+			if e.Kind == Stored && (e.BlockTokens < 1 || len(e.Tokens) != e.BlockTokens*len(e.Hashes) || len(e.Extra) != 0 &&
+				len(e.Extra) != len(e.Hashes)) {
 				t.Fatalf("shape: %+v", e)
 			}
 			if e.Kind == Removed && len(e.Copies) != 0 && len(e.Copies) != len(e.Hashes) {
@@ -373,7 +405,8 @@ func BenchmarkDecode(b *testing.B) {
 	for _, c := range []struct {
 		name    string
 		payload []byte
-	}{{"form=vllm-0.32", g.Replay[1][3]}, {"form=map", fakepub.Batch(1, s.Map())}, {"form=array", fakepub.Batch(1, s.Array())}} {
+	}{{"form=vllm-0.32", g.Replay[1][3]}, {"form=map", fakepub.Batch(1, s.Map())}, {"form=array", fakepub.Batch(1,
+		s.Array())}} {
 		b.Run(c.name, func(b *testing.B) {
 			var d Decoder
 			b.SetBytes(int64(len(c.payload)))

@@ -114,7 +114,8 @@ func setup(t *testing.T, pc fakepub.Config, adjust func(*Config)) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(pub.Close)
-	cfg := Config{Endpoint: pub.Endpoint(), Replay: pub.Replay(), BackoffMin: time.Millisecond, BackoffMax: 20 * time.Millisecond,
+	cfg := Config{Endpoint: pub.Endpoint(), Replay: pub.Replay(), BackoffMin: time.Millisecond,
+		BackoffMax:  20 * time.Millisecond,
 		DialTimeout: 5 * time.Second, ReplayTimeout: 5 * time.Second, ProbeAfter: -1}
 	if adjust != nil {
 		adjust(&cfg)
@@ -165,7 +166,8 @@ func (f *fixture) publish(n int) {
 	for range n {
 		f.ts += 0.25
 		f.pub.PublishFunc(func(seq uint64) []byte {
-			return fakepub.Batch(f.ts, fakepub.Stored{Hashes: []uint64{seq | uint64(f.ts)<<32}, Tokens: []uint32{1}, Block: 1}.Map())
+			return fakepub.Batch(f.ts, fakepub.Stored{Hashes: []uint64{seq | uint64(f.ts)<<32}, Tokens: []uint32{1},
+				Block: 1}.Map())
 		})
 	}
 }
@@ -174,6 +176,7 @@ func (f *fixture) publish(n int) {
 func (f *fixture) publishLocked(n int) {
 	for i := range uint64(n) {
 		f.ts += 0.25
-		f.pub.KeepLocked(fakepub.Batch(f.ts, fakepub.Stored{Hashes: []uint64{i | uint64(f.ts)<<32}, Tokens: []uint32{1}, Block: 1}.Map()))
+		f.pub.KeepLocked(fakepub.Batch(f.ts, fakepub.Stored{Hashes: []uint64{i | uint64(f.ts)<<32}, Tokens: []uint32{1},
+			Block: 1}.Map()))
 	}
 }

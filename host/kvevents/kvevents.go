@@ -100,7 +100,9 @@ type Event struct {
 	HasParent   bool     // false: Hashes[0] starts at the prompt's first token
 	Tokens      []uint32 // [blocks × BlockTokens]
 	BlockTokens int      // tokens in one block, ≥ 1
-	Extra       []uint64 // [blocks] or empty: digest of what a block depends on besides tokens, adapter and salt (images, embeddings); 0 = nothing
+	// [blocks] or empty: digest of what a block depends on besides tokens, adapter and
+	// salt (images, embeddings); 0 = nothing
+	Extra []uint64
 
 	Adapter     []byte // LoRA adapter: its name, or its number in decimal if the engine sent only that
 	AdapterIsID bool   // Adapter is a number or opaque id, not the name that clients use

@@ -122,7 +122,8 @@ func (l *lines) whole(t *testing.T, what string, o *oracle) {
 func TestSubscriber_pyzmq(t *testing.T) {
 	o := newOracle(t, 1)
 	o.do(`{"cmd":"publish","n":400}`)
-	s, err := New(Config{Endpoint: fmt.Sprintf("tcp://127.0.0.1:%d", o.Pub), Replay: fmt.Sprintf("tcp://127.0.0.1:%d", o.Rep),
+	s, err := New(Config{Endpoint: fmt.Sprintf("tcp://127.0.0.1:%d", o.Pub), Replay: fmt.Sprintf("tcp://127.0.0.1:%d",
+		o.Rep),
 		BackoffMin: 10 * time.Millisecond, BackoffMax: 50 * time.Millisecond, ProbeAfter: 700 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

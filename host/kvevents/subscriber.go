@@ -151,7 +151,8 @@ func (s *Subscriber) Run(ctx context.Context, sink Sink) error {
 		} else {
 			s.note(func(st *Stats) { st.DialErrors++ })
 		}
-		s.cfg.Log.LogAttrs(ctx, slog.LevelDebug, "cache events disconnected", slog.String("endpoint", addr), slog.Any("err", err))
+		s.cfg.Log.LogAttrs(ctx, slog.LevelDebug, "cache events disconnected", slog.String("endpoint", addr), slog.Any("err",
+			err))
 		if time.Since(began) > s.cfg.BackoffMax {
 			wait = s.cfg.BackoffMin
 		}

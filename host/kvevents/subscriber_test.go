@@ -86,7 +86,8 @@ func TestSubscriber_gapTooOld(t *testing.T) {
 }
 
 func TestSubscriber_gapWhileReplayIsAway(t *testing.T) {
-	f := setup(t, fakepub.Config{}, func(c *Config) { c.ProbeAfter = 5 * time.Millisecond; c.ProbeEvery = 5 * time.Millisecond })
+	f := setup(t, fakepub.Config{},
+		func(c *Config) { c.ProbeAfter = 5 * time.Millisecond; c.ProbeEvery = 5 * time.Millisecond })
 	f.run()
 	f.subscribed()
 	f.publish(1)
@@ -129,7 +130,8 @@ func TestSubscriber_restart(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			f := setup(t, fakepub.Config{}, func(c *Config) { c.BackoffMin = 50 * time.Millisecond; c.BackoffMax = 50 * time.Millisecond })
+			f := setup(t, fakepub.Config{},
+				func(c *Config) { c.BackoffMin = 50 * time.Millisecond; c.BackoffMax = 50 * time.Millisecond })
 			f.run()
 			f.subscribed()
 			f.publish(3)
@@ -160,7 +162,8 @@ func TestSubscriber_recountOnOneConnection(t *testing.T) {
 }
 
 func TestSubscriber_lostTail(t *testing.T) {
-	f := setup(t, fakepub.Config{}, func(c *Config) { c.ProbeAfter = 20 * time.Millisecond; c.ProbeEvery = 20 * time.Millisecond })
+	f := setup(t, fakepub.Config{},
+		func(c *Config) { c.ProbeAfter = 20 * time.Millisecond; c.ProbeEvery = 20 * time.Millisecond })
 	f.run()
 	f.subscribed()
 	f.publish(1)
@@ -174,7 +177,8 @@ func TestSubscriber_lostTail(t *testing.T) {
 }
 
 func TestSubscriber_replayKeepsNothing(t *testing.T) {
-	f := setup(t, fakepub.Config{BufferSteps: -1}, func(c *Config) { c.ProbeAfter = 20 * time.Millisecond; c.ProbeEvery = time.Hour })
+	f := setup(t, fakepub.Config{BufferSteps: -1},
+		func(c *Config) { c.ProbeAfter = 20 * time.Millisecond; c.ProbeEvery = time.Hour })
 	f.run()
 	f.subscribed()
 	f.publish(2)
@@ -206,7 +210,8 @@ func TestSubscriber_orders(t *testing.T) {
 }
 
 func TestSubscriber_highWaterMark(t *testing.T) {
-	f := setup(t, fakepub.Config{HWM: 4}, func(c *Config) { c.ProbeAfter = 50 * time.Millisecond }) // the last may be lost too
+	// the last may be lost too
+	f := setup(t, fakepub.Config{HWM: 4}, func(c *Config) { c.ProbeAfter = 50 * time.Millisecond })
 	f.hold = make(chan struct{})
 	f.run()
 	f.subscribed()
@@ -288,7 +293,8 @@ func TestSubscriber_hostilePeer(t *testing.T) {
 			c.Close()
 		}
 	}()
-	s, err := New(Config{Endpoint: "tcp://" + ln.Addr().String(), BackoffMin: time.Millisecond, BackoffMax: time.Millisecond})
+	s, err := New(Config{Endpoint: "tcp://" + ln.Addr().String(), BackoffMin: time.Millisecond,
+		BackoffMax: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +315,8 @@ func TestSubscriber_hostilePeer(t *testing.T) {
 }
 
 func TestConfig_Validate(t *testing.T) {
-	for _, c := range []Config{{}, {Endpoint: "h:1", Listen: "h:2"}, {Endpoint: "nowhere"}, {Endpoint: "h:1", Replay: "x"}, {Endpoint: "h:1", DialTimeout: -1}} {
+	for _, c := range []Config{{}, {Endpoint: "h:1", Listen: "h:2"}, {Endpoint: "nowhere"}, {Endpoint: "h:1",
+		Replay: "x"}, {Endpoint: "h:1", DialTimeout: -1}} {
 		if _, err := New(c); err == nil {
 			t.Errorf("%+v accepted", c)
 		}

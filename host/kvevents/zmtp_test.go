@@ -120,7 +120,8 @@ func TestRecv_bounds(t *testing.T) {
 		want error
 	}{
 		{"long frame", frameBytes(0, make([]byte, 1001)), ErrFrameTooLarge},
-		{"sum of frames", append(frameBytes(flagMore, make([]byte, 600)), frameBytes(0, make([]byte, 600))...), ErrFrameTooLarge},
+		{"sum of frames", append(frameBytes(flagMore, make([]byte, 600)), frameBytes(0, make([]byte, 600))...),
+			ErrFrameTooLarge},
 		{"all ones", []byte{flagLong, 255, 255, 255, 255, 255, 255, 255, 255}, ErrFrameTooLarge},
 		{"many frames", many, errFrames},
 		{"command inside", append([]byte{flagMore, 0}, frameBytes(flagCommand, []byte("\x01x"))...), errFrames},
@@ -149,7 +150,8 @@ func TestParseReply(t *testing.T) {
 	seq := []byte{0, 0, 0, 0, 0, 0, 1, 0}
 	end := bytes.Repeat([]byte{255}, 8)
 	good := map[uint64][][][]byte{
-		256:    {{nil, seq, {1}}, {nil, {'t'}, seq, {1}}, {nil, nil, seq, {1}}, {seq, {1}}, {{'t'}, seq, {1}}, {nil, []byte("topic678"), seq, {1}}},
+		256: {{nil, seq, {1}}, {nil, {'t'}, seq, {1}}, {nil, nil, seq, {1}}, {seq, {1}}, {{'t'}, seq, {1}}, {nil,
+			[]byte("topic678"), seq, {1}}},
 		endSeq: {{nil, end, nil}, {nil, nil, end, nil}, {end, nil}},
 	}
 	for want, cases := range good {
@@ -159,7 +161,8 @@ func TestParseReply(t *testing.T) {
 			}
 		}
 	}
-	for _, f := range [][][]byte{{}, {seq}, {nil, nil}, {nil, {1}, nil}, {nil, nil, nil, seq, nil}, {{'x'}, nil, seq, nil}} {
+	for _, f := range [][][]byte{{}, {seq}, {nil, nil}, {nil, {1}, nil}, {nil, nil, nil, seq, nil}, {{'x'}, nil, seq,
+		nil}} {
 		if _, _, err := parseReply(f); err != errReplay {
 			t.Errorf("%q: %v", f, err)
 		}
@@ -167,8 +170,9 @@ func TestParseReply(t *testing.T) {
 }
 
 func TestParseAddr(t *testing.T) {
-	for in, want := range map[string]string{"tcp://h:1": "tcp h:1", "h:1": "tcp h:1", "tcp://[::1]:5": "tcp [::1]:5", "ipc:///a/b": "unix /a/b",
-		"tcp://h": "", "ipc://": "", "inproc://x": "", "": "", "udp://h:1": ""} {
+	for in, want := range map[string]string{"tcp://h:1": "tcp h:1", "h:1": "tcp h:1", "tcp://[::1]:5": "tcp [::1]:5",
+		"ipc:///a/b": "unix /a/b",
+		"tcp://h":    "", "ipc://": "", "inproc://x": "", "": "", "udp://h:1": ""} {
 		network, addr, err := parseAddr(in)
 		if got := strings.TrimSpace(network + " " + addr); got != want || (err != nil) != (want == "") {
 			t.Errorf("%q: %q, %v, want %q", in, got, err, want)

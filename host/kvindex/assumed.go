@@ -62,7 +62,8 @@ func NewAssumed(cfg AssumedConfig) *Assumed {
 	if err := cfg.Validate(); err != nil {
 		panic("BUG: " + err.Error())
 	}
-	return &Assumed{budget: cfg.BudgetBytes, capacity: cfg.CapacityBlocks, caches: make([]atomic.Pointer[lru], cfg.Holders)}
+	return &Assumed{budget: cfg.BudgetBytes, capacity: cfg.CapacityBlocks, caches: make([]atomic.Pointer[lru],
+		cfg.Holders)}
 }
 
 // cache returns the holder's model, made on demand.

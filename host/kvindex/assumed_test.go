@@ -66,7 +66,8 @@ func (c *lru) check() error {
 		}
 	}
 	if blocks != c.count || n != c.n || used != n || full != n || c.count > c.capacity {
-		return fmt.Errorf("%d blocks (%d of %d), %d stretches (%d), %d in order, %d in the table", blocks, c.count, c.capacity, n, c.n, used, full)
+		return fmt.Errorf("%d blocks (%d of %d), %d stretches (%d), %d in order, %d in the table", blocks, c.count,
+			c.capacity, n, c.n, used, full)
 	}
 	return nil
 }
@@ -222,7 +223,8 @@ func TestAssumed_capacity(t *testing.T) {
 }
 
 func TestAssumedConfig_Validate(t *testing.T) {
-	for _, c := range []AssumedConfig{{}, {Holders: MaxHolders + 1}, {Holders: 1, CapacityBlocks: -1}, {Holders: 1, CapacityBlocks: maxCapacity + 1}} {
+	for _, c := range []AssumedConfig{{}, {Holders: MaxHolders + 1}, {Holders: 1, CapacityBlocks: -1}, {Holders: 1,
+		CapacityBlocks: maxCapacity + 1}} {
 		if c.Validate() == nil {
 			t.Errorf("%+v is valid", c)
 		}

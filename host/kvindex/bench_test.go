@@ -32,7 +32,8 @@ func (l *loaded) apply(e event) {
 // HolderOf numbers them.
 func load(pairs, spare int, budget int64) *loaded {
 	const endpoints = 64
-	l := &loaded{x: New(Config{Holders: endpoints * spare, BudgetBytes: budget}), g: newGenerator(endpoints, pairs, 1), spare: spare}
+	l := &loaded{x: New(Config{Holders: endpoints * spare, BudgetBytes: budget}), g: newGenerator(endpoints, pairs, 1),
+		spare: spare}
 	for l.g.pairs < pairs {
 		l.g.step(l.apply)
 	}

@@ -76,6 +76,7 @@ func TestMetamorphic_budget(t *testing.T) {
 		if s.Evicted == 0 {
 			t.Errorf("seed %d: nothing evicted", seed)
 		}
-		t.Logf("seed %d: %d bytes, %d blocks, %d evicted, %d aliases, %d unnamed, %d of %d answers exact", seed, s.Bytes, s.Blocks, s.Evicted, s.Aliases, s.Unnamed, w.exact, w.answered)
+		t.Logf("seed %d: %d bytes, %d blocks, %d evicted, %d aliases, %d unnamed, %d of %d answers exact", seed, s.Bytes,
+			s.Blocks, s.Evicted, s.Aliases, s.Unnamed, w.exact, w.answered)
 	}
 }

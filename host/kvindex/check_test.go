@@ -129,7 +129,8 @@ func (c *checker) totals() error {
 		return fmt.Errorf("%d runs, %d heads, counted %d", c.live, heads, x.st.Runs)
 	}
 	if int64(full) != c.named || c.blocks != x.st.Blocks || pairs != x.st.Pairs {
-		return fmt.Errorf("%d names of %d, %d blocks (%d), %d pairs (%d)", full, c.named, c.blocks, x.st.Blocks, pairs, x.st.Pairs)
+		return fmt.Errorf("%d names of %d, %d blocks (%d), %d pairs (%d)", full, c.named, c.blocks, x.st.Blocks, pairs,
+			x.st.Pairs)
 	}
 	if c.alias != x.aliases.total {
 		return fmt.Errorf("%d aliases, counted %d", c.alias, x.aliases.total)

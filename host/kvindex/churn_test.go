@@ -94,7 +94,8 @@ func TestChurn_tight(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := x.Stats()
-	t.Logf("%d bytes; %d of %d pairs held, %d evicted, %d orphans, lookups find %d of %d", s.Bytes, s.Pairs, last.held, s.Evicted, s.Orphans, last.found, last.want)
+	t.Logf("%d bytes; %d of %d pairs held, %d evicted, %d orphans, lookups find %d of %d", s.Bytes, s.Pairs, last.held,
+		s.Evicted, s.Orphans, last.found, last.want)
 	if s.Evicted == 0 {
 		t.Error("nothing evicted")
 	}

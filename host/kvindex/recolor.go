@@ -196,24 +196,24 @@ func (x *Index) kill(r uint32) {
 // list and its positions to an adjacent run or to the arena.
 func (x *Index) freeRun(r uint32) {
 	R := x.runs.at(r)
-	heir := R.prev
-	if heir != 0 {
-		x.runs.at(heir).lim = R.lim
-	} else if heir = R.next; heir != 0 {
-		x.runs.at(heir).lo = R.lo
+	neighbour := R.prev
+	if neighbour != 0 {
+		x.runs.at(neighbour).lim = R.lim
+	} else if neighbour = R.next; neighbour != 0 {
+		x.runs.at(neighbour).lo = R.lo
 	}
-	x.drop(r, heir)
-	if heir != 0 {
-		x.trim(x.runs.at(heir))
+	x.drop(r, neighbour)
+	if neighbour != 0 {
+		x.trim(x.runs.at(neighbour))
 	}
 }
 
-// drop returns the empty run r to the free list and its positions to the run heir,
-// or with heir 0 to the arena.
-func (x *Index) drop(r, heir uint32) {
+// drop returns the empty run r to the free list and its positions to the run neighbour,
+// or with neighbour 0 to the arena.
+func (x *Index) drop(r, neighbour uint32) {
 	R := x.runs.at(r)
-	if heir != 0 {
-		x.blocks.assign(R.lo, R.lim, heir)
+	if neighbour != 0 {
+		x.blocks.assign(R.lo, R.lim, neighbour)
 	} else {
 		x.blocks.free(R.lo, R.lim)
 	}
@@ -232,8 +232,8 @@ func (x *Index) drop(r, heir uint32) {
 	R.unlock()
 	x.runs.give(r)
 	x.st.Runs--
-	if room && heir != 0 {
-		x.reserve(heir)
+	if room && neighbour != 0 {
+		x.reserve(neighbour)
 	}
 }
 

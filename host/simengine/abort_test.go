@@ -61,7 +61,8 @@ func TestAbort_latency(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				req := strings.Replace(postBytes("/v1/chat/completions", body), "Host: x\r\n", "Host: x\r\nX-Request-Id: "+id+"\r\n", 1)
+				req := strings.Replace(postBytes("/v1/chat/completions", body), "Host: x\r\n",
+					"Host: x\r\nX-Request-Id: "+id+"\r\n", 1)
 				if _, err := conn.Write([]byte(req)); err != nil {
 					t.Error(err)
 					return

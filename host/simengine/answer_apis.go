@@ -19,7 +19,8 @@ func (x *exchange) responses() error {
 		if err := p.field("previous_response_id", &id); err != nil {
 			return err
 		}
-		return &apiError{status: 404, kind: "invalid_request_error", param: "response_id", message: "Response with id '" + id + "' not found."}
+		return &apiError{status: 404, kind: "invalid_request_error", param: "response_id",
+			message: "Response with id '" + id + "' not found."}
 	}
 	return x.converse(p, responsesForm)
 }
@@ -47,7 +48,8 @@ func (x *exchange) countTokens() error {
 	if err != nil {
 		return clientError(err)
 	}
-	x.w.value(map[string]any{"input_tokens": len(prompt), "context_management": map[string]int{"original_input_tokens": len(prompt)}})
+	x.w.value(map[string]any{"input_tokens": len(prompt),
+		"context_management": map[string]int{"original_input_tokens": len(prompt)}})
 	return nil
 }
 
@@ -108,9 +110,11 @@ func (a *answer) echoed(name, absent string) json.RawMessage {
 // response is the answer's object; done means that it is complete.
 func (a *answer) response(done bool) *response {
 	j := a.jobs[0]
-	r := &response{ID: a.id, CreatedAt: a.created, Instructions: a.echoed("instructions", "null"), Metadata: a.echoed("metadata", "null"),
-		Model: a.p.model, Object: "response", Output: []map[string]any{}, ParallelToolCalls: true, Temperature: 1, ToolChoice: "auto",
-		Tools: a.echoed("tools", "[]"), TopP: 1, MaxOutputTokens: a.x.e.cfg.MaxModelLen - j.Prompt, ServiceTier: "auto",
+	r := &response{ID: a.id, CreatedAt: a.created, Instructions: a.echoed("instructions", "null"),
+		Metadata: a.echoed("metadata", "null"),
+		Model:    a.p.model, Object: "response", Output: []map[string]any{}, ParallelToolCalls: true, Temperature: 1,
+		ToolChoice: "auto",
+		Tools:      a.echoed("tools", "[]"), TopP: 1, MaxOutputTokens: a.x.e.cfg.MaxModelLen - j.Prompt, ServiceTier: "auto",
 		Status: "in_progress", Truncation: "disabled", User: a.echoed("user", "null")}
 	if a.p.maxTokens > 0 {
 		r.MaxOutputTokens = a.p.maxTokens
@@ -138,7 +142,8 @@ func (a *answer) item(status, text string) map[string]any {
 	if status == "completed" {
 		content = append(content, textOutput(text))
 	}
-	return map[string]any{"id": "msg_" + a.id[len("resp_"):], "content": content, "role": "assistant", "status": status, "type": "message", "phase": nil}
+	return map[string]any{"id": "msg_" + a.id[len("resp_"):], "content": content, "role": "assistant", "status": status,
+		"type": "message", "phase": nil}
 }
 
 func textOutput(text string) map[string]any {
@@ -186,7 +191,8 @@ func (a *answer) wholeAPI() any {
 		Model      string          `json:"model"`
 		StopReason string          `json:"stop_reason"`
 		Usage      *anthropicUsage `json:"usage"`
-	}{a.id, "message", "assistant", []any{map[string]string{"type": "text", "text": a.text(j, 0, j.Output)}}, a.p.model, j.stopReason(), a.usage(j.Output).anthropic()}
+	}{a.id, "message", "assistant", []any{map[string]string{"type": "text", "text": a.text(j, 0, j.Output)}}, a.p.model,
+		j.stopReason(), a.usage(j.Output).anthropic()}
 }
 
 // event appends one event to the stream, unless the connection is to be cut
@@ -245,7 +251,8 @@ func (a *answer) opened() error {
 		return series(
 			func() error { return a.event("response.output_item.added", "item", item, "output_index", 0) },
 			func() error {
-				return a.event("response.content_part.added", "content_index", 0, "item_id", item["id"], "output_index", 0, "part", textOutput(""))
+				return a.event("response.content_part.added", "content_index", 0, "item_id", item["id"], "output_index", 0, "part",
+					textOutput(""))
 			})
 	}
 	message := struct {
@@ -257,7 +264,8 @@ func (a *answer) opened() error {
 		StopReason   *string         `json:"stop_reason"`
 		StopSequence *string         `json:"stop_sequence"`
 		Usage        *anthropicUsage `json:"usage"`
-	}{ID: a.id, Type: "message", Role: "assistant", Content: []any{}, Model: a.p.model, Usage: &anthropicUsage{Input: a.jobs[0].Prompt}}
+	}{ID: a.id, Type: "message", Role: "assistant", Content: []any{}, Model: a.p.model,
+		Usage: &anthropicUsage{Input: a.jobs[0].Prompt}}
 	return series(
 		func() error { return a.event("message_start", "message", message) },
 		func() error {
@@ -285,10 +293,12 @@ func (a *answer) closed() error {
 		item := a.item("completed", text)
 		return series(
 			func() error {
-				return a.event("response.output_text.done", "content_index", 0, "item_id", item["id"], "logprobs", []any{}, "output_index", 0, "text", text)
+				return a.event("response.output_text.done", "content_index", 0, "item_id", item["id"], "logprobs", []any{},
+					"output_index", 0, "text", text)
 			},
 			func() error {
-				return a.event("response.content_part.done", "content_index", 0, "item_id", item["id"], "output_index", 0, "part", textOutput(text))
+				return a.event("response.content_part.done", "content_index", 0, "item_id", item["id"], "output_index", 0, "part",
+					textOutput(text))
 			},
 			func() error { return a.event("response.output_item.done", "item", item, "output_index", 0) },
 			func() error { return a.event("response.completed", "response", a.response(true)) })
@@ -296,7 +306,8 @@ func (a *answer) closed() error {
 	return series(
 		func() error { return a.event("content_block_stop", "index", 0) },
 		func() error {
-			return a.event("message_delta", "delta", map[string]any{"stop_reason": j.stopReason(), "stop_sequence": nil}, "usage", a.usage(j.Output).anthropic())
+			return a.event("message_delta", "delta", map[string]any{"stop_reason": j.stopReason(), "stop_sequence": nil},
+				"usage", a.usage(j.Output).anthropic())
 		},
 		func() error { return a.event("message_stop") })
 }

@@ -53,12 +53,14 @@ func TestResponses(t *testing.T) {
 		t.Fatalf("%d %v %s", status, err, out)
 	}
 	u := whole.Usage
-	if !strings.HasPrefix(out, `{"id":"resp_`) || whole.Status != "incomplete" || u.InputTokens != len(prompt) || u.OutputTokens != 12 || u.InputDetails.CachedTokens != 0 {
+	if !strings.HasPrefix(out, `{"id":"resp_`) || whole.Status != "incomplete" || u.InputTokens != len(prompt) ||
+		u.OutputTokens != 12 || u.InputDetails.CachedTokens != 0 {
 		t.Fatalf("%s", out)
 	}
 	_, out = r.post(responsesPath, with(helloItems, `"stream":true`))
 	events := apiEvents(t, out)
-	want := []string{"response.created", "response.in_progress", "response.output_item.added", "response.content_part.added", "response.output_text.delta",
+	want := []string{"response.created", "response.in_progress", "response.output_item.added",
+		"response.content_part.added", "response.output_text.delta",
 		"response.output_text.done", "response.content_part.done", "response.output_item.done", "response.completed"}
 	if got := names(events); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
@@ -97,15 +99,19 @@ func TestMessages_answers(t *testing.T) {
 	}
 	_, out = r.post(messagesPath, with(hello, `"stream":true`))
 	events := apiEvents(t, out)
-	if got := names(events); !slices.Equal(got, []string{"message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop"}) {
+	if got := names(events); !slices.Equal(got, []string{"message_start", "content_block_start", "content_block_delta",
+		"content_block_stop", "message_delta", "message_stop"}) {
 		t.Errorf("%q", got)
 	}
 	cached := (len(prompt) - 1) / 4 * 4
 	usage := events[len(events)-2].data["usage"].(map[string]any)
-	if usage["input_tokens"] != float64(len(prompt)-cached) || usage["cache_read_input_tokens"] != float64(cached) || usage["output_tokens"] != 12.0 {
+	if usage["input_tokens"] != float64(len(prompt)-cached) || usage["cache_read_input_tokens"] != float64(cached) ||
+		usage["output_tokens"] != 12.0 {
 		t.Errorf("%v of %d", usage, len(prompt))
 	}
-	if _, out = r.post(countPath, hello); out != fmt.Sprintf(`{"context_management":{"original_input_tokens":%[1]d},"input_tokens":%[1]d}`, len(prompt)) {
+	if _, out = r.post(countPath,
+		hello); out != fmt.Sprintf(`{"context_management":{"original_input_tokens":%[1]d},"input_tokens":%[1]d}`,
+		len(prompt)) {
 		t.Errorf("%s", out)
 	}
 }
@@ -138,14 +144,17 @@ func TestAPIs_refusals(t *testing.T) {
 		status     int
 		want       string
 	}{
-		{responsesPath, `{"input":"x","previous_response_id":"resp_9"}`, 404, `{"error":{"message":"Response with id 'resp_9' not found."`},
+		{responsesPath, `{"input":"x","previous_response_id":"resp_9"}`, 404,
+			`{"error":{"message":"Response with id 'resp_9' not found."`},
 		{responsesPath, `{}`, 400, `"error":{"message":`},
 		{messagesPath, `{"messages":[]}`, 400, `{"error":{"message":`},
-		{messagesPath, `{"model":"nope","messages":[{"role":"user","content":"x"}],"max_tokens":3}`, 404, `{"error":{"message":"The model`},
+		{messagesPath, `{"model":"nope","messages":[{"role":"user","content":"x"}],"max_tokens":3}`, 404,
+			`{"error":{"message":"The model`},
 		{countPath, `{"model":"nope"}`, 404, `"type":"error"`},
 	} {
 		status, out := r.post(tc.path, tc.body)
-		if status != tc.status || !strings.Contains(out, tc.want) && !strings.Contains(out, `"type":"NotFoundError"},"type":"error"`) {
+		if status != tc.status || !strings.Contains(out, tc.want) && !strings.Contains(out,
+			`"type":"NotFoundError"},"type":"error"`) {
 			t.Errorf("%s %s: %d %s", tc.path, tc.body, status, out)
 		}
 	}

@@ -33,7 +33,8 @@ func anthropicChat(body *jinja.Dict, first bool, disabled string) (*jinja.Dict, 
 	}
 	messages := c.out
 	if len(c.prompts) > 0 {
-		messages = append([]jinja.Value{object("role", jinja.Str("system"), "content", jinja.Own(strings.Join(c.prompts, ""), nil))}, messages...)
+		messages = append([]jinja.Value{object("role", jinja.Str("system"), "content", jinja.Own(strings.Join(c.prompts, ""),
+			nil))}, messages...)
 	}
 	tools, err := anthropicTools(member(body, "tools"))
 	if err != nil {
@@ -218,7 +219,8 @@ func anthropicTools(v jinja.Value) (jinja.Value, error) {
 		if _, typed := schema.Get("type"); !typed {
 			parameters.Set("type", jinja.Str("object"))
 		}
-		out[i] = object("type", jinja.Str("function"), "function", object("name", member(t, "name"), "description", member(t, "description"),
+		out[i] = object("type", jinja.Str("function"), "function", object("name", member(t, "name"), "description", member(t,
+			"description"),
 			"parameters", parameters.Value(), "strict", member(t, "strict"), "defer_loading", member(t, "defer_loading")))
 	}
 	if !ok {

@@ -52,7 +52,8 @@ func (x *exchange) tokenize() error {
 	if tokens == nil {
 		tokens = []uint32{}
 	}
-	x.w.value(map[string]any{"count": len(tokens), "max_model_len": x.e.cfg.MaxModelLen, "tokens": tokens, "token_strs": nil})
+	x.w.value(map[string]any{"count": len(tokens), "max_model_len": x.e.cfg.MaxModelLen, "tokens": tokens,
+		"token_strs": nil})
 	return nil
 }
 
@@ -118,9 +119,10 @@ func (e *Engine) checkLength(p *params, prompt int) error {
 			"%d input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the "+
 			"input prompt.", limit, prompt)
 	case prompt+p.maxTokens > limit:
-		return badRequest("input_tokens", "This model's maximum context length is %d tokens. However, you requested %d output "+
-			"tokens and your prompt contains %d input tokens, for a total of %d tokens. Please reduce the length of the "+
-			"input prompt or the number of requested output tokens.", limit, p.maxTokens, prompt, prompt+p.maxTokens)
+		return badRequest("input_tokens",
+			"This model's maximum context length is %d tokens. However, you requested %d output "+
+				"tokens and your prompt contains %d input tokens, for a total of %d tokens. Please reduce the length of the "+
+				"input prompt or the number of requested output tokens.", limit, p.maxTokens, prompt, prompt+p.maxTokens)
 	}
 	return nil
 }

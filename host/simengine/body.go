@@ -26,7 +26,8 @@ type params struct {
 
 // parse reads a JSON object and what is common to all operations.
 func (e *Engine) parse(r *request) (*params, error) {
-	if media, _, _ := strings.Cut(r.header("content-type"), ";"); !strings.EqualFold(strings.TrimSpace(media), "application/json") {
+	if media, _, _ := strings.Cut(r.header("content-type"), ";"); !strings.EqualFold(strings.TrimSpace(media),
+		"application/json") {
 		return nil, validation("Unsupported Media Type: Only 'application/json' is allowed")
 	}
 	p := &params{}
@@ -111,7 +112,8 @@ func (p *params) check(n int) error {
 	case p.given("stream_options") && !p.stream:
 		return badRequest("stream_options", "Stream options can only be defined when `stream=True`.")
 	case p.given("cache_salt") && (p.salt == "" || len(p.salt) > 1024):
-		return badRequest("cache_salt", "Parameter 'cache_salt' must be a non-empty string of at most 1024 characters if provided.")
+		return badRequest("cache_salt",
+			"Parameter 'cache_salt' must be a non-empty string of at most 1024 characters if provided.")
 	}
 	return nil
 }
@@ -160,7 +162,8 @@ func (e *Engine) prompts(raw json.RawMessage) ([][]uint32, error) {
 			return [][]uint32{ids}, e.checkTokens([][]uint32{ids})
 		}
 	}
-	return nil, badRequest("prompt", "prompt must be a string, array of strings, array of tokens, or array of token arrays")
+	return nil, badRequest("prompt",
+		"prompt must be a string, array of strings, array of tokens, or array of token arrays")
 }
 
 func (e *Engine) texts(texts []string) (prompts [][]uint32, err error) {

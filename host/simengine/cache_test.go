@@ -170,7 +170,8 @@ func compare(t *testing.T, c *cache, ref *naiveCache) {
 		}
 	}
 	if c.len() != len(ref.held) || c.pinned != pinned || c.private != ref.private {
-		t.Fatalf("held %d pinned %d private %d, want %d %d %d", c.len(), c.pinned, c.private, len(ref.held), pinned, ref.private)
+		t.Fatalf("held %d pinned %d private %d, want %d %d %d", c.len(), c.pinned, c.private, len(ref.held), pinned,
+			ref.private)
 	}
 	if c.len()+c.private > c.capacity {
 		t.Fatalf("%d blocks of %d", c.len()+c.private, c.capacity)

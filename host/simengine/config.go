@@ -138,7 +138,8 @@ func (c *Config) Validate() error {
 	// 13,000 tokens are the largest tuple that pickle writes in one frame.
 	fault(c.BlockTokens < 1 || c.BlockTokens > 4096, "block size %d tokens", c.BlockTokens)
 	fault(c.CacheBlocks < 1, "cache of %d blocks", c.CacheBlocks)
-	fault(c.HostChunk < 0 || c.HostChunk > 0 && (c.BlockTokens < 1 || c.HostChunk%c.BlockTokens != 0 || c.HostTokens < c.HostChunk),
+	fault(c.HostChunk < 0 || c.HostChunk > 0 && (c.BlockTokens < 1 || c.HostChunk%c.BlockTokens != 0 ||
+		c.HostTokens < c.HostChunk),
 		"host tier of %d tokens in chunks of %d with blocks of %d", c.HostTokens, c.HostChunk, c.BlockTokens)
 	fault(c.MaxSeqs < 1, "%d sequences per step", c.MaxSeqs)
 	fault(c.MaxModelLen < 2 || c.MaxModelLen > c.CacheBlocks*c.BlockTokens,

@@ -180,7 +180,8 @@ func BenchmarkStream(b *testing.B) {
 	body := with(strings.Replace(hello, "12", "100", 1), `"stream":true`)
 	b.ReportAllocs()
 	for b.Loop() {
-		res, err := http.Post("http://"+ln.Addr().String()+"/v1/chat/completions", "application/json", strings.NewReader(body))
+		res, err := http.Post("http://"+ln.Addr().String()+"/v1/chat/completions", "application/json",
+			strings.NewReader(body))
 		if err != nil {
 			b.Fatal(err)
 		}

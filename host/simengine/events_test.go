@@ -219,7 +219,8 @@ func TestEvents_fields(t *testing.T) {
 	want := map[string]any{
 		"type": "BlockStored", "block_hashes": []any{hashes[0], hashes[1]}, "parent_block_hash": nil,
 		"block_size": uint64(4), "lora_id": uint64(2), "medium": "GPU", "lora_name": "tuned",
-		"extra_keys": []any{[]any{"tuned", "s"}, []any{"tuned"}}, "group_idx": uint64(0), "kv_cache_spec_kind": "full_attention",
+		"extra_keys": []any{[]any{"tuned", "s"}, []any{"tuned"}}, "group_idx": uint64(0),
+		"kv_cache_spec_kind": "full_attention",
 	}
 	var tokens []any
 	for _, id := range ids[:8] {

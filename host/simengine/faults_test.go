@@ -116,7 +116,8 @@ func TestFault_restart(t *testing.T) {
 	if again := r.metric("process_start_time_seconds"); again <= start {
 		t.Fatalf("started %v, before %v", again, start)
 	}
-	if r.metric("vllm:num_requests_running") != 0 || r.metric(abortCounter) != 0 || r.metric("vllm:prompt_tokens_total") != 0 {
+	if r.metric("vllm:num_requests_running") != 0 || r.metric(abortCounter) != 0 ||
+		r.metric("vllm:prompt_tokens_total") != 0 {
 		t.Fatal("counters survived")
 	}
 	if c := r.mustPost("/v1/chat/completions", hello); c.Usage.Details.CachedTokens != 0 {
@@ -129,7 +130,8 @@ func TestFault_restart(t *testing.T) {
 
 func TestFaults_refused(t *testing.T) {
 	r := run(t, nil)
-	for _, body := range []string{`{"hangs":1}`, `{"hang":-2}`, `{"drop_share":1.5}`, `{"reject":1,"reject_status":200}`, `{"hang":1}{}`, `x`} {
+	for _, body := range []string{`{"hangs":1}`, `{"hang":-2}`, `{"drop_share":1.5}`, `{"reject":1,"reject_status":200}`,
+		`{"hang":1}{}`, `x`} {
 		if status, out := r.post("/sim/faults", body); status != 400 {
 			t.Errorf("%s: %d %s", body, status, out)
 		}

@@ -19,7 +19,8 @@ func seq(from, n int) []uint32 {
 // TestHash_golden compares with values computed by Python's pickle and hashlib.
 func TestHash_golden(t *testing.T) {
 	block0 := []uint32{151644, 872, 198, 9064, 374, 279, 6722, 315, 5616, 30, 151645, 198, 151644, 77091, 198, 151667}
-	extra := []extraKey{{parts: []string{"my-lora"}}, {parts: []string{"mmhash"}, pair: true, offset: 5}, {parts: []string{"salt"}}}
+	extra := []extraKey{{parts: []string{"my-lora"}}, {parts: []string{"mmhash"}, pair: true, offset: 5},
+		{parts: []string{"salt"}}}
 	f := func(seed, none string, want0, want1 uint64) {
 		t.Helper()
 		var h hasher

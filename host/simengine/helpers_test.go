@@ -235,7 +235,8 @@ func (r *rig) raw(b string) (net.Conn, *bufio.Reader) {
 }
 
 func postBytes(path, body string) string {
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		path, len(body), body)
 }
 
 func (r *rig) records() (out []record) {

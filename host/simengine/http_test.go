@@ -33,7 +33,8 @@ func TestChat_whole(t *testing.T) {
 		t.Fatalf("answer %q of %d words", ch.Message.Content, n)
 	}
 	u := c.Usage
-	if u.PromptTokens != len(prompt) || u.CompletionTokens != 12 || u.TotalTokens != len(prompt)+12 || u.Details.CachedTokens != 0 {
+	if u.PromptTokens != len(prompt) || u.CompletionTokens != 12 || u.TotalTokens != len(prompt)+12 ||
+		u.Details.CachedTokens != 0 {
 		t.Fatalf("usage %+v", u)
 	}
 	again := r.mustPost("/v1/chat/completions", hello)
@@ -103,7 +104,8 @@ func TestChat_stream(t *testing.T) {
 		}
 		switch {
 		case i == 13:
-			if c.Choices == nil || len(c.Choices) != 0 || c.Usage == nil || c.Usage.CompletionTokens != 12 || c.Usage.Details.CachedTokens == 0 {
+			if c.Choices == nil || len(c.Choices) != 0 || c.Usage == nil || c.Usage.CompletionTokens != 12 ||
+				c.Usage.Details.CachedTokens == 0 {
 				t.Fatalf("usage event %s", raw)
 			}
 			continue
@@ -124,7 +126,8 @@ func TestChat_stream(t *testing.T) {
 // TestStream_continuousUsage puts the account so far into every event.
 func TestStream_continuousUsage(t *testing.T) {
 	r := run(t, nil)
-	_, out := r.post("/v1/chat/completions", with(hello, `"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`))
+	_, out := r.post("/v1/chat/completions", with(hello,
+		`"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`))
 	events := sse(t, strings.NewReader(out))
 	for i, raw := range events[1 : len(events)-2] {
 		var c completion
@@ -145,7 +148,8 @@ func TestCompletions(t *testing.T) {
 	if *text.Choices[0].Text != *same.Choices[0].Text || same.Usage.Details.CachedTokens != (len(ids)-1)/4*4 {
 		t.Fatalf("text %+v, ids %+v", text.Usage, same.Usage)
 	}
-	if !strings.HasPrefix(*text.Choices[0].Text, " ") || text.Object != "text_completion" || !strings.HasPrefix(text.ID, "cmpl-") {
+	if !strings.HasPrefix(*text.Choices[0].Text, " ") || text.Object != "text_completion" || !strings.HasPrefix(text.ID,
+		"cmpl-") {
 		t.Fatalf("%+v", text)
 	}
 	two := r.mustPost("/v1/completions", string(mustJSON(map[string]any{"prompt": []any{ids, ids[:9]}, "max_tokens": 5})))
@@ -158,7 +162,8 @@ func TestCompletions(t *testing.T) {
 		t.Fatal("a list of one text is another prompt")
 	}
 	// The continuation of a text is found in the cache.
-	next := r.mustPost("/v1/completions", string(mustJSON(map[string]any{"prompt": "once upon a time" + *text.Choices[0].Text + " x", "max_tokens": 1})))
+	next := r.mustPost("/v1/completions",
+		string(mustJSON(map[string]any{"prompt": "once upon a time" + *text.Choices[0].Text + " x", "max_tokens": 1})))
 	if got, want := next.Usage.Details.CachedTokens, (len(ids)+5-1)/4*4; got != want {
 		t.Fatalf("continuation: %d cached, want %d", got, want)
 	}
@@ -181,7 +186,8 @@ func TestReuse_off(t *testing.T) {
 func TestNamespaces(t *testing.T) {
 	r := run(t, func(c *Config) { c.Adapters = []string{"tuned"} })
 	for _, body := range []string{hello, with(hello, `"cache_salt":"one"`), with(hello, `"cache_salt":"two"`),
-		strings.Replace(hello, `"demo"`, `"tuned"`, 1), with(strings.Replace(hello, `"demo"`, `"tuned"`, 1), `"cache_salt":"one"`)} {
+		strings.Replace(hello, `"demo"`, `"tuned"`, 1), with(strings.Replace(hello, `"demo"`, `"tuned"`, 1),
+			`"cache_salt":"one"`)} {
 		if c := r.mustPost("/v1/chat/completions", body); c.Usage.Details.CachedTokens != 0 {
 			t.Errorf("first of %s: %+v", body, c.Usage.Details)
 		}
@@ -220,7 +226,8 @@ func TestErrors(t *testing.T) {
 	f("POST", chat, with(hello, `"stream":"yes"`), 400, "Bad Request", "stream")
 	f("POST", chat, with(hello, `"max_tokens":0`), 400, "BadRequestError", "max_tokens")
 	f("POST", chat, with(hello, `"max_tokens":63`), 400, "BadRequestError", "maximum context length is 64 tokens")
-	f("POST", chat, strings.Replace(hello, "hello", strings.Repeat("x", 64), 1), 400, "BadRequestError", "exceeds this limit")
+	f("POST", chat, strings.Replace(hello, "hello", strings.Repeat("x", 64), 1), 400, "BadRequestError",
+		"exceeds this limit")
 	f("POST", chat, with(hello, `"n":2`), 400, "BadRequestError", "")
 	f("POST", chat, with(hello, `"cache_salt":""`), 400, "BadRequestError", "cache_salt")
 	f("POST", chat, with(hello, `"stream_options":{"include_usage":true}`), 400, "BadRequestError", "Stream options")
@@ -344,7 +351,8 @@ func TestRequests(t *testing.T) {
 		if string(rec.Head) != want || string(rec.Body) != hello || rec.ID != "my-id" || rec.Path != "/v1/chat/completions" {
 			t.Errorf("record %d: %q", i, rec.Head)
 		}
-		if rec.Aborted || rec.FirstByteMS == nil || *rec.FirstByteMS < rec.ReceivedMS || *rec.EndMS < *rec.FirstByteMS || rec.PromptTokens == 0 {
+		if rec.Aborted || rec.FirstByteMS == nil || *rec.FirstByteMS < rec.ReceivedMS || *rec.EndMS < *rec.FirstByteMS ||
+			rec.PromptTokens == 0 {
 			t.Errorf("record %d: %+v", i, rec)
 		}
 	}

@@ -118,7 +118,8 @@ type part struct {
 }
 
 // textMember names the member that holds the text of each type of part.
-var textMember = map[string]string{"text": "text", "refusal": "refusal", "thinking": "thinking", "tool_reference": "name"}
+var textMember = map[string]string{"text": "text", "refusal": "refusal", "thinking": "thinking",
+	"tool_reference": "name"}
 
 // contentParts returns the parts of a message's content. Only an assistant's
 // (or a function's) may be null; it may be absent everywhere.

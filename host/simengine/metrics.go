@@ -24,8 +24,10 @@ func (e *Engine) serveMetrics(w *reply, _ *request) {
 	m.value("kv_cache_usage_perc", "gauge", "KV-cache usage. 1 means 100 percent usage.", s.CacheUsage)
 	m.head("engine_sleep_state", "gauge", "Engine sleep state.")
 	m.series("engine_sleep_state", `sleep_state="awake"`, 1)
-	m.value("prefix_cache_queries_total", "counter", "Prefix cache queries, in terms of number of queried tokens.", float64(s.PromptTokens))
-	m.value("prefix_cache_hits_total", "counter", "Prefix cache hits, in terms of number of cached tokens.", float64(s.CachedTokens))
+	m.value("prefix_cache_queries_total", "counter", "Prefix cache queries, in terms of number of queried tokens.",
+		float64(s.PromptTokens))
+	m.value("prefix_cache_hits_total", "counter", "Prefix cache hits, in terms of number of cached tokens.",
+		float64(s.CachedTokens))
 	m.value("prompt_tokens_total", "counter", "Number of prefill tokens processed.", float64(s.PromptTokens))
 	m.value("prompt_tokens_cached_total", "counter", "Number of cached prompt tokens.", float64(s.CachedTokens))
 	m.value("generation_tokens_total", "counter", "Number of generation tokens processed.", float64(s.OutputTokens))

@@ -84,16 +84,18 @@ func (m *ModelFiles) trial(roles []string, more map[string]jinja.Value) (string,
 
 // refusesSystem does as vLLM's _detect_merge_inline_system.
 func (m *ModelFiles) refusesSystem() bool {
-	_, err := m.trial([]string{"system", "user", "system", "user"}, map[string]jinja.Value{"add_generation_prompt": jinja.Bool(false),
-		"raise_exception": jinja.Undefined, "strftime_now": jinja.Undefined})
+	_, err := m.trial([]string{"system", "user", "system", "user"},
+		map[string]jinja.Value{"add_generation_prompt": jinja.Bool(false),
+			"raise_exception": jinja.Undefined, "strftime_now": jinja.Undefined})
 	return err != nil
 }
 
 // disabledEffort does as vLLM's _probe_disabled_thinking_effort.
 func (m *ModelFiles) disabledEffort() string {
 	show := func(effort string) (string, error) {
-		vars := map[string]jinja.Value{"tools": jinja.None, "documents": jinja.None, "add_generation_prompt": jinja.Bool(true),
-			"reasoning_effort": jinja.Str(effort), "enable_thinking": jinja.Bool(effort != "none")}
+		vars := map[string]jinja.Value{"tools": jinja.None, "documents": jinja.None,
+			"add_generation_prompt": jinja.Bool(true),
+			"reasoning_effort":      jinja.Str(effort), "enable_thinking": jinja.Bool(effort != "none")}
 		for name, v := range m.specials {
 			vars[name] = v
 		}

@@ -46,7 +46,8 @@ func TestChatTokens(t *testing.T) {
 	}
 	const ask = "<|im_start|>assistant\n"
 	f(`{"role":"user","content":"hi"}`, "<|im_start|>user\nhi<|im_end|>\n"+ask)
-	f(`{"role":"user","content":[{"type":"text","text":"a"},{"type":"refusal","refusal":"b"},"c"]}`, "<|im_start|>user\na\nb\nc<|im_end|>\n"+ask)
+	f(`{"role":"user","content":[{"type":"text","text":"a"},{"type":"refusal","refusal":"b"},"c"]}`,
+		"<|im_start|>user\na\nb\nc<|im_end|>\n"+ask)
 	f(`{"role":"assistant","content":null}`, ask+"<|im_end|>\n"+ask)
 	f(`{"role":"user"}`, "<|im_start|>user\n<|im_end|>\n"+ask)
 	f(`{"role":"system","content":"x-anthropic-billing-header: 1\nrules"},{"role":"user","content":"hi"}`,
@@ -150,7 +151,8 @@ func TestDemo_answers(t *testing.T) {
 	text := r.mustPost("/v1/completions", `{"prompt":"Once upon a time","max_tokens":20,"ignore_eos":true}`)
 	p, _ := m.TextTokens("Once upon a time")
 	whole, _ := m.TextTokens("Once upon a time" + *text.Choices[0].Text)
-	if want, _ := l.answer(slices.Clone(p), p, true, answerLimits{mean: 64, maximum: 20, noEnding: true}); !slices.Equal(whole, want) {
+	if want, _ := l.answer(slices.Clone(p), p, true, answerLimits{mean: 64, maximum: 20,
+		noEnding: true}); !slices.Equal(whole, want) {
 		t.Error("a continued text has other tokens")
 	}
 }
@@ -196,7 +198,8 @@ func TestFamilies(t *testing.T) {
 				answer = append(answer, m.Token(id)...)
 			}
 		}
-		next := strings.Replace(body, `]}`, fmt.Sprintf(`,{"role":"assistant","content":%q},{"role":"user","content":"go on"}]}`, answer), 1)
+		next := strings.Replace(body, `]}`,
+			fmt.Sprintf(`,{"role":"assistant","content":%q},{"role":"user","content":"go on"}]}`, answer), 1)
 		again, err := m.ChatTokens([]byte(next), chatPath)
 		if err != nil {
 			t.Fatal(err)
@@ -213,7 +216,8 @@ func BenchmarkRequest(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	body := mustJSON(map[string]any{"messages": []map[string]string{{"role": "user", "content": strings.Repeat("the quick brown fox. ", 4000)}}})
+	body := mustJSON(map[string]any{"messages": []map[string]string{{"role": "user",
+		"content": strings.Repeat("the quick brown fox. ", 4000)}}})
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
 		if _, err := m.ChatTokens(body, chatPath); err != nil {

@@ -99,8 +99,10 @@ func (r *rig) mixed() {
 	r.conversation(30)
 	long := string(slices.Repeat([]byte("s"), 300))
 	for i := range 5 {
-		r.mustPost("/v1/completions", fmt.Sprintf(`{"model":"tuned","prompt":[%d,70,80,90,100,300,1400,7],"max_tokens":4,"cache_salt":"%s"}`, i%2, long))
-		r.mustPost("/v1/completions", fmt.Sprintf(`{"model":"tuned","prompt":[%d,70,80,90,100,300,1400,7],"max_tokens":4}`, i))
+		r.mustPost("/v1/completions",
+			fmt.Sprintf(`{"model":"tuned","prompt":[%d,70,80,90,100,300,1400,7],"max_tokens":4,"cache_salt":"%s"}`, i%2, long))
+		r.mustPost("/v1/completions", fmt.Sprintf(`{"model":"tuned","prompt":[%d,70,80,90,100,300,1400,7],"max_tokens":4}`,
+			i))
 	}
 	if !r.Reset() {
 		r.t.Fatal("in use")

@@ -38,7 +38,8 @@ func (e *apiError) json() []byte {
 
 // anthropic is the error as vLLM answers it on the paths of Anthropic's API.
 func (e *apiError) anthropic() []byte {
-	return appendJSON(nil, map[string]any{"type": "error", "error": map[string]string{"type": e.kind, "message": e.message}})
+	return appendJSON(nil, map[string]any{"type": "error", "error": map[string]string{"type": e.kind,
+		"message": e.message}})
 }
 
 // httpError is how vLLM answers what its web framework refuses.

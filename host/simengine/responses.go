@@ -109,7 +109,8 @@ func (c *responsesConversion) call(d *jinja.Dict, payload jinja.Value, custom bo
 	} else if space := member(d, "namespace").Text(); space != "" {
 		name = jinja.Own(space+"__"+name.Text(), nil)
 	}
-	call := object("id", member(d, "call_id"), "function", object("name", name, "arguments", arguments), "type", jinja.Str("function"))
+	call := object("id", member(d, "call_id"), "function", object("name", name, "arguments", arguments), "type",
+		jinja.Str("function"))
 	var m *jinja.Dict
 	if n := len(c.out); n > c.from && member(c.out[n-1], "role").Text() == "assistant" {
 		m = c.out[n-1]
@@ -195,7 +196,8 @@ func responsesTools(v jinja.Value) (jinja.Value, error) {
 	out := []jinja.Value{}
 	for _, item := range items {
 		t := item.Dict()
-		function := object("name", member(t, "name"), "description", member(t, "description"), "parameters", member(t, "parameters"),
+		function := object("name", member(t, "name"), "description", member(t, "description"), "parameters", member(t,
+			"parameters"),
 			"strict", member(t, "strict"), "defer_loading", member(t, "defer_loading")).Dict()
 		switch member(t, "type").Text() {
 		case "custom":
