@@ -122,7 +122,7 @@ func converse(t *testing.T, router *harness.Router, model string, shared bool, c
 // difference of load is worth moving for. They answer all that waits in one step,
 // so 100 clients come in waves, and while 30 requests wait at one engine and 5 at
 // another some turns move, as they should. Turns return to their engine, and one system prompt that all
-// conversations share pulls nobody to one engine.
+// conversations share attracts none to one engine.
 func TestConversations(t *testing.T) {
 	es := startEngines(t, 4, "--step-ms", "30")
 	var urls []string

@@ -132,7 +132,7 @@ func TestDecisionLog(t *testing.T) {
 		}
 	}
 	if _, m := harness.GetBody(r.Admin+"/metrics", r.Token); !strings.Contains(string(m), "kvasir_decision_log_written_total 3") || !strings.Contains(string(m), "kvasir_decision_log_dropped_total 0") {
-		t.Error("the metrics do not tell of three decisions")
+		t.Error("the metrics do not report three decisions")
 	}
 }
 

@@ -126,7 +126,7 @@ models: [{name: demo, pools: [main], tokenizer: {dir: `+model+`}}]
 	t.Logf("%d requests", <-done)
 }
 
-// TestDiscovery_admitted: the policy is asked about endpoints that a file tells
+// TestDiscovery_admitted: the policy decides on endpoints that a file lists
 // of; what it refuses is left out, and the log says why.
 func TestDiscovery_admitted(t *testing.T) {
 	e := startEngine(t, "--speed", "20")

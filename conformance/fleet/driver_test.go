@@ -35,7 +35,7 @@ func TestExamples_driver(t *testing.T) {
 	const two = `{"op": "apply", "key": "a", "pool": "p", "desired": 2, "current": []}`
 	m := ask(two)
 	if again := ask(two); len(m) != 2 || len(again) != 2 || again[0]["url"] != m[0]["url"] || again[1]["id"] != m[1]["id"] {
-		t.Fatalf("told twice: %v, then %v", m, again)
+		t.Fatalf("called twice: %v, then %v", m, again)
 	}
 	harness.Await(t, 20*time.Second, "an engine", func() bool { return harness.Get(m[1]["url"]+"/health", "") == 200 })
 	left := ask(`{"op": "apply", "pool": "p", "desired": 1, "remove": ["` + m[0]["id"] + `"], "current": []}`)

@@ -43,7 +43,7 @@ func TestFolder_dev(t *testing.T) {
 	defer wg.Wait()
 	defer stop.Store(true)
 
-	// matched tells how much of the prompt the chosen endpoint and the best one hold.
+	// matched returns how much of the prompt the chosen endpoint and the best one hold.
 	matched := func(e *harness.Explanation) (chosen, most float64) {
 		for _, c := range e.Candidates {
 			if most = max(most, c.Columns["matched_tokens"]); c.Endpoint == e.Chosen {
@@ -111,7 +111,7 @@ func TestFolder_before(t *testing.T) {
 			t.Errorf("the list lacks %q: %s", reason, list)
 		}
 		if !strings.Contains(r.Log.String(), file) || !strings.Contains(r.Log.String(), "the previous rules stay in force") {
-			t.Error("the log does not tell")
+			t.Error("the log lacks the fault")
 		}
 	}
 	places(guest(t, "first", 0), "the file of the configuration")

@@ -133,7 +133,7 @@ func TestHeld(t *testing.T) {
 	awaitHeld(t, d.Admin, d.AdminToken, 0)
 }
 
-// TestHeld_never: a driver that fails starts nothing. Who waits is told so, in the
+// TestHeld_never: a driver that fails starts nothing. Waiting clients get an error, in the
 // way of its API, when the wait may not last longer.
 func TestHeld_never(t *testing.T) {
 	r := harness.Serve(t, `
@@ -151,14 +151,14 @@ models: [{name: m, pools: [main], tokenizer: {dir: `+demoDir(t)+`}}]
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		c := curl(t, "-d", heldBody(t, "m", true), url)
-		told := c.first("data: {\"error\"")
+		failed := c.first("data: {\"error\"")
 		// 18: a part of the body came.
-		if c.exit != 18 || c.first(": waiting") != 0 || told < 0 || !strings.Contains(c.lines[told], "model_not_started") || c.first("data: [DONE]") >= 0 {
+		if c.exit != 18 || c.first(": waiting") != 0 || failed < 0 || !strings.Contains(c.lines[failed], "model_not_started") || c.first("data: [DONE]") >= 0 {
 			t.Errorf("exit %d, %q", c.exit, c.lines)
 			return
 		}
-		if at := c.at[told]; at < 6*time.Second || at > 12*time.Second {
-			t.Errorf("told after %v", at)
+		if at := c.at[failed]; at < 6*time.Second || at > 12*time.Second {
+			t.Errorf("error after %v", at)
 		}
 	})
 	wg.Go(func() {
@@ -172,7 +172,7 @@ models: [{name: m, pools: [main], tokenizer: {dir: `+demoDir(t)+`}}]
 	awaitHeld(t, r.Admin, r.Token, 0)
 }
 
-// TestHeld_stop: a router that is told to end serves who is held first.
+// TestHeld_stop: a router that is asked to end serves held requests first.
 func TestHeld_stop(t *testing.T) {
 	d := harness.StartDev(t, "--autoscale", "--cold-start", "7s", "--engines", "1")
 	var wg sync.WaitGroup

@@ -42,8 +42,8 @@ func probesOf(t *testing.T, e *engine) (out []harness.SimRequest) {
 	return out
 }
 
-// TestIsolationProbe: an engine that ignores salts is found out before any
-// tenant's prompt goes there; one that honours them serves all.
+// TestIsolationProbe: an engine that ignores salts is detected before any tenant's
+// prompt is sent there; one that honours them serves all.
 func TestIsolationProbe(t *testing.T) {
 	engines := []*engine{startEngine(t, "--preset", "instant"), startEngine(t, "--preset", "instant", "--ignore-salt")}
 	good, bad := engines[0], engines[1]

@@ -132,7 +132,7 @@ func TestIsolation_unexplainedHit(t *testing.T) {
 }
 
 // TestIsolation_ownHistory: what a tenant sent before the router restarted is its
-// own, also where no events tell of it.
+// own, also where no events report it.
 func TestIsolation_ownHistory(t *testing.T) {
 	e := startEngine(t, "--preset", "instant", "--host-chunk", "256")
 	state := filepath.Join(t.TempDir(), "state")

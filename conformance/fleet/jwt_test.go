@@ -154,7 +154,7 @@ models: [{name: m, pools: [main]}]
 	for _, token := range []string{good, next, partner} {
 		for _, part := range strings.Split(token, ".") {
 			if strings.Contains(text, part) || strings.Contains(string(log), part) {
-				t.Error("a piece of a token stands in a log")
+				t.Error("a log contains a part of a token")
 			}
 		}
 	}

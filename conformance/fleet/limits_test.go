@@ -43,8 +43,8 @@ func TestLimits_clients(t *testing.T) {
 	}
 }
 
-// TestLimits: tokens and places are held to, per tenant; a reload gives nobody a
-// fresh minute; explain and the metrics tell.
+// TestLimits: limits of tokens and concurrency hold per tenant; a reload does not
+// reset them; explain and the metrics report them.
 func TestLimits(t *testing.T) {
 	d := harness.StartDev(t)
 	ask := func(tenant string, tokens int) *harness.Answer {

@@ -17,7 +17,7 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// madeUp is an engine that nobody has heard of: OpenAI's API, health at /ping, and
+// madeUp is an engine without a dialect: OpenAI's API, health at /ping, and
 // metrics in a format of its own.
 type madeUp struct {
 	*httptest.Server
@@ -179,11 +179,11 @@ models: [{name: zoo, pools: [zoo]}]
 		return len(all) == 1 && all[b.URL].Running == 1 && all[b.URL].Why == ""
 	})
 	b.stats.Store("garbage") // the plugin refuses what it does not know
-	harness.Await(t, 20*time.Second, "garbage is told", func() bool { e := endpointsOf(t, r)[b.URL]; return e.Ready && e.Why != "" && e.Running == 0 })
+	harness.Await(t, 20*time.Second, "garbage is reported", func() bool { e := endpointsOf(t, r)[b.URL]; return e.Ready && e.Why != "" && e.Running == 0 })
 	write("unit evil @ 169.254.169.254 port 80 state=up\n" + a.unit("alpha", "up") + b.unit("beta", "up"))
 	harness.Await(t, 20*time.Second, "what is allowed of the registry", func() bool { all := endpointsOf(t, r); return len(all) == 2 && all[a.URL].Ready })
 	if !strings.Contains(r.Log.String(), "not in discover.allow: http://169.254.169.254:80") {
-		t.Error("nobody is told of the endpoint outside the allow-list")
+		t.Error("the endpoint outside the allow-list is not reported")
 	}
 	close(stop)
 	wg.Wait()

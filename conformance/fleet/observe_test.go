@@ -89,7 +89,7 @@ func TestPlugin_observesOnly(t *testing.T) {
 		return metric(t, r, "kvasir_plugin_observed_total", `plugin="rate"`) > 0
 	})
 	if list := plugins(t, r); len(list) != 2 || list[0].Name != "leastwork" || list[1].Name != "rate" || list[1].Stats.Observed == 0 {
-		t.Errorf("got %+v, want the default cost and the observer: nobody uses the other", list)
+		t.Errorf("got %+v, want the default cost and the observer: the other is not used", list)
 	}
 }
 
@@ -128,7 +128,7 @@ func plugins(t testing.TB, r *harness.Router) []pluginStatus {
 }
 
 // TestPlugin_shadow: a shadow that is the active plugin agrees with it, its
-// reverse disagrees, one that traps harms nobody; none of them places.
+// reverse disagrees, one that traps does no harm; none of them places.
 func TestPlugin_shadow(t *testing.T) {
 	t.Run("alone", func(t *testing.T) { shadowRun(t, "[{plugin: mine}]") })
 	t.Run("of two", func(t *testing.T) { shadowRun(t, "[{plugin: prefixfirst, weight: 0.001}, {plugin: mine, weight: 2}]") })
@@ -172,7 +172,7 @@ func shadowRun(t *testing.T, scorers string) {
 			t.Errorf("%s: got %+v", c.guest, s)
 		}
 		if n := metric(t, r, "kvasir_shadow_decisions_total", digest(guest(t, c.guest, 0))); n < 5 {
-			t.Errorf("%s: the metrics tell of %v decisions", c.guest, n)
+			t.Errorf("%s: the metrics report %v decisions", c.guest, n)
 		}
 	}
 	push(guest(t, "trap", 0), 200, "shadow=true")

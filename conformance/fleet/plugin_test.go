@@ -23,7 +23,7 @@ import (
 )
 
 // guest returns a module of testdata/plugins. With a number it is a module of
-// its own, by a custom section that nobody reads.
+// its own, by an unused custom section.
 func guest(t testing.TB, name string, number int) []byte {
 	t.Helper()
 	code, err := os.ReadFile(filepath.Join("testdata", "plugins", name+".wasm"))
@@ -168,7 +168,7 @@ func TestPlugin_traps(t *testing.T) {
 		}
 	}
 	if !strings.Contains(r.Log.String(), "plugin fault") {
-		t.Error("the log does not tell the fault")
+		t.Error("the log lacks the fault")
 	}
 	_, list := adminDo(t, r, "GET", "/v1/plugins", nil)
 	if !strings.Contains(string(list), `"state":"quarantined"`) {

@@ -42,7 +42,7 @@ func TestQueue_burst(t *testing.T) {
 		}
 	}
 	if queued == 0 {
-		t.Error("nobody waited, of 24 at once with 4 places")
+		t.Error("none of 24 concurrent requests waited for 4 places")
 	}
 	_, metrics := harness.GetBody(r.Admin+"/metrics", r.Token)
 	for _, want := range []string{"kvasir_queue_waiting 0\n", fmt.Sprintf(`kvasir_queue_ended_total{end="placed"} %d`, queued), `kvasir_queue_ended_total{end="expired"} 0`} {

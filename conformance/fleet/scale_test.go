@@ -15,7 +15,7 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// scaleState is what the admin API tells of the one group of kvasir dev.
+// scaleState is what the admin API reports of the one group of kvasir dev.
 type scaleState struct {
 	Desired  int    `json:"desired"`
 	Fault    string `json:"override_fault"`
@@ -155,7 +155,7 @@ func TestAutoscale(t *testing.T) {
 	ask("wake up", false, 4)
 	t.Logf("from nothing to an answer: %v", time.Since(began))
 
-	// Load: prompts that nobody has computed.
+	// Load: prompts that no engine has computed.
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for c := range 24 {

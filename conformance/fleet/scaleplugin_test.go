@@ -110,7 +110,7 @@ func TestScalePlugin(t *testing.T) {
 	if s, b := adminDo(t, r, "DELETE", "/v1/plugins/sched", nil); s != http.StatusOK {
 		t.Fatalf("deactivate: %d %s", s, b)
 	}
-	harness.Await(t, 10*time.Second, "the trap is told", func() bool { return strings.Contains(scaling(t, d).Fault, "x_autoscale: trap") })
+	harness.Await(t, 10*time.Second, "the trap is reported", func() bool { return strings.Contains(scaling(t, d).Fault, "x_autoscale: trap") })
 	harness.Await(t, 20*time.Second, "the quarantine", func() bool { return strings.Contains(scaling(t, d).Fault, "quarantine") })
 	if s := scaling(t, d); s.Override != nil || s.Faults < 3 || s.Desired < 1 {
 		t.Errorf("%+v", s)
@@ -122,7 +122,7 @@ func TestScalePlugin(t *testing.T) {
 		t.Errorf("%v traps in the metrics", n)
 	}
 	if b, err := os.ReadFile(filepath.Join(d.StateDir, "audit.log")); err != nil || !strings.Contains(string(b), "autoscale:override") {
-		t.Error("the audit log does not tell of the fault")
+		t.Error("the audit log lacks the fault")
 	}
 
 	if s, b := adminDo(t, r, "POST", "/v1/plugins/sched/rollback", nil); s != http.StatusOK {

@@ -310,7 +310,7 @@ func (x *stripper) one(t *testing.T, c net.Conn, br *bufio.Reader, id string, tc
 			return again, fmt.Errorf("status %d: %s", res.StatusCode, answer)
 		}
 		if strings.Contains(string(answer), secret) {
-			return again, fmt.Errorf("the answer tells the value: %s", answer)
+			return again, fmt.Errorf("the answer contains the value: %s", answer)
 		}
 		return again, nil
 	}

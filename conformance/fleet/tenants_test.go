@@ -56,7 +56,7 @@ func TestPolicy_trustGroup(t *testing.T) {
 	nothing("without a group")
 	editFile(t, group, "{}", `{"both": {"members": {"acme": true}}}`)
 	revision = awaitRevision(t, d.Admin, d.AdminToken, revision)
-	nothing("a group that nobody names")
+	nothing("a group that no tenant names")
 	join("acme")
 	join("globex")
 	nothing("a group that does not list globex")
@@ -71,7 +71,7 @@ func TestPolicy_trustGroup(t *testing.T) {
 }
 
 // TestPolicy_dedicatedPool: a tenant moves to a pool of its own with the next
-// request, nobody else gets there whatever their record says, and a region that
+// request, no other tenant gets there whatever its record says, and a region that
 // no endpoint has is refused, not overlooked.
 func TestPolicy_dedicatedPool(t *testing.T) {
 	main, bank := startEngine(t, "--preset", "instant"), startEngine(t, "--preset", "instant")
