@@ -272,7 +272,7 @@ func (f *fleet) abort(t *testing.T) {
 	}
 	left := time.Now()
 	leave(t, f.router.URL+"/v1/chat/completions", f.acme, body)
-	harness.Await(t, 3*time.Second, "the engine runs nothing any more",
+	harness.Await(t, 3*time.Second, "the engine is idle",
 		func() bool { return sum("vllm:num_requests_running") == 0 })
 	took := time.Since(left)
 	made := sum("vllm:generation_tokens_total") - before

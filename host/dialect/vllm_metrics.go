@@ -50,66 +50,65 @@ func vllmMetric(name []byte) metricID {
 
 // parseVLLM reads a scrape of vLLM.
 func parseVLLM(text []byte) Metrics {
-	var m Metrics
-	var queriesOld, hitsOld, usageOld, loraAt float64
-	hasNew, hasOld, hasUsage := false, false, false
+	var r vllmReader
 	wanted := func(name []byte) bool { return vllmMetric(name) != noMetric }
 	eachSample(text, wanted, func(s *sample) {
-		v := s.value
-		if !(v >= 0 && v < 1e18) { // NaN, infinite or negative: not a count
-			return
-		}
-		id := vllmMetric(s.name)
-		m.reported |= 1 << id
-		switch id {
-		case mRunning:
-			m.Running += v
-			m.HasLoad = true
-		case mWaiting:
-			m.Waiting += v
-		case mUsage:
-			m.KVUsage, hasUsage = max(m.KVUsage, v), true
-		case mUsageOld:
-			usageOld = max(usageOld, v)
-		case mSleep:
-			m.Sleeping = m.Sleeping || v > 0 && s.label("sleep_state") != "awake"
-		case mConfig:
-			m.BlockTokens = max(m.BlockTokens, number(s.label("block_size")))
-			m.CacheBlocks += number(s.label("num_gpu_blocks"))
-		case mStart:
-			m.StartTime = v
-		case mRequests:
-			m.Requests += v
-			if s.label("finished_reason") == "abort" {
-				m.Aborted += v
-			}
-		case mPrompt:
-			m.PromptTokens += v
-		case mOutput:
-			m.OutputTokens += v
-		case mQueries:
-			m.CacheQueries, hasNew = m.CacheQueries+v, true
-		case mHits:
-			m.CacheHits += v
-		case mExternalHits:
-			m.ExternalHits += v
-		case mQueriesOld:
-			queriesOld, hasOld = queriesOld+v, true
-		case mHitsOld:
-			hitsOld += v
-		case mLoRA: // one sample for each set there has been; the value is when
-			if v >= loraAt {
-				loraAt, m.Adapters = v, list(s.label("running_lora_adapters"))
-			}
+		if s.value >= 0 && s.value < 1e18 { // else NaN, infinite or negative: not a count
+			r.take(vllmMetric(s.name), s)
 		}
 	})
-	if !hasNew { // while both names were sent they had the same value
-		m.CacheQueries, m.CacheHits = queriesOld, hitsOld
+	m := &r.m
+	if !r.hasNew { // releases that send both names send the same value
+		m.CacheQueries, m.CacheHits = r.queriesOld, r.hitsOld
 	}
-	if !hasUsage {
-		m.KVUsage = usageOld
+	if !r.hasUsage {
+		m.KVUsage = r.usageOld
 	}
 	m.KVUsage = min(m.KVUsage, 1)
-	m.HasCache = hasNew || hasOld
-	return m
+	m.HasCache = r.hasNew || r.hasOld
+	return *m
+}
+
+// vllmReader is a scrape being read. Old names count where the new ones are missing.
+type vllmReader struct {
+	m                             Metrics
+	queriesOld, hitsOld, usageOld float64
+	hasNew, hasOld, hasUsage      bool
+	loraAt                        float64 // when the newest set of adapters was
+}
+
+// take adds one sample.
+func (r *vllmReader) take(id metricID, s *sample) {
+	m, v := &r.m, s.value
+	m.reported |= 1 << id
+	switch id {
+	case mRunning, mWaiting, mStart, mPrompt, mOutput, mHits:
+		m.take(id, v)
+	case mUsage:
+		m.KVUsage, r.hasUsage = max(m.KVUsage, v), true
+	case mUsageOld:
+		r.usageOld = max(r.usageOld, v)
+	case mSleep:
+		m.Sleeping = m.Sleeping || v > 0 && s.label("sleep_state") != "awake"
+	case mConfig:
+		m.BlockTokens = max(m.BlockTokens, number(s.label("block_size")))
+		m.CacheBlocks += number(s.label("num_gpu_blocks"))
+	case mRequests:
+		m.Requests += v
+		if s.label("finished_reason") == "abort" {
+			m.Aborted += v
+		}
+	case mQueries:
+		m.CacheQueries, r.hasNew = m.CacheQueries+v, true
+	case mExternalHits:
+		m.ExternalHits += v
+	case mQueriesOld:
+		r.queriesOld, r.hasOld = r.queriesOld+v, true
+	case mHitsOld:
+		r.hitsOld += v
+	case mLoRA: // one sample for each set there has been; the value is when
+		if v >= r.loraAt {
+			r.loraAt, m.Adapters = v, list(s.label("running_lora_adapters"))
+		}
+	}
 }
