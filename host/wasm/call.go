@@ -44,11 +44,14 @@ func (p *Plugin) call(in *instance, r Role, n int) error {
 		in.took, err = in.processorTime(r, budget)
 		return err
 	}
-	if in.uses%p.every == 0 || p.watch.due() {
+	if p.watch.due() {
 		return p.timed(in, r, n, budget)
 	}
+	if in.uses%p.every == 0 {
+		return p.sampled(in, r, n, budget)
+	}
 	err := in.run(r, budget)
-	if in.used() > p.budgets[r].suspicious(n) {
+	if used := in.used(); used > suspectLeast && used > p.budgets[r].suspicious(n) {
 		p.watch.suspect()
 	}
 	return err

@@ -20,8 +20,9 @@ const (
 )
 
 // How a plugin that became slow is detected. One call in sampleEvery (plain form) or
-// sampleSliced (sliced form) is timed. After a call that took more than half of its
-// ceiling or used much more fuel than measured, the next watchCalls calls are timed. A
+// sampleSliced (sliced form) is sampled by the clock. After a call that took more than
+// half of its ceiling or used much more fuel than measured, the next watchCalls calls are
+// timed. A
 // plugin goes into quarantine after slowCalls timed calls over the ceiling, less those
 // below it; a call far over it counts as slowCalls. The processor time of the thread is
 // measured, so that waiting for a processor does not count.
@@ -30,7 +31,8 @@ const (
 	watchCalls   = 64
 	slowCalls    = 3
 	farOver      = 16 // times the ceiling
-	suspectUnits = 4  // times what was measured, and at least baseUnits/2
+	suspectUnits = 4  // times what was measured
+	suspectLeast = baseUnits / 2
 )
 
 // plainTime is the longest time that a call with the largest smoke batch may take in
@@ -78,7 +80,20 @@ func (w *watch) record(took, ceiling time.Duration) (slow bool) {
 
 // suspicious returns the units above which a call with n candidates is to be timed.
 func (b *budget) suspicious(n int) int64 {
-	return max(baseUnits/2, suspectUnits*(b.units+b.perUnits*int64(n)))
+	return max(suspectLeast, suspectUnits*(b.units+b.perUnits*int64(n)))
+}
+
+// sampled runs a role and records the elapsed time, which is cheaper to read than the
+// processor time. A long call makes the next calls timed.
+func (p *Plugin) sampled(in *instance, r Role, n int, budget int64) error {
+	t := time.Now()
+	err := in.run(r, budget)
+	took := time.Since(t)
+	p.stats.sample(took, in.used(), n)
+	if took > p.Ceiling(n)/2 {
+		p.watch.suspect()
+	}
+	return err
 }
 
 // timed runs a role and compares its processor time with the ceiling.
