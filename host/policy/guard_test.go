@@ -22,8 +22,8 @@ func contradicting(t testing.TB) *Snapshot {
 func TestGuard(t *testing.T) {
 	s := contradicting(t)
 	var h Health
-	var told []error
-	cfg := GuardConfig{Key: key32(), Health: &h, OnError: func(err error, allowed bool) { told = append(told, err) }}
+	var reported []error
+	cfg := GuardConfig{Key: key32(), Health: &h, OnError: func(err error, allowed bool) { reported = append(reported, err) }}
 	if _, err := NewGuard(nil, cfg).Decide(ask("acme", "m")); !errors.Is(err, ErrNotLoaded) {
 		t.Errorf("got %v", err)
 	}
@@ -31,8 +31,8 @@ func TestGuard(t *testing.T) {
 	if d, err := deny.Decide(ask("acme", "m")); err != nil || !d.Allow {
 		t.Errorf("got %+v %v", d, err)
 	}
-	if d, err := deny.Decide(ask("acme", "both")); err == nil || d != nil || len(told) != 1 || !strings.Contains(h.LastError(), "conflict") || h.Fallbacks() != 0 {
-		t.Errorf("got %+v %v, told %v", d, err, told)
+	if d, err := deny.Decide(ask("acme", "both")); err == nil || d != nil || len(reported) != 1 || !strings.Contains(h.LastError(), "conflict") || h.Fallbacks() != 0 {
+		t.Errorf("got %+v %v, reported %v", d, err, reported)
 	}
 	cfg.Allow, cfg.Fallback = true, []Constraint{{Label: "pool", Values: []string{"spare"}}}
 	d, err := NewGuard(s, cfg).Decide(ask("acme", "both"))
@@ -103,7 +103,7 @@ func TestLastGood(t *testing.T) {
 	}
 }
 
-// TestCompare: each kind of change is counted once and told with both decisions.
+// TestCompare: each kind of change is counted once and reported with both decisions.
 func TestCompare(t *testing.T) {
 	old := mustLoad(t, with(), Config{AllowPublicScope: true})
 	for _, tenant := range []string{"acme", "globex", "initech", "open", "secret", "off", "nobody"} {
@@ -147,7 +147,7 @@ func TestCompare(t *testing.T) {
 			}
 		}
 		if sum != d.Compared || d.Compared != 14 || key != changeOther && len(d.Changes) != want+other {
-			t.Errorf("%s: %d compared, %d alike, %d told", what, d.Compared, d.Same, len(d.Changes))
+			t.Errorf("%s: %d compared, %d alike, %d reported", what, d.Compared, d.Same, len(d.Changes))
 		}
 		if next.Cached() < 14 {
 			t.Errorf("%s: the candidate is cold: %d", what, next.Cached())

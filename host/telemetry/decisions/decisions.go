@@ -1,10 +1,10 @@
 // Package decisions keeps a log of what the policy decided, in a file of JSON
 // lines with the field names of OPA's own decision logs.
 //
-// It is asynchronous: a request leaves an [Entry] in a bounded queue, and one
-// goroutine ([Log.Run]) renders, masks and writes. When the queue is full,
-// entries are dropped and counted; where that must not be, [Log.Reserve] takes a
-// place before the request is decided, and whoever gets none refuses it.
+// It is asynchronous: a request puts an [Entry] into a bounded queue, and one
+// goroutine ([Log.Run]) renders, masks and writes. When the queue is full, entries
+// are dropped and counted. If every decision must be logged, [Log.Reserve] reserves
+// a place before the decision, and the request is refused if there is none.
 package decisions
 
 import (
@@ -27,14 +27,14 @@ type Config struct {
 	File string
 
 	// SampleAllow is the share of allowed requests that are logged unless policy
-	// says otherwise, in [0, 1]. Denied ones are always.
+	// says otherwise, in [0, 1]. Denials are always logged.
 	SampleAllow float64
-	// Mask are paths that are left out, such as /input/tenant/user.
+	// Mask lists paths that are left out, such as /input/tenant/user.
 	Mask []string
-	// MaxBytes is when the file is put away as FILE.1; 0 = 64 MiB, some 60,000
+	// MaxBytes is the size at which the file is rotated to FILE.1; 0 = 64 MiB, some 60,000
 	// decisions.
 	MaxBytes int64
-	// Keep is how many files are kept beside it; 0 = 8.
+	// Keep is the number of rotated files that are kept; 0 = 8.
 	Keep int
 	// Queue is how many entries may wait to be written; 0 = 8192: a second of
 	// denials at a rate that no site has.
@@ -61,7 +61,7 @@ func (c *Config) withDefaults() {
 	}
 }
 
-// Validate reports all faults of c.
+// Validate reports all errors of c.
 func (c *Config) Validate() error {
 	var all []error
 	if c.File == "" {
@@ -91,8 +91,8 @@ type Log struct {
 	file    file // of Run
 }
 
-// Open sees that the file can be opened, and makes it, mode 0600, if it is not
-// there. Run must be called for anything to be written.
+// Open checks that the file can be opened, and creates it with mode 0600 if it does
+// not exist. Nothing is written until Run is called.
 func Open(cfg Config) (*Log, error) {
 	cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -106,8 +106,8 @@ func Open(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Wanted reports whether a decision is to be logged. d may be nil: policy said
-// nothing, which always is.
+// Wanted reports whether a decision is to be logged. d is nil if the
+// policy gave no decision, which is always logged.
 func (l *Log) Wanted(d *policy.Decision, refused bool) bool {
 	if d == nil || refused || !d.Allow {
 		return true
@@ -121,8 +121,8 @@ func (l *Log) Wanted(d *policy.Decision, refused bool) bool {
 	return l.cfg.SampleAllow > 0 && rand.Float64() < l.cfg.SampleAllow
 }
 
-// Reserve takes a place for one entry: Commit then fills it, or Cancel gives it
-// back. False: there is none, or the file cannot be written.
+// Reserve reserves a place for one entry, for Commit or Cancel. It returns false if
+// there is none, or if the file cannot be written.
 func (l *Log) Reserve() bool {
 	if l.failing.Load() {
 		return false
@@ -138,13 +138,13 @@ func (l *Log) take() bool {
 	return false
 }
 
-// Commit logs e in a place that was reserved.
+// Commit logs e in a reserved place.
 func (l *Log) Commit(e *Entry) { l.queue <- e } // there is room: places count it
 
-// Cancel gives a reserved place back.
+// Cancel releases a reserved place.
 func (l *Log) Cancel() { l.places.Add(-1) }
 
-// Record logs e if there is room, else it counts it as dropped.
+// Record logs e if there is room; otherwise e is counted as dropped.
 func (l *Log) Record(e *Entry) {
 	if !l.take() {
 		l.dropped.Add(1)
@@ -153,14 +153,14 @@ func (l *Log) Record(e *Entry) {
 	l.Commit(e)
 }
 
-// maxBatch bounds what is rendered before it is written.
+// maxBatch bounds the bytes that are rendered before they are written.
 const maxBatch = 256
 
-// retryEvery is how often a file that cannot be written is tried again. Until
-// then entries wait in the queue.
+// retryEvery is the interval between attempts to write a file that cannot be written.
+// Meanwhile entries wait in the queue.
 const retryEvery = time.Second
 
-// Run writes until ctx ends, then what still waits, and closes the file.
+// Run writes until ctx ends, then writes what is in the queue and closes the file.
 func (l *Log) Run(ctx context.Context) error {
 	defer l.file.close()
 	var b bytes.Buffer
@@ -183,7 +183,7 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// render makes lines of e and of what else waits, and returns their number.
+// render appends the lines of e and of other waiting entries and returns their number.
 func (l *Log) render(b *bytes.Buffer, e *Entry) (n int) {
 	b.Reset()
 	for {
@@ -204,8 +204,8 @@ func (l *Log) render(b *bytes.Buffer, e *Entry) (n int) {
 	}
 }
 
-// write writes n lines, and tries again until it can. False: ctx ended first,
-// and they are dropped.
+// write writes n lines and retries until it succeeds. It returns false if ctx ended
+// first; the lines are then dropped.
 func (l *Log) write(ctx context.Context, b *bytes.Buffer, n int) bool {
 	defer l.places.Add(int64(-n))
 	for {
@@ -229,7 +229,7 @@ func (l *Log) write(ctx context.Context, b *bytes.Buffer, n int) bool {
 	}
 }
 
-// Stats counts since the start.
+// Stats holds counts since the start.
 type Stats struct {
 	Written, Dropped uint64
 	Waiting          int

@@ -9,14 +9,14 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// Entry is one decision. It is rendered after the request went on, so that what
-// it refers to must not change.
+// Entry is one decision. It is rendered while the request goes on, so that what it
+// refers to must not change.
 type Entry struct {
 	Time      time.Time
 	RequestID string
-	Input     *policy.Input    // what policy was asked; nil = it was not
-	Decision  *policy.Decision // what it said; nil = nothing
-	Cached    bool             // it had said so before
+	Input     *policy.Input    // of the policy; nil = it was not evaluated
+	Decision  *policy.Decision // of the policy; nil = none
+	Cached    bool             // the decision was cached
 	Policy    Policy           // that decided; nil = none is loaded
 
 	Tenant           string
@@ -27,19 +27,19 @@ type Entry struct {
 	EvaluationFailed bool   // policy gave no decision
 }
 
-// Policy is what a decision log asks of the policy that decided.
+// Policy is what a decision log needs of the policy that decided.
 type Policy interface {
 	// Document returns the input with the paths that the policy refers to.
 	Document(in *policy.Input) (map[string]any, error)
 	// Mask returns what must not be logged of an event, as data.system.log.mask
-	// has it. No mask is no rules.
+	// defines it. Without a mask there are no rules.
 	Mask(event map[string]any) (rules []any, err error)
 }
 
-// path is where the decision stands in the policy, as OPA writes it.
+// path is the path of the decision in the policy, as OPA writes it.
 const path = "kvasir/decision"
 
-// event renders e as OPA's decision log has it, with fields of our own beside.
+// event renders e as in OPA's decision log, with further fields of our own.
 func (l *Log) event(e *Entry) map[string]any {
 	m := map[string]any{
 		"decision_id": decisionID(), "timestamp": e.Time.UTC().Format(time.RFC3339Nano), "path": path, "labels": l.cfg.Labels,
@@ -67,8 +67,8 @@ func (l *Log) event(e *Entry) map[string]any {
 	return m
 }
 
-// inputOf returns the document that policy was asked. Without a policy of its
-// own the tenant and the model are all that the built-in one looks at.
+// inputOf returns the input document of the policy. Without a policy it holds the
+// tenant and the model, which are all that the built-in rules read.
 func inputOf(e *Entry) map[string]any {
 	if e.Policy != nil {
 		if doc, err := e.Policy.Document(e.Input); err == nil {

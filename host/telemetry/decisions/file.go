@@ -10,9 +10,9 @@ import (
 	"strconv"
 )
 
-// file is a file of lines that is put away when it is large: path.1 is the
-// youngest of those, path.<keep> the oldest, which then goes. It is used by one
-// goroutine.
+// file is a file of lines that is rotated when it is large: path.1 is the newest
+// rotated file, path.<keep> the oldest, which the next rotation deletes. It is not
+// safe for concurrent use.
 type file struct {
 	path string
 	max  int64
@@ -23,12 +23,12 @@ type file struct {
 	size int64 // of whole lines
 }
 
-// maxTail is how much of the end is searched for the last line's end: more than
-// any line has.
+// maxTail is how much of the file's end is searched for the end of the last line: more
+// than the length of any line.
 const maxTail = 1 << 20
 
-// open opens the file behind its last whole line: what a crash left behind it is
-// cut off.
+// open opens the file for appending after its last whole line: an incomplete line,
+// which a crash left, is cut off.
 func (o *file) open() error {
 	f, err := os.OpenFile(o.path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -51,7 +51,7 @@ func (o *file) open() error {
 	return nil
 }
 
-// write appends lines. What was written by half is overwritten by the next call.
+// write appends lines. The next call overwrites what was written incompletely.
 func (o *file) write(b []byte) error {
 	if o.f == nil {
 		if err := o.open(); err != nil {
@@ -84,7 +84,7 @@ func (o *file) write(b []byte) error {
 	return nil
 }
 
-// moved reports whether somebody put the file away, as logrotate does.
+// moved reports whether the file was renamed, as logrotate does.
 func (o *file) moved() bool {
 	own, err := o.f.Stat()
 	if err != nil {
@@ -94,7 +94,7 @@ func (o *file) moved() bool {
 	return err != nil || !os.SameFile(own, there)
 }
 
-// rotate puts the file away and opens another.
+// rotate renames the file and opens a new one.
 func (o *file) rotate() error {
 	for n := o.keep; n > 0; n-- {
 		from := o.path

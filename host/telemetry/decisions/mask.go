@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// errMask says that a rule of a mask is none.
+// errMask reports an invalid rule of a mask.
 var errMask = errors.New("decisions: a mask has \"/input/…\" or {op: remove|upsert, path, value}")
 
-// mask removes or replaces what the configuration and the policy name. As in
-// OPA, only what stands under input and result can be masked; what was removed
-// is listed in erased and what was replaced in masked. If the policy's mask
-// fails, input and result are left out whole: what it would have hidden is not
-// known.
+// mask removes or replaces the fields that the configuration and the policy name. As
+// in OPA, only fields under input and result can be masked; erased lists what was
+// removed and masked what was replaced. If the policy's mask fails, input and result
+// are left out whole, because what it would have hidden is unknown.
 func (l *Log) mask(e *Entry, m map[string]any) {
 	rules := make([]any, len(l.cfg.Mask))
 	for i, p := range l.cfg.Mask {
@@ -56,7 +55,7 @@ func (l *Log) mask(e *Entry, m map[string]any) {
 	}
 }
 
-// ruleOf reads a rule; op is "" if it is none.
+// ruleOf reads a rule; op is "" if the rule is invalid.
 func ruleOf(r any) (op, path string, value any) {
 	switch r := r.(type) {
 	case string:
@@ -109,8 +108,8 @@ func pointer(path string) []string {
 	return parts
 }
 
-// remove deletes what parts name below v and returns v without it. ok = false:
-// it is not there.
+// remove deletes the value at parts below v and returns v without it. ok is false if
+// there is no such value.
 func remove(v any, parts []string) (out any, ok bool) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -138,8 +137,8 @@ func remove(v any, parts []string) (out any, ok bool) {
 	return v, false
 }
 
-// upsert sets what parts name below v, with the objects on the way, unless
-// something else stands there.
+// upsert sets the value at parts below v and creates the objects on the way. It
+// reports false if another value is in the way.
 func upsert(v any, parts []string, value any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -162,7 +161,7 @@ func upsert(v any, parts []string, value any) bool {
 	return false
 }
 
-// place is the index in a list that a part of a path names.
+// place returns the index in a list that a part of a path names.
 func place(list []any, part string) (i int, ok bool) {
 	i, err := strconv.Atoi(part)
 	return i, err == nil && i >= 0 && i < len(list)
