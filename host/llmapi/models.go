@@ -5,7 +5,6 @@ import "strconv"
 // Model is one entry of the model list.
 type Model struct {
 	ID          string
-	OwnedBy     string // "" = kvasir
 	Created     int64  // Unix seconds
 	MaxModelLen int    // tokens of context, in vLLM's field; 0 = left out
 	Root        string // name that an alias refers to, "" = left out
@@ -29,12 +28,7 @@ func AppendModel(dst []byte, m *Model) []byte {
 	dst = appendQuoted(dst, m.ID)
 	dst = append(dst, `,"object":"model","created":`...)
 	dst = strconv.AppendInt(dst, m.Created, 10)
-	dst = append(dst, `,"owned_by":`...)
-	owner := m.OwnedBy
-	if owner == "" {
-		owner = "kvasir"
-	}
-	dst = appendQuoted(dst, owner)
+	dst = append(dst, `,"owned_by":"kvasir"`...)
 	if m.Root != "" {
 		dst = append(dst, `,"root":`...)
 		dst = appendQuoted(dst, m.Root)

@@ -24,18 +24,6 @@ type Member struct {
 	field    int16 // id in fields, fNone
 }
 
-// PromptKind is the form of a completions prompt, judged by its first element.
-type PromptKind uint8
-
-const (
-	PromptNone       PromptKind = iota // absent or null
-	PromptText                         // "text"
-	PromptTokens                       // [1, 2, 3]
-	PromptTexts                        // ["text", "text"]
-	PromptTokenLists                   // [[1, 2], [3]]
-	PromptOther                        // anything else; engines refuse it
-)
-
 // Request is a scanned body. The zero Request is ready for Scan and is meant to
 // be reused: once its buffers have grown, a scan allocates nothing. A Request is not safe
 // for concurrent use while Scan or AppendEdits runs.
@@ -49,7 +37,6 @@ type Request struct {
 	MaxTokens    int  // output limit: max_completion_tokens, else the field of the operation or dialect; 0 = unknown
 	N            int  // number of answers, 1 if absent
 	User         string
-	Prompt       PromptKind
 
 	PromptLogprobs bool // prompt_logprobs is set and not null
 	Echo           bool
@@ -269,9 +256,6 @@ func (r *Request) decode() (err *Error) {
 	r.PromptLogprobs = r.raw(fPromptLogprobs) != nil
 	lp := r.raw(fLogprobs)
 	r.Logprobs = lp != nil && lp[0] != 'f'
-	if sh := r.Op.Shape(); sh == ShapeText || sh == ShapeTokenize { // in responses it names a stored one
-		r.Prompt = promptKind(r.raw(fPrompt))
-	}
 	if err := r.decodeState(); err != nil {
 		return err
 	}
@@ -383,26 +367,6 @@ func parseInt(raw []byte) (int, bool) {
 		n = -n
 	}
 	return n, true
-}
-
-func promptKind(raw []byte) PromptKind {
-	if raw == nil {
-		return PromptNone
-	}
-	switch raw[0] {
-	case '"':
-		return PromptText
-	case '[':
-		switch c := raw[jsonscan.Space(raw, 1)]; {
-		case c == '"':
-			return PromptTexts
-		case c == '[':
-			return PromptTokenLists
-		case c-'0' <= 9:
-			return PromptTokens
-		}
-	}
-	return PromptOther
 }
 
 func (r *Request) decodeStreamOptions() *Error {

@@ -27,30 +27,10 @@ func TestScan_fields(t *testing.T) {
 	if err := r.Scan(OpCompletions, []byte(`{}`)); err != nil {
 		t.Fatal(err)
 	}
-	if r.Model != "" || r.Stream || r.MaxTokens != 0 || r.N != 1 || r.Prompt != PromptNone || len(r.Members) != 0 ||
+	if r.Model != "" || r.Stream || r.MaxTokens != 0 || r.N != 1 || len(r.Members) != 0 ||
 		r.NoReuse() {
 		t.Errorf("left over: %+v", r)
 	}
-}
-
-func TestScan_promptKind(t *testing.T) {
-	f := func(prompt string, want PromptKind) {
-		t.Helper()
-		var r Request
-		if err := r.Scan(OpCompletions, []byte(`{"prompt":`+prompt+`}`)); err != nil {
-			t.Fatal(err)
-		}
-		if r.Prompt != want {
-			t.Errorf("%s: got %d, want %d", prompt, r.Prompt, want)
-		}
-	}
-	f(`null`, PromptNone)
-	f(`"x"`, PromptText)
-	f(`[ 1, 2]`, PromptTokens)
-	f(`["a"]`, PromptTexts)
-	f(`[[1]]`, PromptTokenLists)
-	f(`[]`, PromptOther)
-	f(`7`, PromptOther)
 }
 
 func TestScan_errors(t *testing.T) {
@@ -180,7 +160,7 @@ func TestScan_responses(t *testing.T) {
 	if err := r.Scan(OpResponses, []byte(`{"model":"m","input":"x","max_output_tokens":9,"previous_response_id":"resp_\u0031","store":false,"stream":true,"prompt":{"id":"p"},"background":false,"conversation":null}`)); err != nil {
 		t.Fatal(err)
 	}
-	if r.MaxTokens != 9 || r.PreviousResponse != "resp_1" || !r.NoStore || !r.Stream || r.Prompt != PromptNone {
+	if r.MaxTokens != 9 || r.PreviousResponse != "resp_1" || !r.NoStore || !r.Stream {
 		t.Errorf("got %+v", r)
 	}
 	f := func(op Operation, body, param string) {

@@ -15,9 +15,8 @@ type Usage struct {
 	Counts           bool // any count is reported: the object is a report, not another member called usage
 	HasCached        bool // cached tokens are reported; false is not the same as 0
 
-	Span          Span // the usage object in the answer
-	ChoicesEmpty  bool // "choices":[] — with Span this marks the usage event of a stream
-	ChoicesAbsent bool
+	Span         Span // the usage object in the answer
+	ChoicesEmpty bool // "choices":[] — with Span this marks the usage event of a stream
 }
 
 var usageKey = []byte(`"usage"`)
@@ -31,14 +30,13 @@ var usageKey = []byte(`"usage"`)
 // in it, responses the same as input_tokens. Anthropic's input_tokens leave out
 // what cache_read_input_tokens and cache_creation_input_tokens count.
 func ParseUsage(answer []byte, u *Usage) (ok bool) {
-	*u = Usage{ChoicesAbsent: true}
+	*u = Usage{}
 	if !bytes.Contains(answer, usageKey) {
 		return false
 	}
 	whole := each(answer, jsonscan.Space(answer, 0), func(name []byte, v Span) bool {
 		switch string(name) {
 		case "choices":
-			u.ChoicesAbsent = false
 			u.ChoicesEmpty = answer[v.Start] == '[' && answer[jsonscan.Space(answer, v.Start+1)] == ']'
 		case "usage":
 			if answer[v.Start] == '{' {

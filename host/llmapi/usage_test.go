@@ -16,8 +16,7 @@ func TestParseUsage(t *testing.T) {
 	if got := body[u.Span.Start:u.Span.End]; got[0] != '{' || got != body[len(body)-len(got)-1:len(body)-1] {
 		t.Errorf("span: got %s", got)
 	}
-	if u.PromptTokens != 170 || u.CompletionTokens != 2 || u.CachedTokens != 128 || !u.HasCached || !u.ChoicesEmpty ||
-		u.ChoicesAbsent {
+	if u.PromptTokens != 170 || u.CompletionTokens != 2 || u.CachedTokens != 128 || !u.HasCached || !u.ChoicesEmpty {
 		t.Errorf("got %+v", u)
 	}
 	f := func(answer string, ok bool, want Usage) {
@@ -34,23 +33,21 @@ func TestParseUsage(t *testing.T) {
 	f(`{"choices":[{}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`, true,
 		Usage{PromptTokens: 1, CompletionTokens: 1, HasPrompt: true, Counts: true})
 	f(`{"usage":{"prompt_tokens":1,"prompt_tokens_details":null}}`, true,
-		Usage{PromptTokens: 1, HasPrompt: true, Counts: true, ChoicesAbsent: true})
-	f(`{"usage":{"prompt_tokens_details":{"cached_tokens":null}}}`, true, Usage{ChoicesAbsent: true})
+		Usage{PromptTokens: 1, HasPrompt: true, Counts: true})
+	f(`{"usage":{"prompt_tokens_details":{"cached_tokens":null}}}`, true, Usage{})
 	f(`{"usage":{"prompt_tokens_details":{"cached_tokens":0}}}`, true,
-		Usage{HasCached: true, Counts: true, ChoicesAbsent: true})
+		Usage{HasCached: true, Counts: true})
 	f(`[DONE]`, false, Usage{})
 	// Responses.
 	f(`{"usage":{"input_tokens":170,"input_tokens_details":{"cached_tokens":128,"cached_tokens_per_turn":[128]},"output_tokens":2,"total_tokens":172}}`, true,
-		Usage{PromptTokens: 170, CompletionTokens: 2, CachedTokens: 128, HasPrompt: true, Counts: true, HasCached: true,
-			ChoicesAbsent: true})
+		Usage{PromptTokens: 170, CompletionTokens: 2, CachedTokens: 128, HasPrompt: true, Counts: true, HasCached: true})
 	// Anthropic: input_tokens is what was neither read from the cache nor put there by this request.
 	f(`{"usage":{"input_tokens":42,"cache_read_input_tokens":128,"output_tokens":2}}`, true,
-		Usage{PromptTokens: 170, CompletionTokens: 2, CachedTokens: 128, HasPrompt: true, Counts: true, HasCached: true,
-			ChoicesAbsent: true})
+		Usage{PromptTokens: 170, CompletionTokens: 2, CachedTokens: 128, HasPrompt: true, Counts: true, HasCached: true})
 	f(`{"usage":{"cache_creation_input_tokens":10,"cache_read_input_tokens":0,"input_tokens":5,"output_tokens":1}}`, true,
-		Usage{PromptTokens: 15, CompletionTokens: 1, HasPrompt: true, Counts: true, HasCached: true, ChoicesAbsent: true})
-	f(`{"usage":{"output_tokens":7}}`, true, Usage{CompletionTokens: 7, Counts: true, ChoicesAbsent: true})
-	f(`{"usage":{"type":"object","properties":{}}}`, true, Usage{ChoicesAbsent: true})
+		Usage{PromptTokens: 15, CompletionTokens: 1, HasPrompt: true, Counts: true, HasCached: true})
+	f(`{"usage":{"output_tokens":7}}`, true, Usage{CompletionTokens: 7, Counts: true})
+	f(`{"usage":{"type":"object","properties":{}}}`, true, Usage{})
 	f(`{"usage":{"prompt_tokens":1}`, false, Usage{})
 }
 
@@ -137,9 +134,9 @@ func TestAppendJSON(t *testing.T) {
 
 func TestAppendModels(t *testing.T) {
 	got := string(AppendModels(nil, []Model{{ID: "Qwen/Q\"3", Created: 7, MaxModelLen: 4096},
-		{ID: "b", OwnedBy: "me", Root: "a"}}))
+		{ID: "b", Root: "a"}}))
 	want := `{"object":"list","data":[{"id":"Qwen/Q\"3","object":"model","created":7,"owned_by":"kvasir","max_model_len":4096},` +
-		`{"id":"b","object":"model","created":0,"owned_by":"me","root":"a"}]}`
+		`{"id":"b","object":"model","created":0,"owned_by":"kvasir","root":"a"}]}`
 	if got != want {
 		t.Errorf("got %s", got)
 	}
