@@ -243,7 +243,9 @@ const maxHistory = 32 << 20
 // openServers binds the listeners.
 func (h *Host) openServers() (err error) {
 	c := h.cfg
-	pc := proxy.Config{}
+	pc := proxy.Config{
+		BodyTimeout: c.Listen.BodyTimeout, ClientWriteTimeout: c.Listen.WriteTimeout, DrainTimeout: c.Limits.DrainTimeout,
+	}
 	if pc.TLS, err = c.Listen.TLS.Server(); err != nil {
 		return err
 	}

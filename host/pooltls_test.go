@@ -27,7 +27,8 @@ func TestPool_tls(t *testing.T) {
 	x.turns("with the engine's authority", "", http.StatusOK)
 	x.write("kvasir.yaml", x.yaml(anyone, pool, ""))
 	status := 0
-	for end := time.Now().Add(10 * time.Second); status/100 != 5 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); status/100 != 5 &&
+		time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		status = x.ask("")
 	}
 	if status != http.StatusBadGateway && status != http.StatusServiceUnavailable {

@@ -51,9 +51,11 @@ type Config struct {
 
 // Listen is the clients' listener. A plain string is taken as HTTP.
 type Listen struct {
-	HTTP    string `yaml:"http" reload:"restart" doc:"host:port"`
-	TLS     TLS    `yaml:"tls" reload:"live" doc:"serve HTTPS"`
-	MaxBody Size   `yaml:"max_body" reload:"live" doc:"maximum size of a request body; default 64MiB: a 1M-token prompt is about 5 MB, which leaves room for images in base64"`
+	HTTP         string   `yaml:"http" reload:"restart" doc:"host:port"`
+	TLS          TLS      `yaml:"tls" reload:"live" doc:"serve HTTPS"`
+	MaxBody      Size     `yaml:"max_body" reload:"live" doc:"maximum size of a request body; default 64MiB: a 1M-token prompt is about 5 MB, which leaves room for images in base64"`
+	BodyTimeout  Duration `yaml:"body_timeout" reload:"restart" doc:"for a client's request head, and for each MiB of its body; default 60s"`
+	WriteTimeout Duration `yaml:"write_timeout" reload:"restart" doc:"how long a client may accept no byte of an answer; default 60s"`
 }
 
 // TLS names the files of a TLS identity.
@@ -290,11 +292,12 @@ type ClientHints struct {
 
 // Limits limit the process.
 type Limits struct {
-	Concurrent    int  `yaml:"concurrent" reload:"live" doc:"concurrent requests; default 4096"`
-	BytesInFlight Size `yaml:"bytes_in_flight" reload:"live" doc:"memory of request bodies; default 2GiB"`
-	Index         Size `yaml:"index" reload:"restart" doc:"memory of the memory of the block index; default 256MiB: about 10 million (block, endpoint) pairs"`
-	Prompts       Size `yaml:"prompts" reload:"restart" doc:"memory of cached rendered and encoded prompts; default 512MiB"`
-	Decisions     Size `yaml:"decisions" reload:"restart" doc:"memory of decisions memory of decisions kept for explain; default 64MiB, at most 10,000 decisions"`
+	Concurrent    int      `yaml:"concurrent" reload:"live" doc:"concurrent requests; default 4096"`
+	BytesInFlight Size     `yaml:"bytes_in_flight" reload:"live" doc:"memory of request bodies; default 2GiB"`
+	Index         Size     `yaml:"index" reload:"restart" doc:"memory of the block index; default 256MiB: about 10 million (block, endpoint) pairs"`
+	Prompts       Size     `yaml:"prompts" reload:"restart" doc:"memory of cached rendered and encoded prompts; default 512MiB"`
+	Decisions     Size     `yaml:"decisions" reload:"restart" doc:"memory of decisions kept for explain; default 64MiB, at most 10,000 decisions"`
+	DrainTimeout  Duration `yaml:"drain_timeout" reload:"restart" doc:"how long a router that is stopped waits for requests in progress; default 5m; longer than most answers, shorter than the grace period of what stops it"`
 }
 
 // Telemetry is logs and metrics.

@@ -30,6 +30,9 @@ func or[T comparable](p *T, v T) {
 // the reason of its value.
 func (c *Config) defaults() {
 	or(&c.Listen.MaxBody, 64<<20)
+	or(&c.Listen.BodyTimeout, Duration(time.Minute))
+	or(&c.Listen.WriteTimeout, Duration(time.Minute))
+	or(&c.Limits.DrainTimeout, Duration(5*time.Minute))
 	or(&c.Admin.HTTP, "127.0.0.1:9090")
 	or(&c.StateDir, "/var/lib/kvasir")
 	c.Policy.defaults()
@@ -130,6 +133,13 @@ func (k *checker) add(path, format string, args ...any) {
 	k.out = append(k.out, problem{path, fmt.Sprintf(format, args...)})
 }
 
+// between checks the bounds of a time.
+func (k *checker) between(path string, d, least, most time.Duration) {
+	if d < least || d > most {
+		k.add(path, "want %v to %v, got %v", least, most, d)
+	}
+}
+
 func (k *checker) oneOf(path, got string, want ...string) {
 	if !slices.Contains(want, got) {
 		k.add(path, "want one of %s, got %q", strings.Join(want, ", "), got)
@@ -173,6 +183,9 @@ func (c *Config) validate() []problem {
 		k.address("listen", c.Listen.HTTP)
 	}
 	k.tls(c.Listen.TLS)
+	k.between("listen.body_timeout", c.Listen.BodyTimeout, 100*time.Millisecond, time.Hour)
+	k.between("listen.write_timeout", c.Listen.WriteTimeout, 100*time.Millisecond, time.Hour)
+	k.between("limits.drain_timeout", c.Limits.DrainTimeout, 100*time.Millisecond, 24*time.Hour)
 	k.address("admin.http", c.Admin.HTTP)
 	if c.Admin.Metrics != "" {
 		k.address("admin.metrics", c.Admin.Metrics)
