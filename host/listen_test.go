@@ -35,6 +35,40 @@ func TestListen_bodyTimeout(t *testing.T) {
 	}
 }
 
+// TestListen_corsOrigins: scripts of listed origins may read answers; a reload
+// changes the list.
+func TestListen_corsOrigins(t *testing.T) {
+	x := newLive(t)
+	config := func(origin string) string {
+		return strings.Replace(x.yaml("anonymous: {tenant: acme}", fmt.Sprintf("endpoints: [%q]", x.engine()), ""),
+			"listen: 127.0.0.1:0", fmt.Sprintf(`listen: {http: "127.0.0.1:0", cors_origins: [%q]}`, origin), 1)
+	}
+	allowed := func(origin string) bool {
+		req, err := http.NewRequest("OPTIONS", "http://"+x.Addr()+"/v1/chat/completions", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Origin", origin)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.Header.Get("Access-Control-Allow-Origin") == origin
+	}
+	x.write("kvasir.yaml", config("https://a.example"))
+	x.start()
+	if !allowed("https://a.example") || allowed("https://b.example") {
+		t.Error("the listed origin is refused, or another allowed")
+	}
+	x.write("kvasir.yaml", config("https://b.example"))
+	for end := time.Now().Add(10 * time.Second); !allowed("https://b.example"); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the reload did not change the origins")
+		}
+	}
+}
+
 // TestLimits_drainTimeout: a router that is stopped cuts requests in progress after
 // limits.drain_timeout.
 func TestLimits_drainTimeout(t *testing.T) {

@@ -56,6 +56,7 @@ type Listen struct {
 	MaxBody      Size     `yaml:"max_body" reload:"live" doc:"maximum size of a request body; default 64MiB: a 1M-token prompt is about 5 MB, which leaves room for images in base64"`
 	BodyTimeout  Duration `yaml:"body_timeout" reload:"restart" doc:"for a client's request head, and for each MiB of its body; default 60s"`
 	WriteTimeout Duration `yaml:"write_timeout" reload:"restart" doc:"how long a client may accept no byte of an answer; default 60s"`
+	CORSOrigins  []string `yaml:"cors_origins" reload:"live" doc:"origins whose scripts may read answers, such as https://chat.example, or *; default none"`
 }
 
 // TLS names the files of a TLS identity.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -183,6 +184,11 @@ func (c *Config) validate() []problem {
 		k.address("listen", c.Listen.HTTP)
 	}
 	k.tls(c.Listen.TLS)
+	for i, o := range c.Listen.CORSOrigins {
+		if u, err := url.Parse(o); o != "*" && (err != nil || u.Host == "" || o != u.Scheme+"://"+u.Host) {
+			k.add(fmt.Sprintf("listen.cors_origins[%d]", i), "want an origin such as https://chat.example, or *, got %q", o)
+		}
+	}
 	k.between("listen.body_timeout", c.Listen.BodyTimeout, 100*time.Millisecond, time.Hour)
 	k.between("listen.write_timeout", c.Listen.WriteTimeout, 100*time.Millisecond, time.Hour)
 	k.between("limits.drain_timeout", c.Limits.DrainTimeout, 100*time.Millisecond, 24*time.Hour)

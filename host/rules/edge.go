@@ -24,6 +24,7 @@ func edgeOf(cfg *config.Config, set *identity.Set) (*proxy.Edge, error) {
 	}
 	return proxy.NewEdge(proxy.EdgeConfig{
 		Hints: clientHints(&cfg.ClientHints), Proxies: proxies,
+		CORSOrigins:  cfg.Listen.CORSOrigins,
 		MaxBodyBytes: int64(cfg.Listen.MaxBody), MaxConcurrent: cfg.Limits.Concurrent,
 		MaxBytesInFlight: int64(cfg.Limits.BytesInFlight),
 	}, authenticator{set})
@@ -34,7 +35,7 @@ func edgeOf(cfg *config.Config, set *identity.Set) (*proxy.Edge, error) {
 func sameEdge(a, b *config.Config) bool {
 	return a == b || a.Listen.MaxBody == b.Listen.MaxBody &&
 		a.Limits.Concurrent == b.Limits.Concurrent && a.Limits.BytesInFlight == b.Limits.BytesInFlight &&
-		reflect.DeepEqual(a.ClientHints, b.ClientHints) &&
+		slices.Equal(a.Listen.CORSOrigins, b.Listen.CORSOrigins) && reflect.DeepEqual(a.ClientHints, b.ClientHints) &&
 		reflect.DeepEqual(a.Identity.TrustedProxies, b.Identity.TrustedProxies)
 }
 
