@@ -206,7 +206,7 @@ func activate(t testing.TB, s *plugstore.Store, name string, code []byte) {
 
 // TestStart_aside: a stored version that does not load stops no start. What was
 // active before it, the file or the shipped plugin stands in, and the log, the
-// metrics, the list and explain say so; later generations keep that, and a version
+// metrics, the list and explain say so; later revisions keep that, and a version
 // that loads ends it.
 func TestStart_aside(t *testing.T) {
 	good, err := os.ReadFile("../conformance/fleet/testdata/plugins/first.wasm")

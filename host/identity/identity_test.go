@@ -475,7 +475,7 @@ func FuzzParseFile(f *testing.F) {
 }
 
 // TestStore_hammer authenticates while keys are replaced: a key that is in every
-// generation is accepted always, one that is in none never.
+// set is accepted always, one that is in none never.
 func TestStore_hammer(t *testing.T) {
 	k := &KeyFile{Version: 1}
 	key, _ := issue(t, k, "acme")
