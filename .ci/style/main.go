@@ -90,7 +90,7 @@ func (c *checker) file(path string) {
 	c.lines(path, text)
 	ast.Inspect(f, func(n ast.Node) bool {
 		for _, name := range declared(n) {
-			if w := badWord(name.Name); w != "" {
+			if w := badWord(name.Name); w != "" && exceptions[name.Name] == "" {
 				c.add("identifier", fset.Position(name.Pos()).String(), "%s: %s", name.Name, identifierWords[w])
 			}
 		}

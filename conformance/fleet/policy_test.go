@@ -132,11 +132,11 @@ func TestPolicy_dev(t *testing.T) {
 			s = policyOf(t, d.Admin, d.AdminToken)
 			return s.State == "degraded" && strings.Contains(s.LastError, what)
 		})
-		told := false
+		reported := false
 		for _, f := range s.Faults {
-			told = told || f.File == wantFile && f.Line > 0 && strings.Contains(f.Fix, fix)
+			reported = reported || f.File == wantFile && f.Line > 0 && strings.Contains(f.Fix, fix)
 		}
-		if s.Revision != good.Revision || !told {
+		if s.Revision != good.Revision || !reported {
 			t.Errorf("got %+v", s)
 		}
 		if !strings.Contains(d.Log.String(), "policy refused, the previous one stays in force") || !strings.Contains(d.Log.String(), what) {
