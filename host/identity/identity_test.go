@@ -474,9 +474,9 @@ func FuzzParseFile(f *testing.F) {
 	})
 }
 
-// TestStore_hammer authenticates while keys are replaced: a key that is in every
+// TestStore_stress authenticates while keys are replaced: a key that is in every
 // set is accepted always, one that is in none never.
-func TestStore_hammer(t *testing.T) {
+func TestStore_stress(t *testing.T) {
 	k := &KeyFile{Version: 1}
 	key, _ := issue(t, k, "acme")
 	s := newStore(t, Config{Pepper: pepper, FailuresPerMinute: 1 << 20}, "", k)
