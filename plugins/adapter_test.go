@@ -46,7 +46,7 @@ func (s *scorer) Score(b *scheduler.Batch) error {
 	return s.p.Score(v, b.Scores, nil)
 }
 
-// TestScorer_scheduler: a plugin stands in for the built-in scorer, without an
+// TestScorer_scheduler: a plugin replaces the built-in scorer, without an
 // allocation.
 func TestScorer_scheduler(t *testing.T) {
 	var s scheduler.Scorer = &scorer{p: load(t, "leastwork", wasm.Options{}), objective: abi.ObjectiveBlend}

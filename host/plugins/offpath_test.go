@@ -17,8 +17,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
-// TestOutcomes: a batch tells of the endpoints there are; outcomes of an earlier
-// life of a slot are left out.
+// TestOutcomes: a batch lists the current endpoints; outcomes of an earlier epoch of a
+// slot are omitted.
 func TestOutcomes(t *testing.T) {
 	store := endpoint.NewStore()
 	add := func(url string) endpoint.ID {
@@ -103,9 +103,9 @@ func TestOffPath_full(t *testing.T) {
 	}
 }
 
-// TestOffPath_run: the actor tells a plugin of outcomes within flushAfter, and
-// at once when flushAt have come; the column it publishes is in the next batch
-// of its scorer, for the endpoints it is about.
+// TestOffPath_run: outcomes reach a plugin within flushAfter, and at once when there are
+// flushAt; the column that it publishes is in the next batch of its scorer, for the
+// endpoints of the outcomes.
 func TestOffPath_run(t *testing.T) {
 	code, err := os.ReadFile("../../examples/learned-rate/learned_rate.wasm")
 	if err != nil {

@@ -59,7 +59,7 @@ func TestStore_killed(t *testing.T) {
 	}
 }
 
-// change activates code 0, code 1, … and tells each, until it is killed.
+// change activates code 0, code 1, … and prints each, until it is killed.
 func change(dir string) {
 	s, err := Open(dir)
 	for i := 0; err == nil; i++ {

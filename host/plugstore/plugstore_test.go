@@ -303,7 +303,7 @@ func TestStore_tornCode(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, list, err)
 		}
 		if name != "folder" {
-			put(t, s, "a", "two") // pushing it again mends it
+			put(t, s, "a", "two") // pushing it again repairs it
 			if err := s.Activate("a", two); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -161,7 +161,7 @@ func TestLoad_childDies(t *testing.T) {
 	}
 }
 
-// TestLoad_childHangs: who gives up waiting gets its answer at once.
+// TestLoad_childHangs: a caller whose context ends returns at once.
 func TestLoad_childHangs(t *testing.T) {
 	rt, _, _ := withChild(t, childHangs)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -15,7 +15,7 @@ import (
 )
 
 // TestDocument_hostile: what a guest may do wrong in the roles that read documents
-// is a fault with its reason, and the instance is made anew.
+// is a fault with its reason, and the instance is replaced.
 func TestDocument_hostile(t *testing.T) {
 	rt := newRuntime(t, "")
 	parse := func(p *wasm.Plugin) error { _, err := p.BackendParse([]byte("q=1"), 1.7e12); return err }

@@ -79,7 +79,7 @@ type suiteGuest struct {
 }
 
 // Call calls the role and checks the books: an instance is lost by a fault,
-// and made anew by Maintain.
+// and replaced by Maintain.
 func (g *suiteGuest) Call(role string, waiting []float32) (a conformance.Answer) {
 	b := wasm.SmokeBatch(len(waiting), 99)
 	b.Columns[abi.ColWaiting] = waiting

@@ -7,7 +7,7 @@ import (
 )
 
 // pool holds a plugin's free instances, the last used first: its caches are
-// warm. It never makes an instance; missing ones are made by Plugin.maintain.
+// warm. It never creates an instance; Plugin.maintain creates missing ones.
 //
 // One instance lies in a slot of its own that is taken and filled by one
 // atomic step, because callers of one plugin mostly come one after another

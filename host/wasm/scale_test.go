@@ -52,7 +52,7 @@ func loadFile(t testing.TB, rt *wasm.Runtime, file, config string) *wasm.Plugin 
 const hostile = "../../conformance/guests/experimental/hostile.wasm"
 
 // TestAutoscale_hostile: what a guest may do wrong in the role is a fault with its
-// reason, the instance is made anew, and after three the plugin is not asked.
+// reason, the instance is replaced, and after three the plugin is not called.
 func TestAutoscale_hostile(t *testing.T) {
 	rt := newRuntime(t, "")
 	for do, want := range map[int]wasm.Reason{
