@@ -126,13 +126,16 @@ func TestRollback_quarantined(t *testing.T) {
 	push(guestCode(t, "drift"))
 	b := fill(t, 3)
 	scorer := rules.set.profiles[0].Scorers[0].Scorer
-	for range 6000 {
-		if err := scorer.Score(b); err != nil {
+	// On a busy machine the slow calls may run out of fuel before they are too slow.
+	quarantined := false
+	for range 20_000 {
+		if err := scorer.Score(b); err != nil && strings.Contains(err.Error(), "in quarantine after") {
+			quarantined = true
 			break
 		}
 	}
-	if err := scorer.Score(b); err == nil || !strings.Contains(err.Error(), "in quarantine after") {
-		t.Fatalf("not in quarantine: %v", err)
+	if !quarantined {
+		t.Fatal("not in quarantine")
 	}
 	m.table.runtime.Maintain(t.Context(), time.Now())
 	third := push(append(good, 0, 3, 1, 'n', 'n'))
