@@ -362,7 +362,7 @@ func TestPolicy_cli(t *testing.T) {
 		t.Errorf("diff: %d %s", code, out)
 	}
 	editFile(t, filepath.Join(next, "kvasir", "admission.rego"), "package kvasir.admission", "package kvasir.admision")
-	if out, code := diff(); code != 1 || !strings.Contains(out, "there is no rule data.kvasir.admission") {
+	if out, code := diff(); code != 1 || !strings.Contains(out, "no such rule data.kvasir.admission") {
 		t.Errorf("a faulty one: %d %s", code, out)
 	}
 	if after := policyOf(t, d.Admin, d.AdminToken); after.Revision != before.Revision || after.State != "ok" {
@@ -434,7 +434,7 @@ default decision := {"allow": false, "reason": "closed"}
 	save(t, rules, []byte("package kvasir\n\ndecision {"))
 	editFile(t, r.Config, "models: [{name: "+model+",", "models: [{name: "+model+", aliases: [another],")
 	s, b := adminDo(t, r, "POST", "/v1/reload", nil)
-	if s != 422 || !strings.Contains(string(b), "everything else is as the files say") || !strings.Contains(string(b), "kvasir/decision.rego:3") {
+	if s != 422 || !strings.Contains(string(b), "everything else is as in the files") || !strings.Contains(string(b), "kvasir/decision.rego:3") {
 		t.Errorf("reload with a broken policy: %d %s", s, b)
 	}
 	if s, b := status("another"); s != 403 || !strings.Contains(b, "closed") {
