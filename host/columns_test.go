@@ -87,7 +87,7 @@ func newColumnsWorld(t *testing.T) *columnsWorld {
 	d := &decider{policy.Decision{Allow: true, Salt: "s", Priority: 7, Prefer: []policy.Preference{{Label: "gpu", Values: []string{"h100"}, Weight: 0.375}}, Affinity: policy.Affinity{Weight: 0.5}}}
 	w.rules, err = scheduler.New(scheduler.Config{Policy: d,
 		State: scheduler.NewState(scheduler.StateConfig{Store: w.store, Seed: 5, Now: func() time.Time { return w.now },
-			Locality: scheduler.Locality{Index: tieredIndex{w.index}, Holders: 4096, Tiers: tierWeights, HolderOf: func(id endpoint.ID, tier int) int { return kvindex.HolderOf(int(id), tier) }}}),
+			Locality: scheduler.Locality{Index: kvindex.Tiered{Index: w.index}, Holders: 4096, Tiers: tierWeights, HolderOf: func(id endpoint.ID, tier int) int { return kvindex.HolderOf(int(id), tier) }}}),
 		Profiles: []scheduler.Profile{profile},
 		Models: []scheduler.Model{{Name: "m", Pools: []scheduler.PoolRef{{Pool: "main"}}, Prompter: w.model.Chat()},
 			{Name: "lora", Pools: []scheduler.PoolRef{{Pool: "main", ServedAs: "ad"}}, Prompter: w.model.Chat()}},

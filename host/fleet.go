@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -13,7 +14,7 @@ import (
 // openFleet makes what keeps endpoints and pools in step with the rules.
 func (h *Host) openFleet() {
 	h.fleet = fleet.New(fleet.Config{Store: h.store, Index: h.index, Assumed: h.assumed, Tiers: len(tierWeights),
-		Parser: h.plugins.Parser, History: h.history.History,
+		Parser: h.plugins.Parser, History: h.history.History, Forgotten: !h.history.Complete(),
 		Revoked: func(url, pool, reason string) { h.note("isolation:revoke", url, nil, "pool", pool, "reason", reason) },
 		Log:     h.log})
 	h.admission = &fleet.Admission{Policy: h.admissionPolicy}
@@ -48,7 +49,7 @@ func (h *Host) discoveryFailed(pool string, err error) {
 func (h *Host) auditScaling(a autoscale.Action) {
 	result := error(nil)
 	if a.Verb == autoscale.VerbDriver || a.Verb == autoscale.VerbExpire || a.Verb == autoscale.VerbOverride {
-		result = fmt.Errorf("%s", a.Reason)
+		result = errors.New(a.Reason)
 	}
 	h.note("autoscale:"+a.Verb, "pool/"+a.Pool, result, "n", fmt.Sprint(a.N), "endpoints", strings.Join(a.IDs, " "),
 		"reason", a.Reason, "key", a.Key)

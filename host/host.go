@@ -65,6 +65,7 @@ type Host struct {
 
 	unlock  func() // of the state directory; nil = not locked
 	saltKey []byte
+	fresh   bool // saltKey was made by this process
 	pepper  []byte
 	audit   *audit.Log
 
@@ -155,7 +156,7 @@ func (h *Host) openState() (err error) {
 	if h.unlock, err = statedir.Lock(dir); err != nil {
 		return err
 	}
-	if h.saltKey, err = statedir.SaltKey(dir); err != nil {
+	if h.saltKey, h.fresh, err = statedir.SaltKey(dir); err != nil {
 		return err
 	}
 	if err := h.openAudit(h.cfg); err != nil {
@@ -200,29 +201,20 @@ func (h *Host) openStores() error {
 	h.index = kvindex.New(kvindex.Config{Holders: holders, BudgetBytes: int64(l.Index) * indexShare / 16})
 	h.predictor = kvindex.NewPredictor(kvindex.Config{Holders: holders, BudgetBytes: int64(l.Index) * predictorShare / 16})
 	h.assumed = kvindex.NewAssumed(kvindex.AssumedConfig{Holders: holders, BudgetBytes: int64(l.Index) * assumedShare / 16})
-	h.history = isolation.Open(filepath.Join(h.cfg.StateDir, historyFile), min(maxHistory, int64(l.Index)/8), h.log)
+	h.history = isolation.Open(filepath.Join(h.cfg.StateDir, historyFile), min(maxHistory, int64(l.Index)/8), h.fresh, h.log)
 	h.registry = telemetry.New()
 	h.metrics = telemetry.NewMetrics(h.registry)
 	h.openFleet()
 	h.state = scheduler.NewState(scheduler.StateConfig{
 		Store: h.store, Observer: h, TraceBytes: int(l.Decisions),
 		Locality: scheduler.Locality{
-			Index: tieredIndex{h.index}, Predictor: h.predictor, Assumed: h.assumed, History: h.history.History,
+			Index: kvindex.Tiered{Index: h.index}, Predictor: h.predictor, Assumed: h.assumed, History: h.history.History,
 			Holders: holders, Tiers: tierWeights,
 			HolderOf: func(id endpoint.ID, tier int) int { return kvindex.HolderOf(int(id), tier) },
 		},
 	})
 	h.collect()
 	return nil
-}
-
-// tieredIndex is the index as the scheduler sees it: what a tier holds is
-// counted from the end of the faster tiers.
-type tieredIndex struct{ x *kvindex.Index }
-
-// Match implements scheduler.Matcher.
-func (t tieredIndex) Match(hashes, candidates []uint64, depth []uint32) {
-	t.x.MatchTiers(hashes, candidates, depth)
 }
 
 // The index budget in sixteenths: predictions are two indexes that take turns,

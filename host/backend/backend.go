@@ -118,6 +118,10 @@ type Config struct {
 	// must return soon.
 	Revoked func(reason string)
 	History History // nil = none
+	// Forgotten says that the engine may hold blocks that History lacks, because the
+	// router was killed: cached tokens prove nothing until the engine restarts or its
+	// events are live.
+	Forgotten bool
 
 	// Interval is between two checks of health and metrics, jittered by a tenth.
 	// Default 1 s: the age of the load figures that placement uses. A shorter one

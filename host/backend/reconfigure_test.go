@@ -161,16 +161,28 @@ func TestReconfigure_assumedSize(t *testing.T) {
 }
 
 // TestReconfigure_revoke: cached tokens that have no explanation because their blocks
-// had other names before a change take no isolation away.
+// had other names before a change, or because the router has forgotten what it
+// sent, take no isolation away.
 func TestReconfigure_revoke(t *testing.T) {
+	t.Run("renamed", func(t *testing.T) {
+		unproven(t, func(*Config) {}, func(o *watched) { o.reconfigure(func(c *Config) { c.CacheIdentity += "x" }) })
+	})
+	t.Run("forgotten", func(t *testing.T) {
+		unproven(t, func(c *Config) { c.Forgotten = true }, func(*watched) {})
+	})
+}
+
+// unproven has answers with unexplained cached tokens revoke nothing of a watcher
+// that was made and then changed, until its engine restarts.
+func unproven(t *testing.T, made func(c *Config), change func(o *watched)) {
 	e := newFakeEngine(t)
 	e.metrics["vllm:num_requests_waiting"] = 0
-	o := watchQuiet(t, e, func(c *Config) { c.Probe.Every = time.Hour })
+	o := watchQuiet(t, e, func(c *Config) { c.Probe.Every = time.Hour; made(c) })
 	isolated := func(want string) func(endpoint.State) bool {
 		return func(s endpoint.State) bool { return s.Isolation == want }
 	}
 	o.until("a probe", isolated(endpoint.IsolationVerified))
-	o.reconfigure(func(c *Config) { c.CacheIdentity += "x" })
+	change(o)
 	o.w.Revoke(100)
 	o.reconfigure(func(c *Config) { c.Bearer = "seen" })
 	o.until("the change", func(endpoint.State) bool { return o.auth() == "Bearer seen" })

@@ -16,8 +16,9 @@ import (
 // engine restarts or [Watcher.Readmit] is called.
 //
 // It is only logged and counted where the probe's configuration says LogOnly, and
-// after a change of the configuration that gave blocks other names, until events
-// or a restart of the engine make its cache known again.
+// after a change of the configuration that gave blocks other names or where the
+// router has forgotten what it sent, until events or a restart of the engine make
+// its cache known again.
 func (w *Watcher) Revoke(excess int) {
 	reason := fmt.Sprintf("an answer reported %d cached tokens that its namespace cannot hold", excess)
 	w.mu.Lock()

@@ -43,8 +43,8 @@ type Watcher struct {
 	pending *Config     // of Reconfigure; Run takes it up
 	stream  *stream     // nil: no event stream
 	revoked atomic.Bool // isolation was taken away by an answer
-	// renamed says that the engine may hold blocks that had other names: an answer
-	// that reports them proves nothing.
+	// renamed says that the engine may hold blocks that had other names, or that the
+	// history lacks: an answer that reports them proves nothing.
 	renamed atomic.Bool
 	readmit atomic.Bool // and an operator gives it back
 
@@ -116,6 +116,7 @@ func NewWatcher(cfg Config, index Index, assumed Assumed, endpoints Endpoints) (
 		trust: newTrust(time.Now()), wake: make(chan struct{}, 1),
 		claim: func(string, string) bool { return true }, release: func(string) {}}
 	w.status.Probe.Isolation = endpoint.IsolationUnverified
+	w.renamed.Store(cfg.Forgotten)
 	w.health = health{fail: cfg.FailAfter, rise: cfg.RiseAfter}
 	w.feed = newFeed(&w.cfg, index, w.trust, w.expected, w.wakeRun)
 	w.sizeAssumed()

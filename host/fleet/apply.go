@@ -184,7 +184,7 @@ func (f *Fleet) watcherConfig(id endpoint.ID, t target) backend.Config {
 		ID: id, URL: t.key.url, Client: f.plan.pools[t.key.pool].client, Dialect: d, Scrape: scrape, Bearer: w.bearer,
 		CacheIdentity: w.cacheIdentity, BlockTokens: w.blockTokens, AssumedBlocks: w.assumedBlocks, Events: w.events,
 		Probe:   backend.Probe{Every: w.probe, Idle: func() bool { return f.idle(id) }, LogOnly: w.unexplainedLogOnly},
-		History: f.cfg.History,
+		History: f.cfg.History, Forgotten: f.cfg.Forgotten,
 		Revoked: func(reason string) { f.cfg.Revoked(t.key.url, t.key.pool, reason) },
 		Log:     f.cfg.Log.With("endpoint", t.key.url),
 	}

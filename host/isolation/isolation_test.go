@@ -201,30 +201,43 @@ func TestHistory_saved(t *testing.T) {
 	}
 }
 
-// TestFile: a history is saved when its Run ends, and read again.
+// TestFile: a history is saved when its Run ends, and read again. It is complete
+// unless its last writer was killed, its file is broken or missing.
 func TestFile(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	path := filepath.Join(t.TempDir(), "history")
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	f := Open(path, 1<<16, log)
 	a := chain(r, 10)
-	f.Sent(exact(1, a))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := f.Run(ctx); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
+	open := func(what string, fresh bool, tokens int, complete bool) *File {
+		t.Helper()
+		f := Open(path, 1<<16, fresh, log)
+		if c := f.Sent(exact(1, a)); c.tokens != tokens || f.Complete() != complete {
+			t.Errorf("%s: knows %d tokens, complete %v; want %d, %v", what, c.tokens, f.Complete(), tokens, complete)
+		}
+		return f
 	}
-	f = Open(path, 1<<16, log)
-	if c := f.Sent(exact(1, a)); c.tokens != 160 {
-		t.Errorf("knows %d tokens after a restart, want 160", c.tokens)
+	end := func(f *File) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := f.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
 	}
+	open("the first", true, 0, true) // and killed
+	end(open("after a kill", false, 0, false))
+	end(open("after an end in good order", false, 160, true))
+	open("again", false, 160, true) // and killed
+	end(open("after another kill", false, 160, false))
 	if err := os.WriteFile(path, []byte("something else altogether"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f = Open(path, 1<<16, log)
-	if c := f.Sent(exact(1, a)); c.tokens != 0 {
-		t.Errorf("knows %d tokens from a broken file", c.tokens)
+	end(open("a broken file", false, 0, false))
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
 	}
+	end(open("no file under salts in use", false, 0, false))
+	open("the file that replaces it", false, 160, true)
 }
 
 // TestHistory_stress: concurrent use keeps what was added.

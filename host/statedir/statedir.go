@@ -53,10 +53,15 @@ func Lock(dir string) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// SaltKey returns the key that cache salts are derived from, which it creates when
-// there is none.
-func SaltKey(dir string) ([]byte, error) {
-	return policy.LoadOrCreateKey(filepath.Join(dir, saltKeyFile))
+// SaltKey returns the key that cache salts are derived from. It creates one when
+// there is none: the key is then fresh, no engine holds a block under it.
+func SaltKey(dir string) (key []byte, fresh bool, err error) {
+	file := filepath.Join(dir, saltKeyFile)
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		fresh = true
+	}
+	key, err = policy.LoadOrCreateKey(file)
+	return key, fresh, err
 }
 
 // Pepper returns the pepper of the API key hashes, which it creates when there is
