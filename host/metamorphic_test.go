@@ -38,23 +38,22 @@ const (
 
 // disk is what the files hold: what a next reload would accept.
 type disk struct {
-	keyFault   int
-	keys       []identity.Record
-	jwksFault  int
-	signers    map[int]bool
-	cfgFault   int
-	named      bool // the configuration names the key file
-	issuer     bool
-	anonymous  bool
-	certs      map[int]bool
-	region     int
-	hint       int
-	port       int // waits for a restart
-	badSecret  bool
-	policy     int // number of its rule
-	badPolicy  bool
-	tenants    map[string]bool // enabled
-	moreTested int
+	keyFault  int
+	keys      []identity.Record
+	jwksFault int
+	signers   map[int]bool
+	cfgFault  int
+	named     bool // the configuration names the key file
+	issuer    bool
+	anonymous bool
+	certs     map[int]bool
+	region    int
+	hint      int
+	port      int // waits for a restart
+	badSecret bool
+	policy    int // number of its rule
+	badPolicy bool
+	tenants   map[string]bool // enabled
 }
 
 // model is what must be in force.
