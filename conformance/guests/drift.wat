@@ -1,4 +1,4 @@
-;; adds in its first 5000 calls, and divides in all others, for as many units of fuel as were measured
+;; adds in its first 5000 calls, and takes square roots in all others: within its fuel, but for several milliseconds
 (module
   (memory (export "memory") 8)
   (global $calls (mut i32) (i32.const 0))
@@ -7,15 +7,15 @@
   (func (export "kvasir_manifest") (result i64) (i64.or (i64.shl (i64.const 1024) (i64.const 32)) (i64.const 84)))
   (func (export "kvasir_alloc") (param $size i32) (result i32)
     (i32.const 65536))
-  (func $role (export "kvasir_score") (param $p i32) (result i32) (local $i i32) (local $k i32) (local $x i64)
+  (func $role (export "kvasir_score") (param $p i32) (result i32) (local $i i32) (local $k i32) (local $x i64) (local $y f64)
     (if (i32.load offset=4 (local.get $p)) (then
       (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
       (if (i32.gt_u (global.get $calls) (i32.const 5000)) (then
+        (local.set $y (f64.const 1e300))
         (loop $again
-          (local.set $x (i64.div_u (i64.const 0x7fffffffffffffff) (i64.or (local.get $x) (i64.const 3))))
-          (local.set $x (i64.div_u (i64.const 0x7fffffffffffffff) (i64.or (local.get $x) (i64.const 3))))
+          (local.set $y (f64.sqrt (f64.sqrt (f64.sqrt (f64.sqrt (f64.sqrt (f64.sqrt (f64.sqrt (f64.sqrt (f64.sqrt (f64.sqrt (f64.sqrt (f64.sqrt (f64.sqrt (f64.sqrt (f64.sqrt (f64.sqrt (local.get $y))))))))))))))))))
           (local.set $k (i32.add (local.get $k) (i32.const 1)))
-          (br_if $again (i32.lt_u (local.get $k) (i32.const 300000)))))
+          (br_if $again (i32.lt_u (local.get $k) (i32.const 50000)))))
       (else
         (loop $again
           (local.set $x (i64.add (local.get $x) (i64.const 3)))
