@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// Added tokens follow Hugging Face tokenizers (added_vocabulary.rs): those
-// with normalized=false are found in the raw text, each piece between them is
-// normalized for itself, and the others are found in the normalized pieces,
-// leftmost and longest in both.
+// Added tokens follow Hugging Face tokenizers (added_vocabulary.rs). Tokens
+// with normalized=false are matched in the raw text. Each piece between them
+// is normalized separately, and the other tokens are matched in the normalized
+// pieces. Both passes take the leftmost, longest match.
 
 // addedToken is one entry of "added_tokens".
 type addedToken struct {
@@ -22,28 +22,28 @@ type addedToken struct {
 	Special    bool   `json:"special"`
 }
 
-// addedSet finds a set of added tokens in text.
+// addedSet finds the occurrences of a set of added tokens in text.
 type addedSet struct {
 	tokens []addedToken
 	nodes  []addedNode // [0] is the root
-	first  [256]bool   // bytes that tokens begin with
-	firsts []byte      // the same, when they are few enough for a search each
-	maxLen int         // bytes of the longest
+	first  [256]bool   // first bytes of the tokens
+	firsts []byte      // the first bytes as a list, if few enough for one search each
+	maxLen int         // length in bytes of the longest token
 
-	singleWord, rstrip bool // some token has it
+	singleWord, rstrip bool // set if any token has the flag
 }
 
-// addedNode is a node of the trie; the children are consecutive and sorted by
+// addedNode is a node of the trie. Its children are consecutive and sorted by
 // label.
 type addedNode struct {
 	label    byte
 	child    uint32 // first child
 	children uint16
-	token    int32 // index in tokens, -1
+	token    int32 // index in tokens, or -1
 }
 
-// newAddedSet takes tokens with the text to be found as Content, which may not
-// be empty. Of equal texts the first counts.
+// newAddedSet builds a set from tokens whose Content is the text to find and
+// is not empty. If texts are equal, the first token wins.
 func newAddedSet(tokens []addedToken) *addedSet {
 	s := &addedSet{tokens: tokens, nodes: []addedNode{{token: -1}}}
 	order := make([]int, len(tokens))
@@ -65,7 +65,7 @@ func newAddedSet(tokens []addedToken) *addedSet {
 	return s
 }
 
-// build makes the children of a node from the tokens below it, which are
+// build creates the children of a node from the tokens below it, which are
 // sorted and share their first depth bytes.
 func (s *addedSet) build(node uint32, order []int, depth int) {
 	for len(order) > 0 && len(s.tokens[order[0]].Content) == depth {
@@ -94,7 +94,7 @@ func (s *addedSet) build(node uint32, order []int, depth int) {
 	}
 }
 
-// step returns the child of node by c, 0 when there is none.
+// step returns the child of node for c, or 0 if there is none.
 func (s *addedSet) step(node uint32, c byte) uint32 {
 	n := &s.nodes[node]
 	for i := n.child; i < n.child+uint32(n.children); i++ {
@@ -105,7 +105,7 @@ func (s *addedSet) step(node uint32, c byte) uint32 {
 	return 0
 }
 
-// match returns the longest token that text begins with, nil when none does.
+// match returns the longest token that is a prefix of text, or nil.
 func (s *addedSet) match(text []byte) *addedToken {
 	best := int32(-1)
 	node := uint32(0)
@@ -123,8 +123,8 @@ func (s *addedSet) match(text []byte) *addedToken {
 	return &s.tokens[best]
 }
 
-// unfinished reports whether more text could make text the beginning of a
-// token.
+// unfinished reports whether appending text could turn text into a string that
+// begins with a token.
 func (s *addedSet) unfinished(text []byte) bool {
 	node := uint32(0)
 	for _, c := range text {
@@ -135,20 +135,20 @@ func (s *addedSet) unfinished(text []byte) bool {
 	return s.nodes[node].children > 0
 }
 
-// finder yields the matches of a set in a text from left to right.
+// finder returns the matches of a set in a text from left to right.
 type finder struct {
 	set  *addedSet
 	text []byte
-	pos  int    // the search goes on here
-	last int    // end of the last accepted match with its stripped space
+	pos  int    // the search continues here
+	last int    // end of the last accepted match, including stripped space
 	next [3]int // where set.firsts occur at or after pos; -1: not searched
 }
 
 // found is a match. Text before start that no earlier match covers is a piece.
 type found struct {
 	token      *addedToken
-	start, end int // with the space that lstrip and rstrip take
-	at, to     int // the token's own text
+	start, end int // including the space that lstrip and rstrip remove
+	at, to     int // the token's text alone
 	discarded  bool
 }
 
@@ -156,7 +156,7 @@ func (s *addedSet) find(text []byte) finder {
 	return finder{set: s, text: text, next: [3]int{-1, -1, -1}}
 }
 
-// raw returns the next match without regard to flags.
+// raw returns the next match and ignores the flags.
 func (f *finder) raw() (at int, t *addedToken) {
 	for {
 		at := f.candidate()
@@ -172,7 +172,7 @@ func (f *finder) raw() (at int, t *addedToken) {
 	}
 }
 
-// candidate returns the next position with a first byte of a token.
+// candidate returns the next position that holds the first byte of a token.
 func (f *finder) candidate() int {
 	if f.set.firsts == nil {
 		i := f.pos
@@ -191,8 +191,8 @@ func (f *finder) candidate() int {
 	return best
 }
 
-// match returns the next match; ok is false at the end of the text. A match
-// that single_word discards is returned too: it hides what it overlaps.
+// match returns the next match; ok is false at the end of the text. It also
+// returns matches that single_word discards, because they hide overlapping ones.
 func (f *finder) match() (m found, ok bool) {
 	at, t := f.raw()
 	if t == nil {
@@ -225,7 +225,7 @@ func wordAfter(s []byte) bool {
 	return n > 0 && isWord(r)
 }
 
-// spaceBefore returns where the run of \s that ends at i begins.
+// spaceBefore returns the start of the run of \s that ends at i.
 func spaceBefore(s []byte, i int) int {
 	for i > 0 {
 		_, w := utf8.DecodeLastRune(s[:i])
@@ -237,7 +237,7 @@ func spaceBefore(s []byte, i int) int {
 	return i
 }
 
-// spaceAfter returns where the run of \s that begins at i ends.
+// spaceAfter returns the end of the run of \s that begins at i.
 func spaceAfter(s []byte, i int) int {
 	for i < len(s) {
 		k, w := class(s, i)

@@ -2,16 +2,16 @@ package bpe
 
 import "unsafe"
 
-// arena hands out slices of pointer-free types from one block, each aligned
-// to 64 bytes. The block is ordinary collected memory: a slice taken from it
-// keeps all of it alive.
+// arena allocates slices of pointer-free types from one block, each aligned to
+// 64 bytes. The block is ordinary garbage-collected memory: a slice of it keeps
+// the whole block alive.
 type arena struct{ b []byte }
 
 const hugePage = 2 << 20
 
 // newArena returns zeroed memory for size bytes. A block of at least two huge
-// pages begins at a huge page, where the system gives them: the tables are
-// read at random and would not fit the TLB otherwise.
+// pages is aligned to a huge page where the system supports them: the tables
+// are read at random and would otherwise exceed the TLB.
 func newArena(size int) *arena {
 	align := 64
 	if size >= 2*hugePage-hugePage/8 {
@@ -26,13 +26,13 @@ func newArena(size int) *arena {
 	return &arena{b}
 }
 
-// room is the number of bytes that n values of T take in an arena.
+// room is the number of bytes that n values of T occupy in an arena.
 func room[T any](n int) int {
 	var z T
 	return (n*int(unsafe.Sizeof(z)) + 63) &^ 63
 }
 
-// take cuts n values of T from a; a must have room for them.
+// take allocates n values of T from a, which must have room for them.
 func take[T any](a *arena, n int) []T {
 	k := room[T](n)
 	p := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(a.b[:k]))), n)
@@ -40,7 +40,7 @@ func take[T any](a *arena, n int) []T {
 	return p
 }
 
-// move copies *s into a and lets *s point there.
+// move copies *s into a and makes *s refer to the copy.
 func move[T any](a *arena, s *[]T) {
 	if len(*s) == 0 {
 		return

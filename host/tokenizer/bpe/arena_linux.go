@@ -2,7 +2,7 @@ package bpe
 
 import "syscall"
 
-// adviseHuge asks for huge pages; a refusal costs speed only.
+// adviseHuge requests huge pages. A refusal affects speed only.
 func adviseHuge(b []byte) {
 	const madvHugepage = 14 // MADV_HUGEPAGE of <linux/mman.h>
 	if len(b) > 0 {

@@ -2,5 +2,5 @@
 
 package bpe
 
-// adviseHuge does nothing where there is no such advice.
+// adviseHuge does nothing on systems without this advice.
 func adviseHuge([]byte) {}

@@ -11,7 +11,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/bpe"
 )
 
-// BenchmarkParse is what every start pays for a model.
+// BenchmarkParse measures the cost of loading a model at start.
 func BenchmarkParse(b *testing.B) {
 	for _, name := range real {
 		raw, err := os.ReadFile(filepath.Join(oracle.Dir(b, name), "tokenizer.json"))
@@ -40,8 +40,8 @@ func benchKinds(t testing.TB) map[string][]byte {
 	return texts
 }
 
-// TestBenchTexts checks that there is enough text to measure on and writes it
-// where scripts/bench_hf.py wants it.
+// TestBenchTexts checks that the texts are long enough to measure and, on
+// request, writes them to the folder that scripts/bench_hf.py reads.
 func TestBenchTexts(t *testing.T) {
 	for kind, s := range benchKinds(t) {
 		if len(s) < 1_000_000 {
@@ -55,9 +55,9 @@ func TestBenchTexts(t *testing.T) {
 	}
 }
 
-// BenchmarkEncode reports MB/s over 1 MB of text in documents of one size:
-// pass=first has never seen the text (caches are empty at its start), as in a
-// router's first request; pass=repeated has.
+// BenchmarkEncode reports MB/s over 1 MB of text in documents of one size.
+// pass=first starts with empty caches, as a router's first request does;
+// pass=repeated encodes text that was encoded before.
 func BenchmarkEncode(b *testing.B) {
 	texts := benchKinds(b)
 	for _, name := range []string{"llama3_1", "qwen3", "gptoss", "gpt2"} {

@@ -13,8 +13,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/bpe"
 )
 
-// tiny is a tokenizer of the 256 bytes, "ab" and "abc". more goes into the
-// object, model into its model.
+// tiny is a tokenizer with the 256 bytes, "ab" and "abc". more is inserted into
+// the object, model into its "model" member.
 func tiny(more, model string) string {
 	var vocab []string
 	for b := range 256 {
@@ -61,7 +61,7 @@ func TestParse_tiny(t *testing.T) {
 	}
 }
 
-// TestParse_unsupported changes one thing at a time and expects it to be named.
+// TestParse_unsupported changes one part at a time and expects an error that names it.
 func TestParse_unsupported(t *testing.T) {
 	split := func(pattern, behavior string, more string) string {
 		return `"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"` + pattern + `"},"behavior":"` + behavior +
@@ -72,7 +72,7 @@ func TestParse_unsupported(t *testing.T) {
 	pattern := string(qwen[1 : len(qwen)-1])
 	for _, c := range []struct {
 		name, more, model    string
-		old, new             string // of the whole text
+		old, new             string // in the whole text
 		wantPart, wantDetail string
 	}{
 		{name: "member", more: `"dialect":1,`, wantPart: "member", wantDetail: "dialect"},

@@ -6,8 +6,8 @@ import (
 )
 
 // byteOf and charOf are GPT-2's mapping between bytes and the printable
-// characters that stand for them in a vocabulary. byteOf is -1 for characters
-// that stand for none (openai/gpt-2, src/encoder.py, bytes_to_unicode).
+// characters that represent them in a vocabulary. byteOf is -1 for characters
+// that represent no byte (openai/gpt-2, src/encoder.py, bytes_to_unicode).
 var byteOf [0x144]int16
 var charOf [256]rune
 
@@ -27,8 +27,8 @@ func init() {
 	}
 }
 
-// appendBytes appends the bytes that the characters of s stand for; ok is
-// false when one of them stands for no byte.
+// appendBytes appends the bytes that the characters of s represent; ok is false
+// if a character represents no byte.
 func appendBytes(dst []byte, s string) (out []byte, ok bool) {
 	for _, c := range s {
 		if int(c) >= len(byteOf) || byteOf[c] < 0 {
@@ -39,9 +39,9 @@ func appendBytes(dst []byte, s string) (out []byte, ok bool) {
 	return dst, true
 }
 
-// byteLevel reads a string of the file as bytes: like text followed by
-// appendBytes, in one step. Where ok is false the string holds a character
-// that stands for no byte, and raw is the string itself.
+// byteLevel reads a string of the file as bytes. It is equivalent to text
+// followed by appendBytes, in one step. If ok is false, the string contains a
+// character that represents no byte, and raw is the string itself.
 func (r *reader) byteLevel(dst []byte) (out []byte, raw string, ok bool, err error) {
 	if r.peek() != '"' {
 		return dst, "", false, r.fail("expected a string")
@@ -58,7 +58,7 @@ func (r *reader) byteLevel(dst []byte) (out []byte, raw string, ok bool, err err
 			i++
 			continue
 		}
-		w := 2 // every other character that stands for a byte has two bytes
+		w := 2 // every other character that represents a byte has two bytes
 		if c < 0xC2 || c > 0xC5 || i+w >= len(r.b) || r.b[i+1]&0xC0 != 0x80 {
 			break
 		}
@@ -72,7 +72,7 @@ func (r *reader) byteLevel(dst []byte) (out []byte, raw string, ok bool, err err
 	return r.escaped(dst)
 }
 
-// escaped is byteLevel for a string with escapes or foreign characters.
+// escaped is byteLevel for a string with escapes or non-ASCII characters.
 func (r *reader) escaped(dst []byte) (out []byte, raw string, ok bool, err error) {
 	q, err := r.quoted()
 	if err != nil {

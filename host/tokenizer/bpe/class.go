@@ -19,23 +19,23 @@ const (
 	cB              // Ll Lm Lo M
 )
 
-// classBits turns the class numbers of the generated table into bits.
+// classBits converts the class numbers of the generated table into bits.
 var classBits = [11]uint8{0, cL | cA, cL | cB, cL | cA, cL | cA | cB, cL | cA | cB, cM | cA | cB, cN, cPS, cPS, cS}
 
 const codePoints = 0x110000
 
 // Two-stage tables in blocks of 64 code points, so that the last byte of a
-// UTF-8 sequence indexes inside a block. They are filled by unicodeInit.
+// UTF-8 sequence is an index into a block. unicodeInit fills them.
 var (
 	stage1 [codePoints >> 6]uint16 // number of the block
 	blocks []uint8                 // [64 a block] class bits
-	nfcOK  [codePoints >> 6]uint64 // bit set: in NFC whatever stands before it
+	nfcOK  [codePoints >> 6]uint64 // bit set: in NFC regardless of what precedes it
 	wordCP [codePoints >> 6]uint64 // bit set: a word character of single_word
 	ascii  [256]uint8              // class bits below 0x80, 0 above
 )
 
-// unicodeInit fills all tables that depend on Unicode. Parse calls it, so that
-// a program that loads no tokenizer does not pay for it.
+// unicodeInit fills all tables that depend on Unicode. Parse calls it, so a
+// program that loads no tokenizer does not spend the time.
 var unicodeInit = sync.OnceFunc(func() {
 	fillClasses()
 	eachRun(wordRuns, func(cp, end int, k uint8) {
@@ -100,7 +100,8 @@ func tableBytes(table string) []byte {
 }
 
 // class returns the class bits and the width of the code point at i of valid
-// UTF-8. A broken sequence is class 0, width 1; nothing beyond s is read.
+// UTF-8. For an invalid sequence it returns class 0, width 1. It reads nothing
+// beyond s.
 func class(s []byte, i int) (bits uint8, width int) {
 	c := s[i]
 	if c < 0x80 {

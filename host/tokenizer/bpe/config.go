@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// parseConfig reads from tokenizer_config.json what changes ids: added tokens,
-// sorted by id, and add_prefix_space.
+// parseConfig reads the members of tokenizer_config.json that affect ids: added
+// tokens, sorted by id, and add_prefix_space.
 func parseConfig(raw []byte, f Family) ([]addedToken, error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -37,10 +37,10 @@ func parseConfig(raw []byte, f Family) ([]addedToken, error) {
 }
 
 // setAdded adds the tokens in order, as Hugging Face's add_tokens does, and
-// builds the two sets. The ids in the files are not believed but checked: the
-// library gives a token the id that the vocabulary has for it, or the next
-// free one. A token that is listed twice with other flags is refused: which
-// ones count depends on the library's version.
+// builds the two sets. It verifies the ids in the files: the library gives a
+// token the id that the vocabulary has for it, or the next free one. It rejects
+// a token that is listed twice with different flags, because the flags that
+// apply depend on the library's version.
 func (t *Tokenizer) setAdded(tokens, more []addedToken) error {
 	t.addedID, t.tokenOf = map[string]uint32{}, map[uint32]string{}
 	known := map[string]addedToken{}
@@ -75,8 +75,8 @@ func (t *Tokenizer) setAdded(tokens, more []addedToken) error {
 	return nil
 }
 
-// sortAdded divides the added tokens into the two sets. Special ones come
-// first: where two are the same text once normalized, the first one counts.
+// sortAdded divides the added tokens into the two sets. Special tokens come
+// first: if two tokens have the same normalized text, the first one wins.
 func (t *Tokenizer) sortAdded() {
 	var raw, normal []addedToken
 	for _, special := range [2]bool{true, false} {
@@ -97,7 +97,7 @@ func (t *Tokenizer) sortAdded() {
 	t.lineCuts = lineCutsHold(normal)
 }
 
-// freeID is the id of an added token that the vocabulary does not have.
+// freeID is the id of an added token that is not in the vocabulary.
 func (t *Tokenizer) freeID() uint32 {
 	id := uint32(t.words.count)
 	for a := range t.tokenOf {

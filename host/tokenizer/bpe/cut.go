@@ -12,29 +12,30 @@ func indexFrom(s []byte, i int, c byte) int {
 	return len(s)
 }
 
-// Cut returns a position c of text, as great as is known, such that for every
-// continuation x of text
+// Cut returns the greatest position c of text that it can determine such that
+// for every continuation x of text
 //
 //	ids(text+x) = ids(text[:c]) + ids(text[c:]+x)
 //
-// or 0. text itself must begin at such a position (or be the whole prompt).
-// The rules are: just before the extended start of an added token with
-// normalized=false and without single_word that no unfinished added token
-// before it can swallow; and in text between a letter or digit and a line end,
-// where every family's pattern ends a pre-token and no normalizer composes.
-// Cut does not write to text and may be called concurrently.
+// or 0 if it finds none. text itself must begin at such a position (or be the
+// whole prompt). There are two kinds of cut. One is just before the extended
+// start of an added token with normalized=false and without single_word, if no
+// unfinished added token before it can cover it. The other is in text between a
+// letter or digit and a line end, where every family's pattern ends a pre-token
+// and no normalizer composes. Cut does not modify text and is safe for
+// concurrent use.
 func (t *Tokenizer) Cut(text []byte) int {
 	limit := t.unfinishedAt(text)
 	cut, end := 0, 0
-	afterWord := -1 // end of the last single_word match, discarded or not
+	afterWord := -1 // end of the last single_word match, including discarded ones
 	f := t.raw.find(text)
 	for {
 		m, ok := f.match()
 		if !ok || m.at > limit {
 			break
 		}
-		// A match whose start lies in space that the one before took is left
-		// alone, and so is one that a single_word match looks at.
+		// Skip a match whose start lies in space that the previous match took, and
+		// a match that a single_word match examines.
 		if !m.token.SingleWord && m.start >= end && m.start != afterWord {
 			cut = m.start
 		}
@@ -49,8 +50,8 @@ func (t *Tokenizer) Cut(text []byte) int {
 	return cut
 }
 
-// unfinishedAt returns where the first added token may begin that more text
-// could complete or lengthen, len(text) when there is none.
+// unfinishedAt returns the earliest position at which an added token may begin
+// that more text could complete or lengthen, or len(text) if there is none.
 func (t *Tokenizer) unfinishedAt(text []byte) int {
 	for p := max(0, len(text)-t.raw.maxLen+1); p < len(text); p++ {
 		if t.raw.first[text[p]] && t.raw.unfinished(text[p:]) {
@@ -61,7 +62,7 @@ func (t *Tokenizer) unfinishedAt(text []byte) int {
 }
 
 // lineCut returns the last position in (end, limit) between a letter or digit
-// and a line end, 0 when there is none.
+// and a line end, or 0 if there is none.
 func (t *Tokenizer) lineCut(text []byte, end, limit int) int {
 	if !t.lineCuts {
 		return 0
@@ -78,9 +79,9 @@ func (t *Tokenizer) lineCut(text []byte, end, limit int) int {
 	return 0
 }
 
-// lineCutsHold reports whether added tokens that are found after normalizing
-// leave cuts at line ends exact: none may reach over one, strip space after
-// itself or look at its neighbours.
+// lineCutsHold reports whether the added tokens that are matched after
+// normalization keep cuts at line ends exact: none may extend across a line
+// end, strip space after itself or examine its neighbours.
 func lineCutsHold(tokens []addedToken) bool {
 	for _, t := range tokens {
 		if t.RStrip || t.SingleWord {
@@ -100,8 +101,8 @@ func lineCutsHold(tokens []addedToken) bool {
 	return true
 }
 
-// Starts calls f with the start of every added token of text that Cut may cut
-// at, in rising order: where a long text is best divided into pieces.
+// Starts calls f with the start of every added token of text that Cut can cut
+// at, in ascending order. These are the best positions to split a long text.
 func (t *Tokenizer) Starts(text []byte, f func(at int)) {
 	find := t.raw.find(text)
 	last := -1

@@ -11,10 +11,10 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/bpe"
 )
 
-// real are tokenizers of every family that is known.
+// real lists one or more tokenizers of every supported family.
 var real = []string{"qwen3", "llama3_1", "gptoss", "gpt4o", "gpt2"}
 
-// corpus is more than 3 MB of documents for one tokenizer.
+// corpus returns more than 3 MB of documents for one tokenizer.
 func corpus(t testing.TB, tok *bpe.Tokenizer) [][]byte {
 	var docs [][]byte
 	docs = append(docs, oracle.Split(oracle.Prose(t, 700_000), 4096)...)
@@ -26,7 +26,7 @@ func corpus(t testing.TB, tok *bpe.Tokenizer) [][]byte {
 	return append(docs, oracle.Long(4, 200_000)...)
 }
 
-// same compares with Hugging Face document by document.
+// same compares the ids with those of Hugging Face, document by document.
 func same(t *testing.T, tok *bpe.Tokenizer, tokenizerJSON string, docs [][]byte) {
 	t.Helper()
 	want := oracle.IDs(t, tokenizerJSON, docs)
@@ -50,7 +50,7 @@ func same(t *testing.T, tok *bpe.Tokenizer, tokenizerJSON string, docs [][]byte)
 	t.Logf("%d documents, %d bytes", len(docs), size)
 }
 
-// difference shows the surroundings of the first other id.
+// difference describes the context of the first different id.
 func difference(tok *bpe.Tokenizer, doc []byte, got, want []uint32) string {
 	k := 0
 	for k < min(len(got), len(want)) && got[k] == want[k] {

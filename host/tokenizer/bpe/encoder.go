@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	shortBits = 14 // log2 of the sets of the short cache
-	longBits  = 13 // log2 of the entries of the long cache
-	longBytes = 48 // longest pre-token that is cached
+	shortBits = 14 // log2 of the number of sets in the short cache
+	longBits  = 13 // log2 of the number of entries in the long cache
+	longBytes = 48 // length of the longest cached pre-token
 	shortIDs  = 4
 	longIDs   = 18
 	spareIDs  = 20 // room for one cached pre-token, written whole
@@ -16,26 +16,26 @@ const (
 	countShift = 60 // of shortWord.hi: number of ids
 )
 
-// shortWord is what a pre-token of at most 15 bytes was encoded to, when that
-// is at most shortIDs tokens.
+// shortWord caches the ids of a pre-token of at most 15 bytes that has at most
+// shortIDs tokens.
 type shortWord struct {
-	lo, hi uint64 // as load15 has it, and the number of ids in the top four bits
+	lo, hi uint64 // as returned by load15, with the number of ids in the top four bits
 	ids    [shortIDs]uint32
 }
 
-// shortSet is one cache line, the younger entry first.
+// shortSet is one cache line. The more recent entry comes first.
 type shortSet [2]shortWord
 
-// longWord is two cache lines: any other pre-token of at most longBytes.
+// longWord is two cache lines. It caches any other pre-token of at most longBytes.
 type longWord struct {
 	key  [longBytes / 8]uint64
-	n, k uint32 // bytes, 0: empty; ids
+	n, k uint32 // n bytes (0: empty), k ids
 	ids  [longIDs]uint32
 }
 
-// encoder holds what may not be shared: two caches (2 MiB) and scratch space.
-// Nothing is dropped from the caches but by another entry; they are bounded by
-// their size.
+// encoder holds the state that goroutines cannot share: two caches (2 MiB) and
+// scratch space. The caches have a fixed size, and an entry leaves only when
+// another one replaces it.
 type encoder struct {
 	m      *model
 	family Family
@@ -69,8 +69,8 @@ var maskLo, maskHi = func() (lo, hi [16]uint64) {
 	return lo, hi
 }()
 
-// load15 returns the n bytes at i (n at most 15) as two words, the length in
-// the top byte of the second.
+// load15 returns the n bytes at i (n at most 15) as two words, with the length
+// in the top byte of the second.
 func load15(s []byte, i, n int) (lo, hi uint64) {
 	if i+16 <= len(s) {
 		b := s[i : i+16]
@@ -86,16 +86,16 @@ func hash15(lo, hi uint64) uint64 {
 	return a ^ b
 }
 
-// grow returns dst with all its capacity as length and room for one cached
-// pre-token and more after k; left is the number of bytes still to encode.
+// grow returns dst with its length set to its capacity and with room for at
+// least one cached pre-token after k; left is the number of bytes not yet encoded.
 func grow(dst []uint32, k, left int) []uint32 {
 	dst = append(dst[:k], make([]uint32, max(2*spareIDs, k/2, left/3))...)
 	return dst[:cap(dst)]
 }
 
 // encode appends the ids of s, which is valid UTF-8 in the tokenizer's normal
-// form, without regard to added tokens. Memory of dst beyond its length may be
-// written.
+// form, and ignores added tokens. It may write to memory of dst beyond its
+// length.
 func (e *encoder) encode(dst []uint32, s []byte) []uint32 {
 	switch e.family {
 	case Llama3:
@@ -129,8 +129,8 @@ func (e *encoder) encodeScan(dst []uint32, s []byte, scan func([]byte, int) int)
 	return dst[:k]
 }
 
-// encodeCL100k is encode with cl100kEnd, whose commonest cases (letters after
-// at most one other character, punctuation) are done in place.
+// encodeCL100k is encode with cl100kEnd. It handles the most common cases
+// (letters after at most one other character, punctuation) inline.
 func (e *encoder) encodeCL100k(dst []uint32, s []byte, digits int) []uint32 {
 	whole, mask := e.m.whole, e.m.wholeM
 	n := len(s)
@@ -168,7 +168,7 @@ func (e *encoder) encodeCL100k(dst []uint32, s []byte, digits int) []uint32 {
 		}
 		lo, hi := load15(s, i, w)
 		t := &whole[hash15(lo, hi)&mask]
-		if t.lo == lo && t.hi == hi { // the home slot, for most
+		if t.lo == lo && t.hi == hi { // usually the home slot
 			dst[k] = t.id
 			k++
 		} else {
@@ -179,8 +179,8 @@ func (e *encoder) encodeCL100k(dst []uint32, s []byte, digits int) []uint32 {
 	return dst[:k]
 }
 
-// shortToken appends the ids of a pre-token of at most 15 bytes at dst[k];
-// dst has room for spareIDs there and its whole capacity as length.
+// shortToken appends the ids of a pre-token of at most 15 bytes at dst[k]. dst
+// has room for spareIDs ids there, and its length equals its capacity.
 func (e *encoder) shortToken(dst []uint32, k int, w []byte, lo, hi uint64) ([]uint32, int) {
 	m := e.m
 	hash := hash15(lo, hi)
@@ -224,8 +224,8 @@ func (e *encoder) shortToken(dst []uint32, k int, w []byte, lo, hi uint64) ([]ui
 	return dst[:cap(dst)], k
 }
 
-// store makes l the entry of a pre-token of n bytes, which has at most
-// longIDs tokens; others are not kept.
+// store makes l the entry of a pre-token of n bytes with at most longIDs
+// tokens. It does not store others.
 func (l *longWord) store(key *[longBytes / 8]uint64, n int, ids []uint32) {
 	if len(ids) <= longIDs {
 		l.key, l.n, l.k = *key, uint32(n), uint32(len(ids))

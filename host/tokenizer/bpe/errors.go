@@ -2,14 +2,14 @@ package bpe
 
 import "errors"
 
-// ErrInvalidUTF8 is returned by Encode: no tokenizer has ids for such text.
+// ErrInvalidUTF8 is returned by Encode: no tokenizer has ids for invalid UTF-8.
 var ErrInvalidUTF8 = errors.New("bpe: text is not valid UTF-8")
 
-// UnsupportedError says that a tokenizer has a part that this package does
-// not know, so that its ids would not be exact. Load and Parse return it.
+// UnsupportedError reports a part of a tokenizer that this package does not
+// support, so that its ids would not be exact. Load and Parse return it.
 type UnsupportedError struct {
-	Part   string // member of tokenizer.json, as "pre_tokenizer"
-	Detail string // what is in it
+	Part   string // member of tokenizer.json, such as "pre_tokenizer"
+	Detail string // the unsupported content
 }
 
 func (e *UnsupportedError) Error() string {

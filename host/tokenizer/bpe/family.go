@@ -17,8 +17,9 @@ const (
 	GPT2   Family = "gpt2"   // the pattern inside ByteLevel
 )
 
-// patterns are the regular expressions of the families that have a Split,
-// letter by letter: another text may mean the same, but only these are proven.
+// patterns are the regular expressions of the families that have a Split. They
+// are compared literally: another text may be equivalent, but only these are
+// verified.
 var patterns = map[string]Family{
 	`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`: Llama3,
 	`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`:      Qwen,
@@ -27,7 +28,7 @@ var patterns = map[string]Family{
 		`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`: O200k,
 }
 
-// preTokenizer is any of the kinds that are known; Kind selects.
+// preTokenizer holds any of the supported kinds; Kind selects.
 type preTokenizer struct {
 	Kind           string            `json:"type"`
 	PreTokenizers  []json.RawMessage `json:"pretokenizers"`
@@ -35,7 +36,7 @@ type preTokenizer struct {
 	Behavior       string            `json:"behavior"`
 	Invert         bool              `json:"invert"`
 	AddPrefixSpace bool              `json:"add_prefix_space"`
-	TrimOffsets    bool              `json:"trim_offsets"` // concerns offsets only
+	TrimOffsets    bool              `json:"trim_offsets"` // affects offsets only
 	UseRegex       *bool             `json:"use_regex"`    // absent: true
 }
 
@@ -44,7 +45,7 @@ func (p *preTokenizer) byteLevel(regex bool) bool {
 }
 
 // parsePreTokenizer recognises the family: ByteLevel alone, or a Split with a
-// known pattern followed by ByteLevel without its own.
+// known pattern followed by ByteLevel without its own pattern.
 func parsePreTokenizer(raw json.RawMessage) (Family, error) {
 	const part = "pre_tokenizer"
 	var p preTokenizer
@@ -91,8 +92,8 @@ func describe(p *preTokenizer) string {
 	return s
 }
 
-// parseNormalizer returns whether text is brought to NFC. Known are null, NFC
-// and a sequence of at most one NFC.
+// parseNormalizer reports whether text is normalized to NFC. It supports null,
+// NFC and a sequence of at most one NFC.
 func parseNormalizer(raw json.RawMessage) (nfc bool, err error) {
 	if isNull(raw) {
 		return false, nil
@@ -115,11 +116,11 @@ func parseNormalizer(raw json.RawMessage) (nfc bool, err error) {
 	return false, unsupported("normalizer", fmt.Sprintf("%q", n.Kind))
 }
 
-// modelFlags are the members of "model" but for the vocabulary and the merges.
+// modelFlags are the members of "model" except the vocabulary and the merges.
 type modelFlags struct {
 	Kind         string   `json:"type"` // absent in old files
 	Dropout      *float64 `json:"dropout"`
-	Unknown      *string  `json:"unk_token"` // every byte is a token: none is unknown
+	Unknown      *string  `json:"unk_token"` // every byte is a token, so none is unknown
 	Prefix       string   `json:"continuing_subword_prefix"`
 	Suffix       string   `json:"end_of_word_suffix"`
 	FuseUnknown  bool     `json:"fuse_unk"`
@@ -146,7 +147,7 @@ func isNull(raw json.RawMessage) bool {
 	return len(raw) == 0 || string(raw) == "null"
 }
 
-// strict decodes raw and refuses members that v does not name.
+// strict decodes raw and rejects members that are not fields of v.
 func strict(raw json.RawMessage, v any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
@@ -154,7 +155,7 @@ func strict(raw json.RawMessage, v any) error {
 }
 
 // PreTokenEnd returns the end of the pre-token that begins at text[i], by the
-// family's pattern. text is valid UTF-8 and a pre-token begins at i.
+// family's pattern. text is valid UTF-8, and i is the start of a pre-token.
 func (f Family) PreTokenEnd(text []byte, i int) int {
 	unicodeInit()
 	switch f {
@@ -169,7 +170,7 @@ func (f Family) PreTokenEnd(text []byte, i int) int {
 	}
 }
 
-// Pattern returns the regular expression of the family's Split, "" for GPT2.
+// Pattern returns the regular expression of the family's Split, or "" for GPT2.
 func (f Family) Pattern() string {
 	for p, g := range patterns {
 		if g == f {

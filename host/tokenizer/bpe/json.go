@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// reader walks a JSON text once. A tokenizer.json is some ten megabytes of
-// short strings; reading them in place is what makes loading quick.
+// reader walks a JSON text once. A tokenizer.json is about ten megabytes of
+// short strings; reading them in place makes loading fast.
 type reader struct {
 	b []byte
 	p int
@@ -21,7 +21,7 @@ func (r *reader) fail(what string) error {
 	return fmt.Errorf("bpe: %w at byte %d: %s", errJSON, r.p, what)
 }
 
-// peek skips white space and returns the next byte, 0 at the end.
+// peek skips white space and returns the next byte, or 0 at the end.
 func (r *reader) peek() byte {
 	for r.p < len(r.b) {
 		switch c := r.b[r.p]; c {
@@ -116,9 +116,9 @@ func (r *reader) quoted() ([]byte, error) {
 	return nil, r.fail("string without end")
 }
 
-const maxDepth = 100 // nested values; real files have less than ten
+const maxDepth = 100 // nested values; real files have fewer than ten
 
-// value skips any value and returns it; its inside is checked by who reads it.
+// value skips any value and returns it. The caller validates its contents.
 func (r *reader) value() (json.RawMessage, error) {
 	st := r.p
 	depth := 0

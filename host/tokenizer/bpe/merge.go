@@ -1,9 +1,9 @@
 package bpe
 
-// split encodes one pre-token: longest match first, and a step back where two
-// neighbours could not have come out of the merges. The encoding of every
-// prefix is unique, so a position from which no token goes on is dead for good
-// and the walk takes time in proportion to the length.
+// split encodes one pre-token. It takes the longest match first and steps back
+// when merging could not have produced two adjacent tokens. The encoding of
+// every prefix is unique, so a position from which no token continues never
+// needs another visit, and the walk takes time proportional to the length.
 func (e *encoder) split(dst []uint32, w []byte) []uint32 {
 	m := e.m
 	if m.ignoreMerges && len(w) > 15 && len(w) <= m.maxLen {
@@ -12,7 +12,7 @@ func (e *encoder) split(dst []uint32, w []byte) []uint32 {
 		}
 	}
 	st := len(dst)
-	var dead []uint64 // bit set: no token goes on from this position
+	var dead []uint64 // bit set: no token continues from this position
 	var one [2]uint64
 	pos := 0
 	last := none
@@ -61,8 +61,8 @@ func (e *encoder) deadBits(short []uint64, n int) []uint64 {
 	return d
 }
 
-// mergeShort does the merges of a pre-token of at most 15 bytes one after the
-// other: rank and position of every pair in one word, the smallest is next.
+// mergeShort merges a pre-token of at most 15 bytes pair by pair: one word holds
+// the rank and position of a pair, and the smallest word is merged next.
 func (m *model) mergeShort(dst []uint32, w []byte) []uint32 {
 	const inf = 1<<32 - 1
 	var id, rk [16]uint32

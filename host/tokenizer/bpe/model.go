@@ -8,38 +8,38 @@ import (
 const none = ^uint32(0) // no token
 
 // model holds the merges and the vocabulary in flat tables. It is read-only
-// once built and shared by all encoders of a tokenizer.
+// after construction and shared by all encoders of a tokenizer.
 type model struct {
 	ignoreMerges bool
-	maxLen       int         // bytes of the longest token
+	maxLen       int         // length in bytes of the longest token
 	byteID       [256]uint32 // token of a single byte
 
 	tlen     []uint8  // [ids] bytes of a token
-	lt       []half   // [ids] as the left one of a pair: time of its last merge, right part
-	rt       []half   // [ids] as the right one: time, left part
-	shorter  []uint32 // [ids] longest proper prefix that merging can give, none
+	lt       []half   // [ids] as the left token of a pair: time of its last merge, right part
+	rt       []half   // [ids] as the right token of a pair: time, left part
+	shorter  []uint32 // [ids] longest proper prefix that merging can produce, or none
 	lateRank map[uint32]int32
 
 	pairs     []uint64 // open addressing: left<<40 | right<<20 | rank+1
 	pairShift uint8
-	filter    []uint64 // one bit a pair hash, asked first
+	filter    []uint64 // one bit per pair hash, checked first
 	bytePairs []int32  // [256*256] rank of a pair of ids below 256
-	mergeID   []uint32 // [ranks] the token that a merge makes
+	mergeID   []uint32 // [ranks] the token that a merge produces
 
 	trie   []uint64 // double array, see trie.go
 	whole  []entry  // open addressing: whole pre-tokens of at most 15 bytes
 	wholeM uint64   // len(whole)-1
 }
 
-// half is a token's last merge seen from one side.
+// half is a token's last merge as seen from one side.
 type half struct {
-	time int32  // rank of the merge, or of the one it waits for (see valid); -1: a byte
-	part uint32 // the other side of the merge, with late set: see valid
+	time int32  // rank of the merge, or of the merge it waits for (see valid); -1: a byte
+	part uint32 // the other side of the merge, combined with late if it had to wait (see valid)
 }
 
 // entry is a pre-token that is one token.
 type entry struct {
-	lo, hi uint64 // the bytes; the top byte of hi is their number, 0: free
+	lo, hi uint64 // the bytes; the top byte of hi is their number, 0 for a free entry
 	id     uint32
 }
 
@@ -52,12 +52,12 @@ const (
 // pairKey packs two ids of at most 20 bits.
 func pairKey(l, r uint32) uint64 { return uint64(l)<<20 | uint64(r) }
 
-// merge is one merge while loading.
+// merge is one merge, used while loading.
 type merge struct{ l, r uint32 }
 
 // readMerges reads the "merges" array, of "a b" or of ["a", "b"]. Merges of
-// entries that are not byte-level keep their rank and are left out otherwise:
-// no text contains their parts.
+// entries that are not byte-level keep their rank but are otherwise ignored: no
+// text contains their parts.
 func (m *model) readMerges(r *reader, w *words) ([]merge, error) {
 	var ms []merge
 	var buf []byte
@@ -142,7 +142,7 @@ func (r *reader) mergeText(dst []byte) (out []byte, a int, ok, skip bool, err er
 	return out, a, ok, false, nil
 }
 
-// build fills all tables. w's hash is given up.
+// build fills all tables. It releases the hash of w.
 func (m *model) build(w *words, ms []merge) error {
 	for b := range 256 {
 		id, ok := w.find([]byte{byte(b)})
@@ -179,7 +179,7 @@ func (m *model) buildPairs(ms []merge) {
 		for m.pairs[x] != 0 && m.pairs[x]>>20 != k {
 			x = (x + 1) & uint64(n-1)
 		}
-		m.pairs[x] = k<<20 | uint64(i+1) // of a pair that is listed twice the last rank counts
+		m.pairs[x] = k<<20 | uint64(i+1) // if a pair is listed twice, the last rank wins
 		f := h >> (64 - filterBits)
 		m.filter[f>>6] |= 1 << (f & 63)
 	}
@@ -191,7 +191,7 @@ func (m *model) buildPairs(ms []merge) {
 	}
 }
 
-// pair returns the rank of the merge of l and r, noRank when there is none.
+// pair returns the rank of the merge of l and r, or noRank if there is none.
 func (m *model) pair(l, r uint32) int32 {
 	if l|r < 256 {
 		return m.bytePairs[l<<8|r]
@@ -223,7 +223,7 @@ func (m *model) pairSlow(k, h uint64) int32 {
 	}
 }
 
-// buildWhole enters the tokens that a pre-token can be as a whole.
+// buildWhole enters the tokens that can form a whole pre-token.
 func (m *model) buildWhole(w *words, reach []bool) {
 	count := 0
 	for _, n := range w.size {
@@ -261,7 +261,7 @@ func (m *model) pack() {
 	move(a, &m.mergeID)
 }
 
-// tableBytes is the memory of the tables.
+// tableBytes is the size of the tables in bytes.
 func (m *model) tableBytes() int {
 	return room[entry](len(m.whole)) + room[half](len(m.lt)) + room[half](len(m.rt)) + room[uint64](len(m.filter)) + room[int32](len(m.bytePairs)) +
 		room[uint64](len(m.trie)) + room[uint32](len(m.shorter)) + room[uint64](len(m.pairs)) + room[uint32](len(m.mergeID))

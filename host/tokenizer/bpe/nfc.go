@@ -5,19 +5,19 @@ import (
 	"unicode/utf8"
 )
 
-// Composition data of Unicode as Hugging Face's NFC has it (Unicode 9 or
-// older: later code points are left alone, see scripts/gen_unicode.py).
+// Composition data of Unicode as Hugging Face's NFC uses it (Unicode 9 or
+// older: later code points are unchanged, see scripts/gen_unicode.py).
 var (
-	decomposed map[rune]string  // full canonical decomposition but for Hangul
-	composed   map[[2]rune]rune // canonical composition but for Hangul
+	decomposed map[rune]string  // full canonical decomposition except Hangul
+	composed   map[[2]rune]rune // canonical composition except Hangul
 
 	nfcStage  [codePoints >> 6]uint8 // number of the block
-	nfcBlocks [][64]uint16           // canonical combining class and bits below
+	nfcBlocks [][64]uint16           // canonical combining class and the bits defined below
 )
 
 // Bits beside the combining class, which is the low byte.
 const (
-	nfcSecond = 1 << 8  // may compose with what stands before it
+	nfcSecond = 1 << 8  // may compose with a preceding code point
 	nfcParts  = 1 << 9  // has a decomposition
 	nfcNever  = 1 << 10 // does not occur in NFC
 )
@@ -107,7 +107,7 @@ func packNFC(props map[rune]uint16) {
 }
 
 // inertEnd returns the end of the run of code points at i that are in NFC
-// whatever stands before them.
+// regardless of what precedes them.
 func inertEnd(s []byte, i int) int {
 	n := len(s)
 	for i < n {
@@ -143,11 +143,12 @@ func inertEnd(s []byte, i int) int {
 	return n
 }
 
-// inert reports that r is in NFC whatever stands before it.
+// inert reports whether r is in NFC regardless of what precedes it.
 func inert(r rune) bool { return nfcOK[r>>6]>>(r&63)&1 != 0 }
 
-// nfcPrefix returns a position at or after i up to which s is in NFC, if it is
-// up to i: its end, or the last inert code point before one that is not.
+// nfcPrefix returns a position at or after i up to which s is in NFC, provided
+// it is in NFC up to i: the end of s, or the last inert code point before one
+// that is not in NFC.
 func nfcPrefix(s []byte, i int) int {
 	for {
 		e := inertEnd(s, i)
@@ -156,7 +157,7 @@ func nfcPrefix(s []byte, i int) int {
 		}
 		starter, w := utf8.DecodeLastRune(s[:e])
 		st := e - w
-		if st < i { // nothing inert before it
+		if st < i { // no inert code point before it
 			starter, st = utf8.RuneError, e
 		}
 		if i = stretchEnd(s, e, starter); i < 0 {
@@ -166,10 +167,10 @@ func nfcPrefix(s []byte, i int) int {
 }
 
 // stretchEnd returns the end of the code points at i that are not inert and
-// follow starter, or -1 when they are perhaps not in NFC.
+// follow starter, or -1 if they may not be in NFC.
 func stretchEnd(s []byte, i int, starter rune) int {
 	last := uint8(0)
-	adjacent := true // nothing stands between the starter and s[i:]
+	adjacent := true // nothing lies between the starter and s[i:]
 	for i < len(s) {
 		r, w := utf8.DecodeRune(s[i:])
 		if inert(r) {
@@ -197,13 +198,13 @@ func stretchEnd(s []byte, i int, starter rune) int {
 	return i
 }
 
-// isNFC reports that s, which is valid UTF-8, is certainly in NFC. It is false
-// for few texts that are.
+// isNFC reports whether s, which is valid UTF-8, is certainly in NFC. It
+// returns false for few texts that are in NFC.
 func isNFC(s []byte) bool { return nfcPrefix(s, 0) == len(s) }
 
-// appendNFC appends the normal form of s, which is valid UTF-8, to dst. Code
-// points that are inert begin a new stretch: nothing before them can take part
-// in what follows.
+// appendNFC appends the normal form of s, which is valid UTF-8, to dst. An inert
+// code point begins a new stretch, because nothing before it can combine with
+// what follows.
 func appendNFC(dst, s []byte) []byte {
 	var buf []rune
 	for i := 0; i < len(s); {
@@ -259,7 +260,7 @@ func appendDecomposed(buf []rune, r rune) []rune {
 }
 
 // reorder sorts every run of marks by combining class and keeps the order of
-// equal ones; long runs, which a client may send, in linear time.
+// equal ones. It sorts long runs, which a client may send, in linear time.
 func reorder(buf []rune) {
 	var sorted []rune
 	for i := 0; i < len(buf); {
@@ -308,7 +309,7 @@ func sortMarks(marks, scratch []rune) []rune {
 	return scratch
 }
 
-// compose joins starters with what follows them, in place.
+// compose combines starters with what follows them, in place.
 func compose(buf []rune) []rune {
 	out := buf[:0]
 	starter := -1    // index in out of the last starter

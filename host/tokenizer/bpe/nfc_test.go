@@ -14,15 +14,15 @@ func TestAppendNFC(t *testing.T) {
 		{"\u1100\u1161\u11a8", "각"},
 		{"가\u11a8", "각"},
 		{"a\u0345\u0301\u0316\u0323", "á\u0316\u0323\u0345"}, // reordered by class, 0323 blocked
-		{"é\u0323", "ẹ\u0301"},                               // a mark goes below another
+		{"é\u0323", "ẹ\u0301"},                               // a mark moves before another
 		{"\u2126\u212b", "ΩÅ"},                               // singletons
 		{"\u0958", "\u0915\u093c"},                           // excluded from composition
 		{"\u0bc6\u0bbe", "\u0bca"},                           // Tamil: class 0 composes
-		{"\u0b95\u0bbe", "\u0b95\u0bbe"},                     // and does not always
+		{"\u0b95\u0bbe", "\u0b95\u0bbe"},                     // but not always
 		{"<\u0338", "≮"},
 		{"x\u0301\u0327", "x\u0327\u0301"},
 		{"\u0301e", "\u0301e"},
-		{"a\U00010d25\u0316", "a\U00010d25\u0316"}, // a mark of Unicode 11: left alone
+		{"a\U00010d25\u0316", "a\U00010d25\u0316"}, // a mark of Unicode 11: unchanged
 	} {
 		if got := string(appendNFC(nil, []byte(c.in))); got != c.want {
 			t.Errorf("NFC of %+q = %+q, want %+q", c.in, got, c.want)
@@ -30,18 +30,18 @@ func TestAppendNFC(t *testing.T) {
 	}
 }
 
-// TestIsNFC_quick has the marks of living scripts in their usual order, for
-// which no text may be normalized.
+// TestIsNFC_quick checks text with the marks of living scripts in their usual
+// order. isNFC must recognise all of it, so that it is not normalized.
 func TestIsNFC_quick(t *testing.T) {
 	unicodeInit()
 	for _, s := range []string{"हिन्दी क्षेत्र", "தமிழ் கா கொ", "বাংলা ভাষা", "Tiếng Việt", "שָׁלוֹם", "مُحَمَّد", "한국어 가각", "ภาษาไทย ที่นี่", "မြန်မာ", "ελληνικά", "が ぱ", "മലയാളം"} {
 		if !isNFC([]byte(s)) {
-			t.Errorf("%q is not seen to be NFC", s)
+			t.Errorf("%q is not recognised as NFC", s)
 		}
 	}
 }
 
-// FuzzNFC compares with normalizing all of the text as one stretch.
+// FuzzNFC compares the result with normalizing the whole text as one stretch.
 func FuzzNFC(f *testing.F) {
 	for _, s := range []string{"e\u0301x", "\u1100\u1161\u11a8", "a\u0345\u0301\u0316", "\u0bc6\u0bbe\u0bbe", "é\u0323\u0301", "\u3099か\u3099"} {
 		f.Add(s)
@@ -57,7 +57,7 @@ func FuzzNFC(f *testing.F) {
 			t.Errorf("NFC of %+q = %+q, want %+q", s, got, want)
 		}
 		if isNFC([]byte(s)) && string(want) != s {
-			t.Errorf("%+q is taken for NFC, which is %+q", s, want)
+			t.Errorf("%+q is reported as NFC, but its NFC is %+q", s, want)
 		}
 		if again := appendNFC(nil, got); !bytes.Equal(again, got) {
 			t.Errorf("NFC of %+q = %+q is not stable: %+q", s, got, again)

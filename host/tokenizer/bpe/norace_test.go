@@ -2,5 +2,5 @@
 
 package bpe_test
 
-// share divides the number of random documents under the race detector.
+// share divides the number of random documents; race_test.go has the other value.
 const share = 1

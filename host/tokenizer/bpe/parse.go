@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// file is a tokenizer.json as far as it concerns ids.
+// file holds the parts of a tokenizer.json that affect ids.
 type file struct {
 	words         *words
 	model         *model
@@ -17,9 +17,9 @@ type file struct {
 	postProcessor json.RawMessage
 }
 
-// ParseFiles is Parse with the text of tokenizer_config.json, nil when there is
-// none. Its added_tokens_decoder adds to those of tokenizer.json and changes
-// their flags as Hugging Face transformers does.
+// ParseFiles is Parse with the text of tokenizer_config.json, or nil if there is
+// none. The added_tokens_decoder of that file adds to the tokens of
+// tokenizer.json and changes their flags as Hugging Face transformers does.
 func ParseFiles(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	unicodeInit()
 	f, err := readFile(tokenizerJSON)
@@ -109,15 +109,15 @@ func (f *file) member(name string, v json.RawMessage) error {
 		if err := json.Unmarshal(v, &s); err != nil || s != "1.0" {
 			return unsupported(name, string(v[:min(len(v), 40)]))
 		}
-	case "decoder", "truncation", "padding": // engines set the last two themselves
+	case "decoder", "truncation", "padding": // engines set the last two
 	default:
 		return unsupported("member", fmt.Sprintf("%q", name))
 	}
 	return nil
 }
 
-// readModel reads "model". The vocabulary is read before the merges, in
-// whichever order they stand.
+// readModel reads "model". It reads the vocabulary before the merges, whatever
+// their order in the file.
 func (f *file) readModel(r *reader) error {
 	flags := map[string]json.RawMessage{}
 	var merges *reader

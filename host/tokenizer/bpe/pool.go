@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// pool keeps idle encoders, whose caches are warm: one for each CPU at most.
-// A sync.Pool would empty them at every second collection.
+// pool keeps idle encoders with warm caches, at most one per CPU. A sync.Pool
+// would drop them at every second garbage collection.
 type pool struct {
 	make func() *encoder
 
 	mu   sync.Mutex // guards idle
-	idle []*encoder // the last one used is the next one taken
+	idle []*encoder // last in, first out
 }
 
-// get returns an idle encoder or a new one; it never waits.
+// get returns an idle encoder or a new one. It never blocks.
 func (p *pool) get() *encoder {
 	p.mu.Lock()
 	if n := len(p.idle); n > 0 {

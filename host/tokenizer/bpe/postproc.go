@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// postProcessor is any of the kinds that are known; Kind selects.
+// postProcessor holds any of the supported kinds; Kind selects.
 type postProcessor struct {
 	Kind       string            `json:"type"`
 	Processors []json.RawMessage `json:"processors"`
@@ -20,8 +20,8 @@ type postProcessor struct {
 	} `json:"special_tokens"`
 }
 
-// parsePostProcessor returns what encoding one text with special tokens puts
-// around it. Known are null, ByteLevel (offsets only), TemplateProcessing and
+// parsePostProcessor returns the ids that surround one text encoded with special
+// tokens. It supports null, ByteLevel (offsets only), TemplateProcessing and
 // sequences of them.
 func parsePostProcessor(raw json.RawMessage) (prefix, suffix []uint32, err error) {
 	if isNull(raw) {

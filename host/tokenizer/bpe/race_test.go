@@ -2,6 +2,6 @@
 
 package bpe_test
 
-// share divides the number of random documents where the race detector, which
-// makes everything some ten times slower, has nothing to find.
+// share divides the number of random documents. The race detector makes these
+// tests about ten times slower, and they have no concurrency to check.
 const share = 4

@@ -1,6 +1,6 @@
 package bpe
 
-// A token is reachable when merging its bytes gives it. Its last merge is then
+// A token is reachable if merging its bytes produces it. Its last merge is then
 // unique, and so is its whole tree of merges; valid walks two such trees.
 
 // late marks a part whose merge had to wait, see valid.
@@ -37,12 +37,12 @@ func (m *model) buildReach(w *words, ms []merge) []bool {
 
 // valid reports whether merging the bytes of l and r with the merges of rank
 // below limit leaves exactly l and r. It undoes the merges of both, latest
-// first, and asks at each state whether a pair across the boundary came
-// earlier.
+// first, and checks at each state whether a pair across the boundary would have
+// merged earlier.
 //
-// When a merge happens is its time: its rank, or that of a later-ranked merge
-// which it had to wait for (then it follows that one at once). Such waiting
-// merges are rare (Llama-3: 107 tokens) and carry late in part.
+// The time of a merge is its rank, or the rank of a later-ranked merge that it
+// had to wait for (it then follows that merge immediately). Such waiting merges
+// are rare (Llama-3: 107 tokens) and carry late in part.
 func (m *model) valid(l, r uint32, limit int32) bool {
 	for {
 		if l|r < 256 {
@@ -61,7 +61,7 @@ func (m *model) valid(l, r uint32, limit int32) bool {
 		if a.time&b.time < 0 {
 			return true
 		}
-		// Without a branch: which of the two is undone is as good as random.
+		// No branch here: which of the two is undone is effectively random.
 		limit = max(a.time, b.time+1)
 		g := uint32((b.time - a.time) >> 31) // all ones when l is undone
 		l0, r0 := l, r
@@ -70,8 +70,8 @@ func (m *model) valid(l, r uint32, limit int32) bool {
 		if (l|r)&late != 0 {
 			l &^= late
 			r &^= late
-			// No later-ranked merge took place while this part stood at the
-			// boundary: the rank itself counts.
+			// No later-ranked merge took place while this part was at the
+			// boundary, so the rank itself applies.
 			if g != 0 && m.lt[l].time == a.time {
 				limit = m.lateRank[l0]
 			} else if g == 0 && m.rt[r].time == b.time {
@@ -81,8 +81,8 @@ func (m *model) valid(l, r uint32, limit int32) bool {
 	}
 }
 
-// addWaiting merges the tokens not reached so far from their bytes and adds
-// those that come out whole.
+// addWaiting merges the bytes of the tokens not reached so far and adds those
+// that result in the whole token.
 func (m *model) addWaiting(w *words, reach []bool) {
 	m.lateRank = map[uint32]int32{}
 	found := map[uint32]lastMerge{}
@@ -115,14 +115,14 @@ func (m *model) addWaiting(w *words, reach []bool) {
 	}
 }
 
-// lastMerge is the merge that made a token.
+// lastMerge is the merge that produced a token.
 type lastMerge struct {
 	l, r uint32
 	rank int32
 }
 
-// mergeHeap merges the bytes of a word by rank, then from left to right, as
-// the definition of BPE has it. It is used while loading only.
+// mergeHeap merges the bytes of a word by rank, then from left to right, as BPE
+// is defined. It is used only while loading.
 type mergeHeap struct {
 	ids        []uint32
 	prev, next []int32

@@ -14,9 +14,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/bpe"
 )
 
-// reference is BPE as its definition has it: a pattern tried branch by branch
-// and merges one at a time, the lowest rank first. It knows Qwen's pattern and
-// no normalizer.
+// reference is BPE by definition: it tries the pattern branch by branch and
+// applies one merge at a time, lowest rank first. It supports Qwen's pattern
+// and no normalizer.
 type reference struct {
 	vocab map[string]uint32
 	ranks map[[2]string]int
@@ -144,8 +144,8 @@ func qwen(s []rune) int {
 	return end
 }
 
-// stable reports that all of s is of ranges that no Unicode version after 9
-// has touched: Go's tables, which the reference uses, change with its version.
+// stable reports whether all of s lies in ranges that no Unicode version after
+// 9 has changed: the reference uses Go's tables, which change with its version.
 func stable(s string) bool {
 	for _, c := range s {
 		if !(c < 0x500 || c >= 0x2000 && c < 0x2060 || c >= 0x3040 && c < 0x3100 || c >= 0x4e00 && c < 0x9fa0 || c >= 0xac00 && c < 0xd7a4 || c == 0xfffd) {
@@ -158,7 +158,7 @@ func stable(s string) bool {
 func checkReference(t *testing.T, text string) {
 	t.Helper()
 	tok, ref := demo()
-	if strings.Contains(text, "<") { // the reference knows no added tokens
+	if strings.Contains(text, "<") { // the reference has no added tokens
 		text = strings.ReplaceAll(text, "<", "(")
 	}
 	got, err := tok.Encode(nil, []byte(text))

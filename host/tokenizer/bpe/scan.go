@@ -5,12 +5,12 @@ import (
 	"math/bits"
 )
 
-// Scanners find the end of the pre-token at a position: what the leftmost
-// match of a family's pattern is. They expect valid UTF-8.
+// Scanners return the end of the pre-token at a position, which is the end of
+// the leftmost match of the family's pattern. They expect valid UTF-8.
 
-// lead of an ASCII byte: 1 a letter, 2 what may stand before letters in one
-// pre-token, 0 decided in the slow scanner. punct: neither letter, digit nor
-// space.
+// lead classifies an ASCII byte: 1 a letter, 2 a character that may precede
+// letters in one pre-token, 0 decided in the slow scanner. punct: neither
+// letter, digit nor space.
 var lead, punct, space, digit [256]uint8
 
 func fillLeads() {
@@ -84,7 +84,7 @@ func lettersEnd(s []byte, j int) int {
 	return j
 }
 
-// lower is the byte at i in lower case if it is an ASCII letter, 0 at the end.
+// lower returns the byte at i in lower case if it is an ASCII letter, 0 at the end.
 func lower(s []byte, i int) byte {
 	if i >= len(s) {
 		return 0
@@ -146,8 +146,8 @@ func symbolsEnd(s []byte, j int) int {
 	return j
 }
 
-// spaceEnd returns the end of \s*[\r\n]+|\s+(?!\S)|\s+ at i, where a space
-// stands.
+// spaceEnd returns the end of \s*[\r\n]+|\s+(?!\S)|\s+ at i, which must hold a
+// space.
 func spaceEnd(s []byte, i int) int {
 	n := len(s)
 	j, lastNL, last := i, -1, i

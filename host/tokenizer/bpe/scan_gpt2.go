@@ -58,7 +58,7 @@ func smallContractionEnd(s []byte, i int) int {
 	return i
 }
 
-// blankEnd returns the end of \s+(?!\S)|\s+ at i, where a space stands.
+// blankEnd returns the end of \s+(?!\S)|\s+ at i, which must hold a space.
 func blankEnd(s []byte, i int) int {
 	last, j := i, i
 	for j < len(s) {

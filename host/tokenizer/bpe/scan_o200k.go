@@ -30,9 +30,9 @@ func o200kEnd(s []byte, i int) int {
 	return spaceEnd(s, i)
 }
 
-// asciiWordEnd returns the end of the pre-token at i when it is capitals and
-// small letters of ASCII after at most one other character, and what follows
-// is neither an apostrophe nor outside ASCII; otherwise i.
+// asciiWordEnd returns the end of the pre-token at i if it consists of ASCII
+// capital and small letters after at most one other character, and the next
+// character is ASCII and not an apostrophe; otherwise it returns i.
 func asciiWordEnd(s []byte, i int) int {
 	j := i
 	switch lead[s[i]] {
@@ -54,8 +54,8 @@ func asciiWordEnd(s []byte, i int) int {
 	return e
 }
 
-// o200kWord matches the first two branches without C; k and w are those of
-// the first code point.
+// o200kWord matches the first two branches without C; k and w belong to the
+// first code point.
 func o200kWord(s []byte, i int, k uint8, w int) int {
 	for _, second := range [2]bool{false, true} {
 		if k&(cL|cN|cNL) == 0 && i+w < len(s) {
@@ -72,7 +72,7 @@ func o200kWord(s []byte, i int, k uint8, w int) int {
 	return i
 }
 
-// capWordEnd matches A*B+ at p, or A+B* when second; p when nothing matches.
+// capWordEnd matches A*B+ at p, or A+B* if second is set; it returns p if nothing matches.
 func capWordEnd(s []byte, p int, second bool) int {
 	n := len(s)
 	a, both := p, -1 // both: end of the last code point of the A run that is also B

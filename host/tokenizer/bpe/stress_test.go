@@ -8,8 +8,8 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/oracle"
 )
 
-// TestEncode_stress encodes, cuts and asks from many goroutines at once and
-// expects what one alone gets.
+// TestEncode_stress encodes, cuts and looks up ids in many goroutines at once
+// and expects the results of a single one.
 func TestEncode_stress(t *testing.T) {
 	tok, _ := variant(t, variants["two_kinds"], true)
 	docs := append(randomPieces(13, 100), oracle.Random(14, 100, pieces...)...)

@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// The trie of all tokens is a double array of one word a node:
+// The trie of all tokens is a double array with one word per node:
 //
 //	bits 0–7 label, 8 used, 9 a reachable token ends here, 10–31 base of the
 //	children, 32–55 token that ends here, 56–63 its bytes
 //
-// The child of a node by byte c lies at base^c. The first 256 slots are the
-// children of the root, the next 256 stay empty: the base of a leaf.
+// The child of a node for byte c lies at base^c. The first 256 slots are the
+// children of the root; the next 256 stay empty and are the base of leaves.
 
 const (
 	trieUsed  = 1 << 8
 	trieToken = 1 << 9
 	leafBase  = 256
-	tokenMask = 1<<24 - 1 // of the upper half
+	tokenMask = 1<<24 - 1 // applies to the upper half
 )
 
 func trieBase(u uint64) uint64 { return u >> 10 & (1<<22 - 1) }
@@ -39,14 +39,14 @@ type trieBuilder struct {
 	free     []int // free slots of the blocks that are still open
 	stack    []trieJob
 	labels   []uint8
-	starts   []int // entries where the children begin
+	starts   []int // entries at which the children begin
 }
 
-// trieJob is a node whose children are to be placed.
+// trieJob is a node whose children are not placed yet.
 type trieJob struct {
-	lo, hi, depth int    // entries under it, bytes down to it
+	lo, hi, depth int    // range of its entries, bytes on the path to it
 	slot          int    // -1: root
-	prefix        uint32 // longest reachable token on the way down to it
+	prefix        uint32 // longest reachable token on the path to it
 }
 
 // buildTrie fills trie and shorter.
@@ -115,7 +115,7 @@ func (t *trieBuilder) children(x trieJob) {
 }
 
 // fill writes the node at slot; id is the first token under it. It returns the
-// longest reachable token down to the node.
+// longest reachable token on the path to the node.
 func (t *trieBuilder) fill(slot int, label uint8, id uint32, depth int, prefix uint32) uint32 {
 	u := uint64(label) | trieUsed
 	if n := int(t.w.size[id]); n == depth {
@@ -132,7 +132,7 @@ func (t *trieBuilder) fill(slot int, label uint8, id uint32, depth int, prefix u
 	return prefix
 }
 
-// fits reports that the labels fit with the first one at slot f.
+// fits reports whether the labels fit with the first one at slot f.
 func (t *trieBuilder) fits(f int) bool {
 	b := f ^ int(t.labels[0])
 	if t.slots[f] != 0 || t.usedBase[b] {
@@ -146,8 +146,8 @@ func (t *trieBuilder) fits(f int) bool {
 	return true
 }
 
-// place finds a base for the labels: preferably in the cache line of the
-// parent, then in its block of 256, then in any open block.
+// place finds a base for the labels, preferably in the cache line of the parent,
+// then in its block of 256, then in any open block.
 func (t *trieBuilder) place(parent int) int {
 	first := int(t.labels[0])
 	if parent >= 512 {
@@ -178,8 +178,8 @@ func (t *trieBuilder) place(parent int) int {
 	}
 }
 
-// longest returns the longest reachable token that w begins with; its length
-// is in the top byte.
+// longest returns the longest reachable token that is a prefix of w, with its
+// length in the top byte.
 func (m *model) longest(w []byte) uint32 {
 	trie := m.trie
 	u := trie[w[0]]
@@ -201,7 +201,7 @@ func (m *model) longest(w []byte) uint32 {
 	return uint32(last >> 32)
 }
 
-// exact returns the token that is all of w, reachable or not, or none.
+// exact returns the token equal to w, reachable or not, or none.
 func (m *model) exact(w []byte) uint32 {
 	u := m.trie[w[0]]
 	for _, b := range w[1:] {

@@ -17,7 +17,7 @@ import (
 // s(pecial).
 type flagged struct{ content, flags string }
 
-// variants are sets of added tokens put on the demo tokenizer.
+// variants are sets of added tokens that are added to the demo tokenizer.
 var variants = map[string][]flagged{
 	"plain":            {{"<a>", "s"}, {"<ab>", ""}, {"<a>b", ""}, {"<", ""}, {"the", ""}, {"é", "s"}, {"e\u0301", ""}},
 	"lstrip":           {{"<a>", "ls"}, {"<ab>", "l"}, {"<b>", ""}},
@@ -33,7 +33,7 @@ var variants = map[string][]flagged{
 	"two_kinds":        {{"<a>", "n"}, {"<a>b", ""}, {"<", "n"}, {"b", "wn"}, {"<b>", "lr"}},
 }
 
-// pieces are what random documents of the variants hold.
+// pieces are the parts of the random documents of the variants.
 var pieces = []string{"<a>", "<ab>", "<b>", "<", "<a>b", "<a", "word", "the", "né", "ne\u0301", "é!", "e\u0301!", "é?", "e\u0301?", "a\u0338", "<a>\u0338", "<b>\u0338",
 	"_x", "x", "1", "a\nb", "a\n", "\n", "\n\n", "  ", "\t", "가", "\u1100\u1161", "\u1100\u1161\u11a8", "<|x|>", "<|x", "\u00a0", "\u3000", ".", "_", "\u0301", "\u200d", "٣"}
 
@@ -141,8 +141,8 @@ func TestCut_real(t *testing.T) {
 	}
 }
 
-// checkCut divides doc everywhere into a text and its continuation and checks
-// what Cut promises. It returns how many cuts it saw.
+// checkCut splits doc at every position into a text and its continuation and
+// checks the guarantee of Cut. It returns the number of cuts.
 func checkCut(t *testing.T, tok *bpe.Tokenizer, doc []byte) (cuts int) {
 	t.Helper()
 	encode := func(dst []uint32, s []byte) []uint32 {
@@ -167,8 +167,8 @@ func checkCut(t *testing.T, tok *bpe.Tokenizer, doc []byte) (cuts int) {
 		}
 		last = c
 		cuts++
-		// For one c the parts are the same whatever n was: nothing of text
-		// behind the cut takes part, which the prefix checks below show.
+		// For a given c the parts are the same for every n: text after the cut
+		// has no effect, which the prefix checks below verify.
 		if got := encode(encode(nil, doc[:c]), doc[c:]); !slices.Equal(got, whole) {
 			t.Errorf("Cut(%q) = %d, but with %q after it ids are %v, want %v", doc[:n], c, doc[n:], got, whole)
 		}

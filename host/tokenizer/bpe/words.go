@@ -11,14 +11,14 @@ const (
 	maxTokens     = 1 << 20 // ids and ranks have 20 bits in the tables
 )
 
-// words holds the entries of the vocabulary as the bytes they stand for.
+// words holds the entries of the vocabulary as the bytes they represent.
 type words struct {
 	text  []byte            // all entries, one after the other
-	start []uint32          // [ids] where an entry begins in text
-	size  []uint8           // [ids] its bytes, 0: no such id
+	start []uint32          // [ids] offset of an entry in text
+	size  []uint8           // [ids] length of an entry in bytes, 0: no such id
 	raw   map[string]uint32 // entries that are not byte-level
 	rawID map[uint32]string
-	count int      // entries, raw ones too
+	count int      // number of entries, including raw ones
 	slots []uint64 // while loading: open addressing, hash in the upper half, id+1 in the lower
 }
 
@@ -27,7 +27,7 @@ func (w *words) at(id uint32) []byte {
 	return w.text[st : st+uint32(w.size[id]) : st+uint32(w.size[id])]
 }
 
-// read reads the "vocab" object. [r.b] is not kept.
+// read reads the "vocab" object. It does not retain [r.b].
 func (w *words) read(r *reader) error {
 	w.raw, w.rawID = map[string]uint32{}, map[uint32]string{}
 	w.text = make([]byte, 0, len(r.b)/8)
@@ -86,7 +86,7 @@ func (w *words) grow() {
 	}
 }
 
-// put enters id; false when its bytes have another id already.
+// put enters id; it returns false if its bytes already have another id.
 func (w *words) put(id uint32) bool {
 	b := w.at(id)
 	h, mask := hashBytes(b), uint64(len(w.slots)-1)
@@ -101,7 +101,7 @@ func (w *words) put(id uint32) bool {
 	}
 }
 
-// find returns the id of b while loading.
+// find returns the id of b, while loading.
 func (w *words) find(b []byte) (uint32, bool) {
 	h, mask := hashBytes(b), uint64(len(w.slots)-1)
 	for x := h & mask; ; x = (x + 1) & mask {
@@ -115,7 +115,7 @@ func (w *words) find(b []byte) (uint32, bool) {
 	}
 }
 
-// lookup returns the id of an entry as the file spells it; it walks the whole
+// lookup returns the id of an entry as the file spells it. It walks the whole
 // vocabulary.
 func (w *words) lookup(key string) (uint32, bool) {
 	if id, ok := w.raw[key]; ok {
@@ -148,7 +148,7 @@ func hashBytes(b []byte) uint64 {
 	return hi ^ lo
 }
 
-// key is lookup while loading.
+// key is lookup for use while loading.
 func (w *words) key(key string) (uint32, bool) {
 	if id, ok := w.raw[key]; ok {
 		return id, true

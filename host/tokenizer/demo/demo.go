@@ -1,7 +1,7 @@
-// Package demo is a small model to try Kvasir with: a byte-level BPE tokenizer
-// of 6,000 merges with Qwen's pre-tokenizer, and a ChatML template that knows
-// tools. The simulated engine and many tests use it; Hugging Face tokenizers
-// loads the same files and gives the same ids.
+// Package demo is a small model for trying Kvasir: a byte-level BPE tokenizer of
+// 6,000 merges with Qwen's pre-tokenizer, and a ChatML template that supports
+// tools. The simulated engine and many tests use it. Hugging Face tokenizers
+// loads the same files and produces the same ids.
 package demo
 
 import (
@@ -33,6 +33,6 @@ var load = sync.OnceValues(func() (*bpe.Tokenizer, error) {
 	return bpe.ParseFiles(tokenizer, config)
 })
 
-// Tokenizer returns the tokenizer, the same one at every call. It is safe for
-// concurrent use.
+// Tokenizer returns the tokenizer; every call returns the same one. It is safe
+// for concurrent use.
 func Tokenizer() (*bpe.Tokenizer, error) { return load() }

@@ -78,11 +78,11 @@ func TestEncode_refused(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := Load(t.TempDir()); err == nil {
-		t.Error("an empty folder is loaded")
+		t.Error("Load accepts an empty folder")
 	}
 }
 
-// TestEncode_stress closes the tokenizer while others encode.
+// TestEncode_stress closes the tokenizer while other goroutines encode.
 func TestEncode_stress(t *testing.T) {
 	lib, err := Load(filepath.Join("..", "demo"))
 	if err != nil {

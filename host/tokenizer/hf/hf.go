@@ -1,11 +1,11 @@
-// Package hf encodes with the Hugging Face tokenizers library itself, for
-// models that package bpe does not know. It is part of a build with the tag hf,
-// cgo and libtokenizers.a (scripts/deps-hf.sh builds it); without the tag the
-// package compiles and every Load returns ErrNotBuilt.
+// Package hf encodes with the Hugging Face tokenizers library itself, for models
+// that package bpe does not support. It requires a build with the tag hf, cgo
+// and libtokenizers.a (scripts/deps-hf.sh builds it). Without the tag the package
+// compiles, and every Load returns ErrNotBuilt.
 //
-// The binding below it loses text without telling: it passes C strings, which
-// end at the first NUL, replaces invalid UTF-8 and answers errors with no ids.
-// Encode refuses what would be lost, by name.
+// The underlying binding loses text without an error: it passes C strings, which
+// end at the first NUL, replaces invalid UTF-8 and reports errors as an empty
+// list of ids. Encode rejects such text with a specific error.
 package hf
 
 import (
@@ -22,17 +22,17 @@ var (
 	// ErrNotBuilt is returned by Load in a build without the tag hf.
 	ErrNotBuilt = errors.New("hf: not part of this build: build with -tags hf")
 	// ErrNUL is returned by Encode for text with a NUL byte.
-	ErrNUL = errors.New("hf: text with a NUL byte cannot be carried")
+	ErrNUL = errors.New("hf: text with a NUL byte cannot be encoded exactly")
 	// ErrInvalidUTF8 is returned by Encode for text that is not UTF-8.
 	ErrInvalidUTF8 = errors.New("hf: text is not valid UTF-8")
-	// ErrEmpty is returned by Encode when the library gives no ids for text
-	// that is not empty, which is how it reports any fault of its own.
+	// ErrEmpty is returned by Encode if the library returns no ids for text that
+	// is not empty, which is how the library reports its own errors.
 	ErrEmpty = errors.New("hf: no ids for text that is not empty")
 	// ErrClosed is returned by Encode after Close.
 	ErrClosed = errors.New("hf: tokenizer is closed")
 )
 
-// check returns why text cannot be carried exactly, nil when it can.
+// check returns the reason why text cannot be encoded exactly, or nil.
 func check(text []byte) error {
 	if bytes.IndexByte(text, 0) >= 0 {
 		return ErrNUL
@@ -43,8 +43,8 @@ func check(text []byte) error {
 	return nil
 }
 
-// readFile returns dir/tokenizer.json without truncation and padding: the
-// library would cut and fill the ids, engines set both themselves.
+// readFile returns dir/tokenizer.json without truncation and padding, because
+// the library would truncate and pad the ids; engines set both themselves.
 func readFile(dir string) ([]byte, error) {
 	file := filepath.Join(dir, "tokenizer.json")
 	raw, err := os.ReadFile(file)

@@ -20,8 +20,8 @@ type Tokenizer struct {
 	closed bool
 }
 
-// Load reads dir/tokenizer.json. Errors name the file. The library's memory is
-// freed by Close, or when the Tokenizer is collected.
+// Load reads dir/tokenizer.json. Errors name the file. Close frees the library's
+// memory, as does garbage collection of the Tokenizer.
 func Load(dir string) (*Tokenizer, error) {
 	raw, err := readFile(dir)
 	if err != nil {
@@ -36,8 +36,8 @@ func Load(dir string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// Encode appends the ids of text to dst; added tokens are recognised, no BOS
-// or EOS is added. Errors: ErrNUL, ErrInvalidUTF8, ErrEmpty, ErrClosed.
+// Encode appends the ids of text to dst. It recognises added tokens and adds no
+// BOS or EOS. Errors: ErrNUL, ErrInvalidUTF8, ErrEmpty, ErrClosed.
 func (t *Tokenizer) Encode(dst []uint32, text []byte) ([]uint32, error) {
 	if len(text) == 0 {
 		return dst, nil
@@ -57,8 +57,8 @@ func (t *Tokenizer) Encode(dst []uint32, text []byte) ([]uint32, error) {
 	return append(dst, ids...), nil
 }
 
-// Close frees the library's memory and waits for encoders that are at work. It
-// may be called more than once; the error is always nil.
+// Close waits for running calls of Encode and frees the library's memory. It may
+// be called more than once; the error is always nil.
 func (t *Tokenizer) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

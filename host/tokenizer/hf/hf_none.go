@@ -5,7 +5,7 @@ package hf
 // Available reports whether the library is part of the build.
 func Available() bool { return false }
 
-// Tokenizer cannot be made in this build.
+// Tokenizer cannot be created in this build.
 type Tokenizer struct{}
 
 // Load returns ErrNotBuilt.

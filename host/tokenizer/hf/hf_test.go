@@ -33,7 +33,7 @@ func TestReadFile(t *testing.T) {
 	}
 	write("{")
 	if _, err := readFile(dir); err == nil {
-		t.Error("malformed file is read")
+		t.Error("malformed file is accepted")
 	}
 	write(`{"truncation":{"max_length":3},"padding":{"x":1},"version":"1.0"}`)
 	raw, err := readFile(dir)
@@ -46,7 +46,7 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// FuzzCheck shows that nothing passes that the library would change.
+// FuzzCheck verifies that check accepts no text that the library would change.
 func FuzzCheck(f *testing.F) {
 	f.Add([]byte("a\x00"))
 	f.Add([]byte("\xc3\x28"))
@@ -56,11 +56,11 @@ func FuzzCheck(f *testing.F) {
 		}
 		for _, r := range string(text) {
 			if r == 0 {
-				t.Fatalf("%q passes", text)
+				t.Fatalf("%q is accepted", text)
 			}
 		}
 		if string([]rune(string(text))) != string(text) {
-			t.Fatalf("%q passes and is changed", text)
+			t.Fatalf("%q is accepted and changed", text)
 		}
 	})
 }

@@ -1,7 +1,7 @@
 // Command train writes the demo model's tokenizer.json and
 // tokenizer_config.json. It learns its merges from the documentation and
-// sources in GOROOT (BSD licence); with the same Go release it writes the same
-// bytes. Run it by `go generate` in the folder demo.
+// sources in GOROOT (BSD licence). With the same Go release it writes the same
+// bytes. Run it with `go generate` in the folder demo.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 
 const (
 	merges  = 6000
-	perFile = 200 << 10 // bytes of a file that are read
+	perFile = 200 << 10 // maximum number of bytes read from a file
 )
 
 // sources are folders and files under GOROOT: prose and code.
@@ -82,7 +82,7 @@ func count(counts map[string]int, root string) error {
 	})
 }
 
-// word is a distinct pre-token as the tokens it is merged to so far.
+// word is a distinct pre-token, as the tokens that it is merged to so far.
 type word struct {
 	ids   []int
 	count int
@@ -90,7 +90,7 @@ type word struct {
 
 type pair [2]int
 
-// trainer counts the pairs of neighbours and in which words they stand.
+// trainer counts the pairs of adjacent tokens and the words that contain them.
 type trainer struct {
 	vocab []string // bytes of every token
 	words []word
@@ -120,7 +120,7 @@ func train(counts map[string]int, merges int) (vocab []string, pairs []pair) {
 			break
 		}
 		s := t.vocab[p[0]] + t.vocab[p[1]]
-		if known[s] { // another split of a token that is there already
+		if known[s] { // another split of an existing token
 			delete(t.count, p)
 			continue
 		}
@@ -132,7 +132,7 @@ func train(counts map[string]int, merges int) (vocab []string, pairs []pair) {
 	return t.vocab, pairs
 }
 
-// add counts the pairs of word w, sign times.
+// add adds the pairs of word w to the counts, sign times.
 func (t *trainer) add(w, sign int) {
 	x := &t.words[w]
 	for i := 0; i+1 < len(x.ids); i++ {
@@ -166,7 +166,7 @@ func (t *trainer) before(a, b pair) bool {
 	return t.vocab[a[1]] < t.vocab[b[1]]
 }
 
-// merge joins p to id in every word that has it.
+// merge merges p into id in every word that contains it.
 func (t *trainer) merge(p pair, id int) {
 	for w := range t.in[p] {
 		t.add(w, -1)
@@ -196,7 +196,7 @@ func sortedKeys(m map[string]int) []string {
 	return keys
 }
 
-// chars spells bytes as GPT-2 does.
+// chars encodes bytes as GPT-2's printable characters.
 func chars(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -220,10 +220,10 @@ func charOf(b byte) rune {
 	return n
 }
 
-// specials follow the learned tokens; the first three are those of ChatML.
+// specials follow the learned tokens. The first three are those of ChatML.
 var specials = []string{"<|endoftext|>", "<|im_start|>", "<|im_end|>"}
 
-// plain are added tokens that are not special: engines return them as text.
+// plain lists added tokens that are not special: engines return them as text.
 var plain = []string{"<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"}
 
 type object = map[string]any
