@@ -2,10 +2,10 @@ package jinja
 
 import "unicode/utf8"
 
-// walkCost is what reading a character costs beside copying a byte.
+// walkCost is the cost of reading a character relative to copying a byte.
 const walkCost = 4
 
-// dictMethods are the attributes that a mapping has beside its keys.
+// dictMethods are the attributes that a mapping has besides its keys.
 var dictMethods = map[string]bool{"items": true, "keys": true, "values": true, "get": true, "copy": true, "pop": true, "update": true, "clear": true, "setdefault": true, "popitem": true, "fromkeys": true}
 
 // bound returns method name of o as a function.
@@ -20,7 +20,7 @@ func failUndefined(v Value) {
 	fail("%q is undefined", v.s)
 }
 
-// attr is o.name: an attribute, else an item.
+// attr evaluates o.name: an attribute, else an item.
 func (r *run) attr(o Value, name string) Value {
 	switch o.k {
 	case kindDict:
@@ -46,7 +46,7 @@ func (r *run) attr(o Value, name string) Value {
 	return undefined
 }
 
-// item is o[k]: an item, else an attribute.
+// item evaluates o[k]: an item, else an attribute.
 func (r *run) item(o, k Value) Value {
 	switch o.k {
 	case kindDict:
@@ -79,7 +79,7 @@ func (r *run) item(o, k Value) Value {
 	return undefined
 }
 
-// character is v[i] of a string.
+// character evaluates v[i] of a string.
 func (r *run) character(v Value, i int) Value {
 	n := r.length(v)
 	if i < 0 {
@@ -98,7 +98,7 @@ func (r *run) character(v Value, i int) Value {
 	return c
 }
 
-// offset is where the i-th character of s begins.
+// offset returns the byte offset of the i-th character of s.
 func (r *run) offset(s string, i int) int {
 	r.charge(walkCost * i)
 	for at := range s {
@@ -110,7 +110,7 @@ func (r *run) offset(s string, i int) int {
 	return len(s)
 }
 
-// slice is o[x[0]:x[1]:x[2]].
+// slice evaluates o[x[0]:x[1]:x[2]].
 func (r *run) slice(o Value, x [3]Value) Value {
 	step := 1
 	if x[2].k != kindNone {

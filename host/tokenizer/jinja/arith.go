@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// plus adds operands from the left. A run of strings is joined at once.
+// plus adds operands from the left. It joins a run of strings at once.
 func (r *run) plus(vs []Value) Value {
 	for i := range vs {
 		if vs[i].safe {
@@ -136,7 +136,7 @@ func magnitude(x int64) uint64 {
 	return uint64(x)
 }
 
-// divInt rounds towards minus infinity; the rest has the divisor's sign.
+// divInt rounds towards minus infinity; the remainder has the divisor's sign.
 func divInt(op operation, x, y int64) int64 {
 	if y == 0 {
 		fail("division by zero")
@@ -188,7 +188,7 @@ func floatArith(op operation, x, y float64) Value {
 	return Float(m)
 }
 
-// negate is the unary minus.
+// negate implements the unary minus.
 func negate(v Value) Value {
 	switch {
 	case v.isInt():

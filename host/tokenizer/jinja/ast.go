@@ -1,12 +1,12 @@
 package jinja
 
-// operation is what a node of the syntax tree is.
+// operation is the kind of a node of the syntax tree.
 type operation uint8
 
 const (
 	opLiteral operation = iota // v
 	opName                     // s
-	opParen                    // a[0]: a + in parentheses, which is not joined to the + around it
+	opParen                    // a[0]: a + in parentheses, which is not merged with the surrounding +
 	opList                     // a...
 	opTuple                    // a...
 	opDict                     // a: key, value, ...
@@ -51,7 +51,7 @@ var operatorText = map[operation]string{opAdd: "+", opSub: "-", opMul: "*", opDi
 
 func (op operation) String() string { return operatorText[op] }
 
-// node is a node of the syntax tree; operation says which fields it has.
+// node is a node of the syntax tree; its operation determines which fields are set.
 type node struct {
 	op    operation
 	s     string

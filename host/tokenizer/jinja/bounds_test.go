@@ -18,7 +18,7 @@ func render(t testing.TB, src string, opt Options, vars map[string]Value) (strin
 	return string(out.Append(nil)), err
 }
 
-// TestRender_bounds ends templates that would run or grow without end.
+// TestRender_bounds renders templates that would run or grow without end and expects an error.
 func TestRender_bounds(t *testing.T) {
 	long := Own(strings.Repeat("word ", 200_000), nil)
 	for name, c := range map[string]struct {
@@ -45,7 +45,7 @@ func TestRender_bounds(t *testing.T) {
 	}
 }
 
-// TestCompile_depth ends nesting of the source.
+// TestCompile_depth compiles source nested too deeply and expects an error.
 func TestCompile_depth(t *testing.T) {
 	for _, src := range []string{
 		"{{ " + strings.Repeat("(", 10_000) + "1" + strings.Repeat(")", 10_000) + " }}",
@@ -59,7 +59,7 @@ func TestCompile_depth(t *testing.T) {
 	}
 }
 
-// TestUnsupported_byName tells what is not known by its name.
+// TestUnsupported_byName expects errors that name the unsupported part.
 func TestUnsupported_byName(t *testing.T) {
 	for src, want := range map[string]string{
 		`{{ x | xmlattr }}`:                           `filter "xmlattr"`,
@@ -105,7 +105,7 @@ func TestRender_raised(t *testing.T) {
 	}
 }
 
-// TestRender_clock renders the time it is given.
+// TestRender_clock renders the time that is passed to Render.
 func TestRender_clock(t *testing.T) {
 	c, err := Compile(`{{ strftime_now('%Y-%m-%d %H:%M:%S %A %B %j %p %-d %%') }}`, Options{})
 	if err != nil {

@@ -2,9 +2,9 @@ package jinja
 
 import "time"
 
-// builtins are the names that every template has: Jinja2's globals that chat
+// builtins are the names that every template has: the Jinja2 globals that chat
 // templates use, and those that transformers adds. Functions of Jinja2 that are
-// not here (cycler, joiner, lipsum) are refused by name.
+// missing here (cycler, joiner, lipsum) are rejected by name.
 var builtins map[string]Value
 
 func init() {
@@ -23,7 +23,7 @@ func init() {
 	}
 }
 
-// fill sets what dict() and namespace() are given.
+// fill sets the items given to dict() and namespace().
 func fill(r *run, d *Dict, a []Value, kw []keyword) {
 	r.chargeValues(4 + len(kw))
 	if len(a) > 0 {
@@ -73,7 +73,7 @@ func strftimeNow(r *run, a []Value, kw []keyword) Value {
 	return Str(strftime(r.now, r.needText(argument(a, kw, 0, "format"))))
 }
 
-// directives of strftime and Go's layouts for them, in the C locale.
+// directives maps directives of strftime to Go layouts, in the C locale.
 var directives = map[byte]string{'d': "02", 'b': "Jan", 'B': "January", 'Y': "2006", 'm': "01", 'y': "06", 'H': "15", 'M': "04", 'S': "05", 'A': "Monday", 'a': "Mon", 'p': "PM", 'I': "03", 'j': "002", 'h': "Jan"}
 
 // strftime formats t as Python's datetime.strftime does for a time without a
@@ -94,7 +94,7 @@ func strftime(t time.Time, format string) string {
 		case c == '-' && i+1 < len(format) && (format[i+1] == 'd' || format[i+1] == 'm'):
 			i++
 			b = t.AppendFormat(b, map[byte]string{'d': "2", 'm': "1"}[format[i]])
-		case c == 'Z' || c == 'z': // a naive datetime has none
+		case c == 'Z' || c == 'z': // a naive datetime has no zone
 		case c == 'F':
 			b = t.AppendFormat(b, "2006-01-02")
 		case c == 'T':

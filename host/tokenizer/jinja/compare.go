@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// equal is Python's ==.
+// equal implements Python's ==.
 func (r *run) equal(a, b Value) bool { return r.equalAt(a, b, 0) }
 
 func (r *run) equalAt(a, b Value, depth int) bool {
@@ -66,8 +66,8 @@ func (r *run) equalDicts(a, b *Dict, depth int) bool {
 	return true
 }
 
-// compareNumbers orders two numbers exactly, as Python does. A NaN is unequal
-// to all and less than none (2).
+// compareNumbers orders two numbers exactly, as Python does. For a NaN it
+// returns 2: a NaN is unequal to every number and not less than any.
 func compareNumbers(a, b Value) int {
 	if a.isInt() && b.isInt() {
 		return order(a.n < b.n, a.n > b.n)
@@ -80,7 +80,7 @@ func compareNumbers(a, b Value) int {
 	if x < y || x > y || a.k == kindFloat && b.k == kindFloat {
 		return order(x < y, x > y)
 	}
-	// An integer that its float does not tell exactly.
+	// An integer that its float does not represent exactly.
 	p, ok1 := rational(a)
 	q, ok2 := rational(b)
 	if !ok1 || !ok2 {
@@ -89,7 +89,7 @@ func compareNumbers(a, b Value) int {
 	return p.Cmp(q)
 }
 
-// rational returns v exactly; it does not for infinities.
+// rational returns the exact value of v, and false for infinities and NaN.
 func rational(v Value) (*big.Rat, bool) {
 	switch v.k {
 	case kindInt, kindBool:
@@ -111,8 +111,8 @@ func order(less, greater bool) int {
 	return 0
 }
 
-// less orders two values of one type, negative when a comes first; 2 when they
-// have no order (NaN).
+// less orders two values of one type. It returns a negative number if a comes
+// first, and 2 if the values have no order (NaN).
 func (r *run) less(a, b Value) int {
 	if a.IsString() && b.IsString() {
 		return strings.Compare(r.str(a), r.str(b))
@@ -135,7 +135,7 @@ func (r *run) less(a, b Value) int {
 	return 0
 }
 
-// contains is Python's x in c.
+// contains implements Python's x in c.
 func (r *run) contains(c, x Value) bool {
 	switch c.k {
 	case kindString, kindRope:
@@ -194,7 +194,7 @@ func (r *run) compare(op comparison, a, b Value) bool {
 	return holds(op, r.less(a, b))
 }
 
-// holds tells whether order c (of less) satisfies op.
+// holds reports whether order c (a result of less) satisfies op.
 func holds(op comparison, c int) bool {
 	switch op {
 	case cmpLt:

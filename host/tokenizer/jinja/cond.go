@@ -1,6 +1,6 @@
 package jinja
 
-// cond compiles n for its truth only: no values are carried about.
+// cond compiles n for its truth value only and so avoids passing values.
 func (c *compiler) cond(n *node, sc *scope) condFunc {
 	switch n.op {
 	case opNot:
@@ -54,13 +54,13 @@ func (c *compiler) comparison(n *node, sc *scope) condFunc {
 	}
 }
 
-// isText tells whether v is the string s.
+// isText reports whether v is the string s.
 func (r *run) isText(v Value, s string) bool {
 	v = r.flat(v)
 	return v.k == kindString && v.s == s
 }
 
-// equalsText is x == 'text', and message.role == 'text' above all.
+// equalsText compiles x == 'text', most often message.role == 'text'.
 func (c *compiler) equalsText(x *node, s string, want bool, sc *scope) condFunc {
 	name, item := "", false
 	switch {

@@ -1,11 +1,11 @@
 package jinja
 
-// loopsOverContent follows vLLM's detection node by node: which names stand for
-// the messages, which loop variables for one message, and whether a loop runs
-// over such a message's content, over a macro's parameter that is given it, or
-// outside of macros over a variable named content. Where one of them is
-// assigned to several names or to a namespace, vLLM gives up and so does this:
-// the answer is no.
+// loopsOverContent follows vLLM's detection node by node: which names refer to
+// the messages, which loop variables refer to one message, and whether a loop
+// iterates over such a message's content, over a macro parameter that receives
+// it, or, outside macros, over a variable named content. If one of them is
+// assigned to several names or to a namespace, vLLM gives up, and so does this
+// function: it returns false.
 func loopsOverContent(body []*node) bool {
 	root := &node{op: opBlock, body: body}
 	d := &detector{root: root, macros: map[*node]*node{}}
@@ -38,13 +38,13 @@ type detector struct {
 	root    *node
 	loops   []*node
 	sets    []*node
-	macros  map[*node]*node // the macro around a loop
+	macros  map[*node]*node // the macro that contains a loop
 	message []string        // names of loop variables over the messages
 }
 
 // findMessages fills message.
 func (d *detector) findMessages() bool {
-	names := []string{"messages"} // those that are assigned the messages or a part of them
+	names := []string{"messages"} // names assigned the messages or a part of them
 	seen := map[string]bool{"messages": true}
 	for i := 0; i < len(names); i++ {
 		for _, s := range d.sets {
@@ -75,8 +75,8 @@ func (d *detector) findMessages() bool {
 	return true
 }
 
-// isVarOrParts tells whether n is the variable name (or its key, unless key is
-// empty), filtered, tested or sliced at will.
+// isVarOrParts reports whether n is the variable name (or its key, unless key is
+// empty), optionally filtered, tested or sliced.
 func isVarOrParts(n *node, name, key string) bool {
 	switch n.op {
 	case opFilter:
@@ -121,7 +121,7 @@ func (d *detector) overContent(l *node) bool {
 	return d.isGivenContent(macro, source.s)
 }
 
-// isGivenContent tells whether a call of macro passes a message's content as
+// isGivenContent reports whether a call of macro passes a message's content as
 // param.
 func (d *detector) isGivenContent(macro *node, param string) bool {
 	found := false

@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// Dict is a mapping in order of insertion. It is filled by one goroutine and
-// read only once it is part of a value that is rendered; then it is safe for
-// concurrent use.
+// Dict is a mapping in insertion order. One goroutine fills it. Once it is part
+// of a value that is rendered it is read-only, and then it is safe for concurrent
+// use.
 type Dict struct {
 	Keys []string
 	Vals []Value
 
-	index map[string]int // of Keys, when there are many
+	index map[string]int // index into Keys, if there are many keys
 	ints  bool           // the keys are integers (dict literals only)
 
-	// A frozen Dict came from a request and is shared by renders: its JSON is
-	// kept.
+	// A frozen Dict came from a request and is shared by renders. It caches its
+	// JSON.
 	frozen bool
 	meter  *Meter
 	mu     sync.Mutex
@@ -25,14 +25,14 @@ type Dict struct {
 
 // Bounds and sizes of a Dict.
 const (
-	dictIndexMin = 12  // keys from which an index pays
-	maxDictJSON  = 4   // kept JSON texts
-	dictBytes    = 144 // a Dict without its keys and values
-	slotBytes    = 64  // a key's header and a Value
+	dictIndexMin = 12  // number of keys from which an index is worthwhile
+	maxDictJSON  = 4   // cached JSON texts
+	dictBytes    = 144 // size of a Dict without its keys and values
+	slotBytes    = 64  // size of a key's header and a Value
 )
 
-// NewDict returns an empty mapping with room for n keys whose JSON is kept
-// after its first use. m counts its memory and may be nil.
+// NewDict returns an empty mapping with room for n keys. It caches its JSON
+// after the first use. m counts its memory and may be nil.
 func NewDict(n int, m *Meter) *Dict {
 	m.add(dictBytes + n*slotBytes)
 	return &Dict{Keys: make([]string, 0, n), Vals: make([]Value, 0, n), frozen: true, meter: m}
@@ -56,7 +56,7 @@ func (d *Dict) find(k string) int {
 	return -1
 }
 
-// Get returns the value of k and whether there is one; a nil Dict has none.
+// Get returns the value of k and whether it is present; a nil Dict is empty.
 func (d *Dict) Get(k string) (Value, bool) {
 	if d == nil {
 		return Undefined, false
@@ -67,7 +67,7 @@ func (d *Dict) Get(k string) (Value, bool) {
 	return undefined, false
 }
 
-// Set gives k the value v. A key that is there keeps its place.
+// Set sets key k to v. An existing key keeps its position.
 func (d *Dict) Set(k string, v Value) {
 	if i := d.find(k); i >= 0 {
 		d.Vals[i] = v
@@ -90,7 +90,7 @@ func (d *Dict) Set(k string, v Value) {
 	}
 }
 
-// key returns the i-th key as the template sees it.
+// key returns the i-th key as a template value.
 func (d *Dict) key(i int) Value {
 	if d.ints {
 		n, _ := strconv.ParseInt(d.Keys[i], 10, 64)

@@ -73,8 +73,8 @@ func (c *compiler) listExpr(n *node, sc *scope) exprFunc {
 	}
 }
 
-// constantList returns a list of literals, which is made once: values are
-// immutable.
+// constantList returns a list of literals. The list is created once, because
+// values are immutable.
 func constantList(n *node) (Value, bool) {
 	l := &list{items: make([]Value, len(n.a)), tuple: n.op == opTuple}
 	for i, x := range n.a {
@@ -203,7 +203,7 @@ func (c *compiler) call(n *node, sc *scope) exprFunc {
 	}
 }
 
-// methodCall calls an attribute without making a bound method of it.
+// methodCall calls an attribute without creating a bound method.
 func (c *compiler) methodCall(m *node, args *arguments, sc *scope) exprFunc {
 	object, name := c.expr(m.a[0], sc), m.s
 	return func(f *frame) Value {

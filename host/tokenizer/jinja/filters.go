@@ -110,7 +110,7 @@ func filterJoin(r *run, v Value, a []Value, kw []keyword) Value {
 	return r.join(v, r.flat(r.asString(sep)), argument(a, kw, 1, "attribute"))
 }
 
-// join joins the items of v, or their attribute.
+// join joins the items of v, or an attribute of them.
 func (r *run) join(v, sep, attribute Value) Value {
 	items := r.iter(v)
 	r.chargeValues(2 * len(items))
@@ -142,7 +142,7 @@ func filterIndent(r *run, v Value, a []Value, kw []keyword) Value {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		// the first line, when asked for, is indented even if it is blank
+		// the first line, if requested, is indented even if it is blank
 		if i == 0 && first || i > 0 && (l.s != "" || blank) {
 			b.WriteString(width)
 		}

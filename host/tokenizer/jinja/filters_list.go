@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// path follows a dotted attribute of a filter; digits are indices.
+// path resolves a dotted attribute of a filter; digits are indices.
 func (r *run) path(v, attribute Value) Value {
 	if attribute.isInt() {
 		return r.item(v, attribute)
@@ -75,7 +75,7 @@ func filterReverse(r *run, v Value, _ []Value, _ []keyword) Value {
 	return undefined
 }
 
-// selection is select, reject, selectattr and rejectattr.
+// selection implements select, reject, selectattr and rejectattr.
 func selection(byAttribute, want bool) filterFunc {
 	return func(r *run, v Value, a []Value, _ []keyword) Value {
 		var out []Value
@@ -99,7 +99,7 @@ func selection(byAttribute, want bool) filterFunc {
 	}
 }
 
-// passes applies the test named by a[0], or asks for v's truth.
+// passes applies the test named by a[0], or evaluates v's truth if there is none.
 func (r *run) passes(v Value, a []Value) bool {
 	if len(a) == 0 {
 		return v.Truth()
@@ -146,7 +146,7 @@ func filterMap(r *run, v Value, a []Value, kw []keyword) Value {
 	return generator(out)
 }
 
-// caseless is the key by which strings are ordered unless case counts.
+// caseless returns the key by which strings are ordered unless the order is case-sensitive.
 func (r *run) caseless(v Value) Value {
 	if v.IsString() {
 		return Str(r.lower(r.str(v)))
@@ -154,7 +154,7 @@ func (r *run) caseless(v Value) Value {
 	return v
 }
 
-// sorted sorts items by key, stably.
+// sorted sorts items by key with a stable sort.
 func (r *run) sorted(items []Value, reverse bool, key func(Value) Value) []Value {
 	r.chargeValues(2 * len(items))
 	type keyed struct{ k, v Value }
@@ -239,7 +239,7 @@ next:
 	return generator(out)
 }
 
-// extreme is min and max.
+// extreme implements min and max.
 func extreme(better func(int) bool) filterFunc {
 	return func(r *run, v Value, a []Value, kw []keyword) Value {
 		attribute, caseSensitive := argument(a, kw, 1, "attribute"), argument(a, kw, 0, "case_sensitive").Truth()

@@ -44,7 +44,7 @@ func filterInt(r *run, v Value, a []Value, kw []keyword) Value {
 	return def
 }
 
-// truncate is int() of a float.
+// truncate implements int() of a float.
 func truncate(f float64, def Value) Value {
 	switch {
 	case f != f || math.IsInf(f, 0):
@@ -55,7 +55,7 @@ func truncate(f float64, def Value) Value {
 	return Int(int64(f))
 }
 
-// parseInt is int() of a string, by way of float() where that fails.
+// parseInt implements int() of a string, and uses float() if that fails.
 func (r *run) parseInt(s string, base int, def Value) Value {
 	r.charge(len(s))
 	s = strings.TrimFunc(s, IsSpace)
@@ -81,7 +81,7 @@ func (r *run) parseInt(s string, base int, def Value) Value {
 	return truncate(f, def)
 }
 
-// refuseDigits refuses numbers in forms that Go reads otherwise than Python.
+// refuseDigits rejects number formats that Go and Python read differently.
 func refuseDigits(s string) {
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c >= 0x80 || c == '_' {
@@ -90,7 +90,7 @@ func refuseDigits(s string) {
 	}
 }
 
-// parseFloat is Python's float() of a string.
+// parseFloat implements Python's float() of a string.
 func parseFloat(s string) (float64, bool) {
 	switch strings.ToLower(strings.TrimLeft(s, "+-")) {
 	case "nan", "inf", "infinity":

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// formatPercent is the % operator of strings: %s and %d without flags.
+// formatPercent implements the % operator of strings: %s and %d without flags.
 func (r *run) formatPercent(format, args Value) Value {
 	a := []Value{args}
 	if l, ok := args.p.(*list); ok && l.tuple {
@@ -55,7 +55,7 @@ func (r *run) formatPercent(format, args Value) Value {
 	return s
 }
 
-// formatBraces is str.format: {}, {0} and {name} without conversions.
+// formatBraces implements str.format: {}, {0} and {name} without conversions.
 func (r *run) formatBraces(f string, a []Value, kw []keyword) Value {
 	r.charge(len(f))
 	var b strings.Builder
@@ -83,8 +83,8 @@ func (r *run) formatBraces(f string, a []Value, kw []keyword) Value {
 	return Str(b.String())
 }
 
-// formatField returns the value of a field. auto counts the unnumbered ones, -1
-// once there is a numbered one.
+// formatField returns the value of a field. auto counts the unnumbered fields
+// and is -1 once there is a numbered one.
 func formatField(name string, auto *int, a []Value, kw []keyword) Value {
 	if strings.ContainsAny(name, "!:.[{") {
 		unsupported("this field of a format")

@@ -24,7 +24,7 @@ func seeds(f *testing.F) (templates []string, conversation []byte) {
 	return templates, []byte(`{"messages":[{"role":"user","content":"a\u00e9 <b>"},{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":{"x":[1,2.5,null,true]}}}]}],"add_generation_prompt":true}`)
 }
 
-// FuzzCompile compiles and renders anything: it may fail, not panic or hang.
+// FuzzCompile compiles and renders any source. It may fail but must not panic or hang.
 func FuzzCompile(f *testing.F) {
 	templates, conversation := seeds(f)
 	for _, s := range templates {
@@ -47,8 +47,8 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
-// FuzzDecodeJSON compares with encoding/json, which is laxer in some points and
-// stricter in none but NaN and Infinity.
+// FuzzDecodeJSON compares the result with encoding/json, which is more lenient
+// in some cases and stricter only for NaN and Infinity.
 func FuzzDecodeJSON(f *testing.F) {
 	_, conversation := seeds(f)
 	for _, s := range []string{string(conversation), `"\ud83d\ude00\u00e9\n"`, `-0.5e+10`, `[1,[2,{"a":{}}]]`, `123456789012345678901234567890`, `NaN`, `{"a":1,"a":2}`, ` true `, `"\`, `"\\"`} {

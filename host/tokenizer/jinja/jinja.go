@@ -3,14 +3,14 @@
 // configures it: sandboxed, immutable, trim_blocks and lstrip_blocks on, loop
 // controls, the generation tag, tojson without HTML escapes.
 //
-// A template becomes closures. A long string of a request is carried as a span
-// of an immutable [Text] and is never copied by rendering: trim, split, slices
-// and concatenation keep spans, so a render costs by the number of messages, not
-// by their size. What a template asks about a whole Text (contains, length,
-// replace) and the JSON of a request's object are pure functions of immutable
-// bytes and are kept with them.
+// A template is compiled to closures. A long string of a request is passed as a
+// span of an immutable [Text], and rendering never copies it: trim, split, slices
+// and concatenation preserve spans, so the cost of a render depends on the number
+// of messages, not on their size. The results of operations on a whole Text
+// (contains, length, replace) and the JSON of a request's object are pure
+// functions of immutable bytes and are cached with them.
 //
-// What the package does not know is refused by name: unknown syntax when the
+// The package rejects by name what it does not support: unknown syntax when the
 // template is compiled, an unknown filter, test or method when a render reaches
 // it ([UnsupportedError]). A render is bounded in steps, bytes and depth.
 package jinja
@@ -21,25 +21,25 @@ import (
 	"time"
 )
 
-// Errors of a render that passed a bound of [Options].
+// Errors of a render that exceeds a limit of [Options].
 var (
-	ErrSteps = errors.New("jinja: render exceeds its steps")
-	ErrBytes = errors.New("jinja: render exceeds its bytes")
+	ErrSteps = errors.New("jinja: render exceeds MaxSteps")
+	ErrBytes = errors.New("jinja: render exceeds MaxBytes")
 	ErrDepth = errors.New("jinja: nested too deeply")
 )
 
 // SyntaxError is returned by Compile for a template that Jinja2 would not
 // compile either.
 type SyntaxError struct {
-	Offset int    // byte offset in the source with its line ends made \n, -1 if unknown
-	Fact   string // what is wrong there
+	Offset int    // byte offset in the source after line ends are converted to \n, -1 if unknown
+	Fact   string // what is wrong at Offset
 }
 
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("jinja: offset %d: %s", e.Offset, e.Fact)
 }
 
-// UnsupportedError names a part of Jinja2 that this package does not have.
+// UnsupportedError names a part of Jinja2 that this package does not support.
 // Compile returns it for syntax, Render for a filter, test or method.
 type UnsupportedError struct {
 	What string // such as `filter "xmlattr"`
@@ -47,40 +47,42 @@ type UnsupportedError struct {
 
 func (e *UnsupportedError) Error() string { return "jinja: " + e.What + " is not supported" }
 
-// RaisedError is returned by Render when the template called raise_exception:
-// it refuses the conversation. Error does not show Message, which may quote the
+// RaisedError is returned by Render if the template calls raise_exception to
+// reject the conversation. Error does not include Message, which may quote the
 // conversation.
 type RaisedError struct {
-	Message string // what the template said
+	Message string // argument of raise_exception
 }
 
 func (e *RaisedError) Error() string { return "jinja: the template refuses the conversation" }
 
-// RuntimeError is returned by Render where Python would raise another
-// exception: an undefined value is used, types do not fit, an index is missing.
+// RuntimeError is returned by Render if Python would raise another exception: an
+// undefined value is used, types do not match, an index is missing.
 type RuntimeError struct {
-	Fact string // holds names of the template, never text of the conversation
+	Fact string // may contain names of the template, never text of the conversation
 }
 
 func (e *RuntimeError) Error() string { return "jinja: " + e.Fact }
 
-// Options bound renders and give them values.
+// Options limits renders and supplies global values.
 type Options struct {
-	// MaxSteps bounds loop rounds, macro calls and values made by range. The
-	// default, 4 Mi, is 50 times what the costliest known template needs for a
-	// conversation of 400 messages (a loop over all messages for each: 160,000
-	// rounds of some steps each) and ends a hostile one within a second.
+	// MaxSteps limits loop iterations, macro calls and values created by range.
+	// The default, 4 Mi, is 50 times what the most expensive known template needs
+	// for a conversation of 400 messages (a loop over all messages for each message:
+	// 160,000 iterations of some steps each), and stops a hostile template within
+	// a second.
 	MaxSteps int
-	// MaxBytes bounds the bytes that a render reads or copies; spans that are
-	// passed on count nothing, slow reading counts several times. The default, 256 MiB, is 25 passes over a 10 MB
-	// conversation and ends a template that walks a string by index, which is
-	// quadratic, within a second or two.
+	// MaxBytes limits the bytes that a render reads or copies. Spans that are
+	// passed on do not count; slow reading counts several times. The default,
+	// 256 MiB, is 25 passes over a 10 MB conversation, and stops a template that
+	// walks a string by index, which takes quadratic time, within a second or two.
 	MaxBytes int64
-	// MaxDepth bounds nested macro calls. The default, 200, is about where
-	// Python's recursion limit of 1,000 frames ends it.
+	// MaxDepth limits nested macro calls. The default, 200, is about the depth
+	// at which Python's recursion limit of 1,000 frames stops a render.
 	MaxDepth int
-	// Globals are values that every render sees unless its variables hide
-	// them. Not modified, and not to be modified after Compile.
+	// Globals are values that every render sees unless its variables shadow
+	// them. Compile does not modify them, and the caller must not modify them
+	// after Compile.
 	Globals map[string]Value
 }
 
@@ -97,8 +99,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Template is a compiled template. It is immutable: any number of goroutines
-// may render it at once.
+// Template is a compiled template. It is immutable and safe for concurrent
+// rendering.
 type Template struct {
 	body   []stmtFunc
 	slots  int            // variables of the outermost frame
@@ -124,19 +126,19 @@ func Compile(src string, opt Options) (t *Template, err error) {
 
 // Inputs returns every name that the template may look up outside itself, in
 // order of first use: its variables, globals and functions. The caller must not
-// modify it.
+// modify the result.
 func (t *Template) Inputs() []string { return t.inputs }
 
-// LoopsOverContent tells whether the template loops over the content of a
-// message, as vLLM finds out whether a template takes content as a list of
-// parts ("openai") or as text ("string"); see vllm/renderers/hf.py of 0.32,
-// _iter_nodes_assign_content_item.
+// LoopsOverContent reports whether the template loops over the content of a
+// message. It follows vLLM, which thus determines whether a template takes
+// content as a list of parts ("openai") or as text ("string"); see
+// vllm/renderers/hf.py of 0.32, _iter_nodes_assign_content_item.
 func (t *Template) LoopsOverContent() bool { return t.parts }
 
-// Render renders the template with vars into out, which it does not reset. now
-// is what strftime_now tells, in its location. The values of vars may be shared
-// with other renders. Errors: *RaisedError, *RuntimeError, *UnsupportedError,
-// ErrSteps, ErrBytes, ErrDepth; out then holds what came before.
+// Render renders the template with vars and appends to out, which it does not
+// reset. strftime_now formats now, in its location. Concurrent renders may share
+// the values of vars. Errors: *RaisedError, *RuntimeError, *UnsupportedError,
+// ErrSteps, ErrBytes, ErrDepth; out then holds the text rendered before the error.
 func (t *Template) Render(vars map[string]Value, now time.Time, out *Output) (err error) {
 	r := &run{out: out, vars: make([]Value, len(t.inputs)), now: now, steps: t.opt.MaxSteps, bytes: t.opt.MaxBytes, maxDepth: t.opt.MaxDepth}
 	for i, n := range t.inputs {
@@ -156,9 +158,9 @@ func (t *Template) Render(vars map[string]Value, now time.Time, out *Output) (er
 }
 
 // thrown carries an error from deep inside a closure to Compile or Render. A
-// template is an expression tree of closures that return values; carrying an
-// error beside each would double the work of every node for a path that is
-// hardly ever taken (text/template does the same).
+// template is an expression tree of closures that return values. Returning an
+// error with each value would double the work of every node for a path that is
+// rarely taken (text/template does the same).
 type thrown struct{ err error }
 
 func throw(err error) { panic(thrown{err}) }
@@ -169,7 +171,7 @@ func fail(format string, a ...any) { throw(&RuntimeError{Fact: fmt.Sprintf(forma
 // unsupported throws an UnsupportedError.
 func unsupported(format string, a ...any) { throw(&UnsupportedError{What: fmt.Sprintf(format, a...)}) }
 
-// catch turns what was thrown into *err and lets other panics pass.
+// catch stores a thrown error in *err and propagates other panics.
 func catch(err *error) {
 	if x := recover(); x != nil {
 		t, ok := x.(thrown)

@@ -11,18 +11,18 @@ import (
 	"unsafe"
 )
 
-// ErrJSON is returned by DecodeJSON for what Python's json.loads would refuse,
-// and for text that has no UTF-8 form (a lone surrogate).
+// ErrJSON is returned by DecodeJSON for input that Python's json.loads would
+// reject, and for text that has no UTF-8 form (a lone surrogate).
 var ErrJSON = errors.New("jinja: invalid JSON")
 
-// maxJSONDepth bounds nesting. Python's own limit is about 1,000 frames.
+// maxJSONDepth limits nesting. Python's own limit is about 1,000 frames.
 const maxJSONDepth = 500
 
-// DecodeJSON decodes one JSON value as Python's json.loads does: mappings in
-// order, the last of equal keys wins, integers of any size, NaN and Infinity. b
-// must hold nothing else but white space; nothing of it is kept. m counts the
-// memory of the value and may be nil. It returns ErrJSON, or ErrDepth for what
-// is nested deeper than 500.
+// DecodeJSON decodes one JSON value as Python's json.loads does: mappings keep
+// their order, the last of equal keys wins, integers have any size, NaN and
+// Infinity are valid. b must contain nothing else except white space; the value
+// does not retain b. m counts the memory of the value and may be nil. The error
+// is ErrJSON, or ErrDepth for values nested deeper than 500.
 func DecodeJSON(b []byte, m *Meter) (Value, error) {
 	p := &jsonReader{b: b, m: m}
 	v, ok := p.value(0)
@@ -51,7 +51,7 @@ func (p *jsonReader) space() {
 	}
 }
 
-// take skips white space and takes c, if it is there.
+// take skips white space and consumes c if it follows.
 func (p *jsonReader) take(c byte) bool {
 	p.space()
 	if p.i < len(p.b) && p.b[p.i] == c {
@@ -189,7 +189,7 @@ func (p *jsonReader) number() (Value, bool) {
 	}
 	s := string(p.b[start:p.i])
 	if float {
-		f, _ := strconv.ParseFloat(s, 64) // beyond the range it is an infinity, as in Python
+		f, _ := strconv.ParseFloat(s, 64) // out of range it is an infinity, as in Python
 		return Float(f), true
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
@@ -201,7 +201,7 @@ func (p *jsonReader) number() (Value, bool) {
 }
 
 // endOfString returns the index after the string that begins at b[i] == '"', or
-// -1. It does not validate it.
+// -1. It does not validate the string.
 func endOfString(b []byte, i int) int {
 	for j := i + 1; ; j++ {
 		k := bytes.IndexByte(b[j:], '"')
@@ -252,8 +252,8 @@ func (p *jsonReader) string() (string, bool) {
 	return unsafe.String(unsafe.SliceData(out), len(out)), true
 }
 
-// appendEscaped appends what the escape at the start of raw stands for and
-// returns its length, 0 if it is none.
+// appendEscaped appends the character that the escape at the start of raw
+// represents and returns the escape's length, or 0 if there is none.
 func appendEscaped(out, raw []byte) ([]byte, int) {
 	if len(raw) < 2 {
 		return out, 0

@@ -17,7 +17,7 @@ type jsonOptions struct {
 	ascii  bool
 }
 
-// toJSON is transformers' tojson: json.dumps with ensure_ascii off.
+// toJSON implements transformers' tojson: json.dumps with ensure_ascii off.
 func (r *run) toJSON(v Value, a []Value, kw []keyword) Value {
 	o := &jsonOptions{r: r, indent: -1, item: ", ", key: ": "}
 	o.ascii = argument(a, kw, 0, "ensure_ascii").Truth()
@@ -48,8 +48,8 @@ func (r *run) toJSON(v Value, a []Value, kw []keyword) Value {
 	return o.kept(v)
 }
 
-// kept writes v. The JSON of a mapping that came from a request is kept with
-// it, so that tools and arguments are written once.
+// kept writes v. It caches the JSON of a mapping that came from a request in that
+// mapping, so tools and arguments are written once.
 func (o *jsonOptions) kept(v Value) Value {
 	d, ok := v.p.(*Dict)
 	if !ok || !d.frozen {

@@ -5,12 +5,12 @@ import (
 	"unicode"
 )
 
-// caseCost is what mapping a byte to another case costs beside copying it.
+// caseCost is the cost of changing the case of a byte relative to copying it.
 const caseCost = 16
 
-// upper and lower map characters one by one. Python maps some to several (ß,
-// ligatures, Greek with iota) or by their place in the word (final sigma): those
-// are refused.
+// upper and lower map characters one by one. Python maps some characters to
+// several (ß, ligatures, Greek with iota) or according to their position in the
+// word (final sigma); these are rejected.
 func (r *run) upper(s string) string {
 	r.refuseRunes(s, func(c rune) bool {
 		switch {
@@ -36,8 +36,8 @@ func (r *run) refuseRunes(s string, bad func(rune) bool) {
 	}
 }
 
-// capitalize is str.capitalize: the first character in title case, the rest
-// lower.
+// capitalize implements str.capitalize: the first character in title case, the
+// rest in lower case.
 func (r *run) capitalize(s string) string {
 	for _, c := range s {
 		n := len(string(c))
@@ -47,7 +47,7 @@ func (r *run) capitalize(s string) string {
 	return s
 }
 
-// title is Jinja2's filter: a word begins after white space, -, (, {, [ or <.
+// title implements Jinja2's filter: a word begins after white space, -, (, {, [ or <.
 func (r *run) title(s string) string {
 	r.upper(s)
 	r.lower(s)

@@ -33,13 +33,13 @@ type lexer struct {
 	src       string
 	pos       int
 	toks      []token
-	lineStart bool // nothing but tags that ended their line stands before pos in its line
+	lineStart bool // the line holds only tags that ended their line before pos
 }
 
 func syntax(pos int, fact string) { throw(&SyntaxError{Offset: pos, Fact: fact}) }
 
-// lex splits src. Like Jinja2 it takes \r\n and \r for \n and drops one line
-// end at the end.
+// lex splits src. Like Jinja2 it treats \r\n and \r as \n and drops one line end
+// at the end.
 func lex(src string) []token {
 	src = strings.ReplaceAll(strings.ReplaceAll(src, "\r\n", "\n"), "\r", "\n")
 	x := &lexer{src: strings.TrimSuffix(src, "\n"), lineStart: true}
@@ -54,7 +54,7 @@ func (x *lexer) emit(k tokenKind, s string, pos int) {
 	x.toks = append(x.toks, token{k, s, pos})
 }
 
-// nextTag returns where the next {{, {% or {# begins, or the end.
+// nextTag returns the position of the next {{, {% or {#, or the end.
 func (x *lexer) nextTag() int {
 	for j := x.pos; ; j++ {
 		k := strings.IndexByte(x.src[j:], '{')
@@ -68,7 +68,7 @@ func (x *lexer) nextTag() int {
 	}
 }
 
-// text takes the text up to the next tag and then that tag.
+// text consumes the text up to the next tag and then that tag.
 func (x *lexer) text() {
 	start, at := x.pos, x.nextTag()
 	text := x.src[start:at]
@@ -92,7 +92,7 @@ func (x *lexer) text() {
 	}
 }
 
-// stripBefore strips the text before a tag as its sign or lstrip_blocks asks.
+// stripBefore strips the text before a tag as its sign or lstrip_blocks requires.
 func (x *lexer) stripBefore(text string, kind byte) string {
 	if x.pos < len(x.src) && x.src[x.pos] == '-' {
 		x.pos++
@@ -112,7 +112,7 @@ func (x *lexer) stripBefore(text string, kind byte) string {
 	return text
 }
 
-// after strips the text behind a tag.
+// after strips the text after a tag.
 func (x *lexer) after(kind byte, minus, plus bool) {
 	x.lineStart = false
 	if minus {
@@ -137,7 +137,7 @@ func (x *lexer) comment(at int) {
 	x.after('#', minus, plus)
 }
 
-// raw refuses a raw block, which no known chat template has.
+// raw rejects a raw block, which no known chat template has.
 func (x *lexer) raw(at int) bool {
 	rest := strings.TrimLeftFunc(x.src[x.pos:], IsSpace)
 	if !strings.HasPrefix(rest, "raw") {
@@ -150,7 +150,7 @@ func (x *lexer) raw(at int) bool {
 	return false
 }
 
-// tag takes the tokens of a {{ }} or {% %}.
+// tag consumes the tokens of a {{ }} or {% %}.
 func (x *lexer) tag(kind byte, at int) {
 	begin, end, closing := tokBlockBegin, tokBlockEnd, "%}"
 	if kind == '{' {
@@ -181,7 +181,7 @@ func (x *lexer) tag(kind byte, at int) {
 	}
 }
 
-// token takes one token inside a tag and returns how it changes the depth of
+// token consumes one token inside a tag and returns the change in the depth of
 // brackets.
 func (x *lexer) token() int {
 	c, start := x.src[x.pos], x.pos
@@ -226,7 +226,7 @@ func (x *lexer) digits(underscores bool) {
 	}
 }
 
-// number takes a decimal integer or float; other forms are refused.
+// number consumes a decimal integer or float. It rejects other forms.
 func (x *lexer) number() {
 	start, kind := x.pos, tokInt
 	x.digits(true)
@@ -272,10 +272,10 @@ func (x *lexer) operator() int {
 	return 0
 }
 
-// isBlank is the white space of a template's syntax.
+// isBlank reports whether c is white space in a template's syntax.
 func isBlank(c byte) bool { return c == ' ' || c >= 9 && c <= 13 }
 
-// IsSpace is Python's str.isspace of one character.
+// IsSpace implements Python's str.isspace for one character.
 func IsSpace(r rune) bool {
 	switch {
 	case r >= 9 && r <= 13, r >= 0x1c && r <= 0x20, r == 0x85, r == 0xa0, r == 0x1680, r >= 0x2000 && r <= 0x200a,

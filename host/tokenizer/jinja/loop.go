@@ -1,8 +1,8 @@
 package jinja
 
-// loop is the state behind the variable loop.
+// loop is the state of the variable loop.
 type loop struct {
-	items    []Value // nil: a range that is not written out
+	items    []Value // nil: a range that is not materialized
 	i, n     int
 	lo, step int64
 	changed  []Value // arguments of the last loop.changed
@@ -62,13 +62,13 @@ func (l *loop) attr(name string) Value {
 	return undefined
 }
 
-// loopCode is a compiled for.
+// loopCode is a compiled for statement.
 type loopCode struct {
 	source  exprFunc
-	rng     []exprFunc // arguments, when the source is written as a call of range
+	rng     []exprFunc // arguments, if the source is a call of range
 	targets []int
 	slot    int   // of the variable loop
-	reset   []int // variables of the body, unset in each round
+	reset   []int // variables of the body, unset in each iteration
 	filter  condFunc
 	body    []stmtFunc
 	els     stmtFunc
@@ -134,8 +134,8 @@ func (lc *loopCode) run(f *frame) control {
 	return proceed
 }
 
-// ranged evaluates a call of range without writing its numbers out; another
-// function may hide behind the name.
+// ranged evaluates a call of range without materializing its numbers. Another
+// function may shadow the name.
 func (lc *loopCode) ranged(f *frame, src Value) (items []Value, lo, step int64, n int) {
 	args := make([]Value, len(lc.rng))
 	for i, x := range lc.rng {
@@ -168,10 +168,10 @@ func (lc *loopCode) kept(f *frame, items []Value) []Value {
 	return kept
 }
 
-// maxRange is that of Jinja2's sandbox (jinja2.sandbox.MAX_RANGE).
+// maxRange is the limit of Jinja2's sandbox (jinja2.sandbox.MAX_RANGE).
 const maxRange = 100000
 
-// rangeOf reads the arguments of range: first value, step, number of values.
+// rangeOf evaluates the arguments of range: first value, step, number of values.
 func rangeOf(a []Value) (lo, step int64, n int) {
 	for _, x := range a {
 		if !x.isInt() || x.n > 1<<40 || x.n < -1<<40 {

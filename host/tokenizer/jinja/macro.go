@@ -1,7 +1,7 @@
 package jinja
 
-// macro returns what makes the macro's function in the frame where the macro is
-// defined.
+// macro returns the code that creates the macro's function in the frame in which
+// the macro is defined.
 func (c *compiler) macro(n *node, sc *scope) func(*frame) Value {
 	layout := &frameLayout{}
 	ms := &scope{map[string]int{}, sc, layout}
@@ -23,7 +23,7 @@ func (c *compiler) macro(n *node, sc *scope) func(*frame) Value {
 	}
 }
 
-// mentions tells whether name stands anywhere in body.
+// mentions reports whether name occurs anywhere in body.
 func mentions(body []*node, name string) bool {
 	found := false
 	for _, n := range body {
@@ -48,7 +48,7 @@ type param struct {
 	def  exprFunc // default value, nil: undefined
 }
 
-// call runs the macro; up is the frame where it was defined.
+// call runs the macro; up is the frame in which it was defined.
 func (m *macro) call(up *frame, r *run, args []Value, kw []keyword) Value {
 	r.step()
 	if r.depth++; r.depth > r.maxDepth {
@@ -62,7 +62,7 @@ func (m *macro) call(up *frame, r *run, args []Value, kw []keyword) Value {
 	return r.release(outer)
 }
 
-// bind gives the parameters their values as Jinja2's Macro does.
+// bind assigns values to the parameters as Jinja2's Macro does.
 func (m *macro) bind(f *frame, args []Value, kw []keyword) {
 	if len(args) > len(m.params) && !m.usesVarargs {
 		fail("macro %q takes at most %d arguments", m.name, len(m.params))
@@ -113,7 +113,7 @@ func (m *macro) param(name string) *param {
 	return nil
 }
 
-// callBlock calls a macro that may call the block's body back.
+// callBlock calls a macro that may call back the block's body.
 func (c *compiler) callBlock(n *node, sc *scope) stmtFunc {
 	caller := c.macro(&node{op: opMacro, s: "caller", names: n.names, kw: n.kw, body: n.body}, sc)
 	call := n.a[0]
@@ -131,11 +131,11 @@ func (c *compiler) callBlock(n *node, sc *scope) stmtFunc {
 	}
 }
 
-// arguments are those of a call.
+// arguments are the compiled arguments of a call.
 type arguments struct {
 	args  []exprFunc
 	kw    []exprFunc
-	names []string // of kw; "*" and "**" are spread
+	names []string // names of kw; "*" and "**" are unpacked
 }
 
 func (c *compiler) arguments(args, kw []*node, sc *scope) *arguments {

@@ -12,7 +12,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
-// at is the time that the references were rendered for.
+// at is the time at which the references were rendered.
 var at = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 
 // source is a chat template with the special tokens that it may print.
@@ -22,7 +22,7 @@ type source struct {
 	Eos string `json:"eos"`
 }
 
-// renderConversation renders a conversation as the references were.
+// renderConversation renders a conversation with the settings of the references.
 func renderConversation(t *Template, s source, conversation []byte) (string, error) {
 	v, err := DecodeJSON(conversation, nil)
 	if err != nil {
@@ -39,8 +39,8 @@ func renderConversation(t *Template, s source, conversation []byte) (string, err
 	return string(out.Append(nil)), nil
 }
 
-// TestRender_python compares renders of real templates with those of Python
-// Jinja2 3.1.6, byte for byte, and that the same conversations are refused.
+// TestRender_python compares renders of real templates byte for byte with those
+// of Python Jinja2 3.1.6, and checks that both reject the same conversations.
 func TestRender_python(t *testing.T) {
 	dir := filepath.Join(testdeps.Cache(t), "chat")
 	raw, err := os.ReadFile(filepath.Join(dir, "templates.json"))
@@ -114,7 +114,7 @@ func TestRender_python(t *testing.T) {
 	}
 }
 
-// difference shows where two renders part.
+// difference describes where two renders differ.
 func difference(got string, want *string, err error) string {
 	if want == nil {
 		return "rendered what Python refuses"

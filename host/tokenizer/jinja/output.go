@@ -1,18 +1,18 @@
 package jinja
 
-// Piece is a part of a rendered prompt: the span [Off, Off+N) of Text.S, or with
-// a nil Text of Output.Buf.
+// Piece is a part of a rendered prompt: the span [Off, Off+N) of Text.S or, if
+// Text is nil, of Output.Buf.
 type Piece struct {
 	Text   *Text
 	Off, N int
 }
 
-// Output is a rendered prompt. Literals and short strings are copied into Buf,
-// long strings stay spans of their texts.
+// Output is a rendered prompt. Literals and short strings are copied into Buf;
+// long strings remain spans of their texts.
 type Output struct {
 	Buf    []byte
 	Pieces []Piece
-	N      int // bytes in all
+	N      int // total bytes
 }
 
 // Reset empties o and keeps its memory.
@@ -30,7 +30,7 @@ func (o *Output) Append(dst []byte) []byte {
 	return dst
 }
 
-// literal appends a short string. Neighbours become one piece.
+// literal appends a short string. Adjacent literals become one piece.
 func (o *Output) literal(r *run, s string) {
 	if s == "" {
 		return
@@ -46,7 +46,7 @@ func (o *Output) literal(r *run, s string) {
 	o.Pieces = append(o.Pieces, Piece{nil, n, len(s)})
 }
 
-// write appends what printing v shows.
+// write appends the printed form of v.
 func (o *Output) write(r *run, v Value) {
 	switch v.k {
 	case kindString:
@@ -67,7 +67,7 @@ func (o *Output) write(r *run, v Value) {
 	}
 }
 
-// value is what was written, as a string value of its own.
+// value returns the written text as a string value.
 func (o *Output) value(r *run) Value {
 	if len(o.Pieces) == 0 {
 		return Str("")

@@ -2,10 +2,10 @@ package jinja
 
 import "fmt"
 
-// maxParseDepth bounds recursion over nested syntax.
+// maxParseDepth limits recursion over nested syntax.
 const maxParseDepth = 500
 
-// parser is a recursive descent parser over tokens; its methods throw.
+// parser is a recursive descent parser over tokens. Its methods throw errors.
 type parser struct {
 	toks  []token
 	i     int
@@ -18,7 +18,7 @@ func (p *parser) isName(s string) bool {
 	return p.cur().kind == tokName && p.cur().s == s
 }
 
-// next returns the current token and moves on, but never past the end.
+// next returns the current token and advances, but never past the end.
 func (p *parser) next() *token {
 	t := p.cur()
 	if t.kind != tokEnd {
@@ -70,8 +70,8 @@ func (p *parser) endBlock() {
 	p.i++
 }
 
-// body parses statements up to one of the tags ends and returns them with that
-// tag; the tag's name is consumed, its end is not.
+// body parses statements up to one of the tags in ends and returns them with that
+// tag. It consumes the tag's name but not the tag's end.
 func (p *parser) body(ends ...string) ([]*node, string) {
 	defer p.enter()()
 	var out []*node

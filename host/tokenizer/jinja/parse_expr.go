@@ -4,7 +4,7 @@ import "strconv"
 
 func (p *parser) tupleExpr() *node { return p.tuple(p.expr) }
 
-// tuple parses expressions joined by commas.
+// tuple parses expressions separated by commas.
 func (p *parser) tuple(f func() *node) *node {
 	e := f()
 	if !p.isOp(",") {
@@ -57,7 +57,7 @@ func (p *parser) not() *node {
 	return p.compare()
 }
 
-// comparison takes a comparison operator, if there is one.
+// comparison consumes a comparison operator, if there is one.
 func (p *parser) comparison() (comparison, bool) {
 	t := p.cur()
 	if t.kind == tokOp {
@@ -92,7 +92,7 @@ func (p *parser) compare() *node {
 	return n
 }
 
-// add joins a row of + into one node, so that strings are concatenated once.
+// add joins a sequence of + into one node, so that strings are concatenated once.
 func (p *parser) add() *node {
 	e := p.concat()
 	for p.isOp("+") || p.isOp("-") {
@@ -303,8 +303,8 @@ func (p *parser) subscript(e *node) *node {
 	return &node{op: opItem, a: []*node{e, x[0]}}
 }
 
-// args parses the arguments of a call up to its ). Those given as * and ** are
-// keywords of these names.
+// args parses the arguments of a call up to its closing parenthesis. Arguments
+// given as * and ** are keywords with these names.
 func (p *parser) args(n *node) {
 	for !p.takeOp(")") {
 		t, after := p.cur(), &p.toks[min(p.i+1, len(p.toks)-1)]
@@ -326,7 +326,7 @@ func (p *parser) args(n *node) {
 }
 
 // filters parses filters, tests and calls of their results; e is nil before the
-// filters of a block.
+// filters of a filter block.
 func (p *parser) filters(e *node) *node {
 	for {
 		switch {

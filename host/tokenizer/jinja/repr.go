@@ -10,11 +10,11 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
-// maxNesting bounds recursion over nested lists and mappings, which a template
+// maxNesting limits recursion over nested lists and mappings, which a template
 // can build step by step.
 const maxNesting = 1000
 
-// formatFloat is Python's repr of a float.
+// formatFloat implements Python's repr of a float.
 func formatFloat(f float64) string {
 	switch {
 	case math.IsInf(f, 1):
@@ -34,7 +34,7 @@ func formatFloat(f float64) string {
 	return strconv.FormatFloat(f, 'e', -1, 64)
 }
 
-// str is Python's str().
+// str implements Python's str().
 func (r *run) str(v Value) string {
 	switch v.k {
 	case kindString:

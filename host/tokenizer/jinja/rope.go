@@ -6,12 +6,12 @@ import (
 	"unsafe"
 )
 
-// rope is a concatenation that was not written out, because a part of it keeps
-// its identity. Ropes belong to one render.
+// rope is a concatenation that is not flattened, because one of its parts keeps
+// its identity. A rope belongs to one render.
 type rope struct {
 	parts []Value // strings, none a rope, none safe
 	n     int     // bytes
-	flat  string  // the parts joined, once asked for
+	flat  string  // the joined parts, computed on first use
 }
 
 func (o *rope) join() string {
@@ -25,7 +25,7 @@ func (o *rope) join() string {
 	return o.flat
 }
 
-// flat turns a rope into one string and leaves other values.
+// flat flattens a rope into one string and returns other values unchanged.
 func (r *run) flat(v Value) Value {
 	if v.k != kindRope {
 		return v
@@ -47,7 +47,7 @@ func (v Value) size() int {
 	return len(v.s)
 }
 
-// sub is v.s[i:j] of a string that is no rope, with its identity.
+// sub returns v.s[i:j] of a string that is not a rope, and keeps its identity.
 func (v Value) sub(i, j int) Value {
 	return Value{k: kindString, safe: v.safe, n: v.n + int64(i), s: v.s[i:j], p: v.p}
 }
@@ -85,7 +85,7 @@ func (r *run) concat(parts []Value) Value {
 	return Value{k: kindRope, p: o}
 }
 
-// Concat joins string values without writing them out: spans stay spans. The
+// Concat joins string values without flattening them: spans remain spans. The
 // result may be used in one render only.
 func Concat(parts ...Value) Value {
 	r := &run{bytes: 1 << 62}
@@ -94,7 +94,7 @@ func Concat(parts ...Value) Value {
 
 var htmlEscaper = strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", "\"", "&#34;")
 
-// concatSafe joins strings of which one is safe: the others are escaped.
+// concatSafe joins strings of which at least one is safe. It escapes the others.
 func (r *run) concatSafe(vs []Value) Value {
 	parts := make([]Value, len(vs))
 	for i, v := range vs {
@@ -135,7 +135,7 @@ func (r *run) length(v Value) int {
 	return utf8.RuneCountInString(v.s)
 }
 
-// has tells whether string v contains x.
+// has reports whether string v contains x.
 func (r *run) has(v Value, x string) bool {
 	if t := v.text(); t != nil && len(v.s) == len(t.S) {
 		return t.contains(r, x)

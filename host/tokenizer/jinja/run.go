@@ -5,7 +5,7 @@ import "time"
 // run is the state of one render.
 type run struct {
 	out      *Output
-	free     []*Output // outputs of finished captures, for the next
+	free     []*Output // outputs of finished captures, for reuse
 	vars     []Value   // values of Template.inputs
 	now      time.Time
 	steps    int   // left
@@ -14,7 +14,7 @@ type run struct {
 	maxDepth int
 }
 
-// step counts a loop round or a call.
+// step counts a loop iteration or a call.
 func (r *run) step() {
 	if r.steps--; r.steps < 0 {
 		throw(ErrSteps)
@@ -28,12 +28,12 @@ func (r *run) charge(n int) {
 	}
 }
 
-// valueBytes is what a Value takes in a list; making lists is charged by it.
+// valueBytes is the size of a Value in a list. Creating lists is charged by it.
 const valueBytes = 48
 
 func (r *run) chargeValues(n int) { r.charge(n * valueBytes) }
 
-// capture redirects output until release.
+// capture redirects output until release is called.
 func (r *run) capture() (outer *Output) {
 	outer = r.out
 	if n := len(r.free); n > 0 {
@@ -46,7 +46,7 @@ func (r *run) capture() (outer *Output) {
 	return outer
 }
 
-// release ends a capture and returns what was written.
+// release ends a capture and returns the captured text.
 func (r *run) release(outer *Output) Value {
 	v := r.out.value(r)
 	r.free = append(r.free, r.out)
@@ -55,7 +55,7 @@ func (r *run) release(outer *Output) Value {
 }
 
 // frame holds the variables of the template's body or of one macro call. Macros
-// reach those of where they were defined through up.
+// access the variables of the frame in which they were defined through up.
 type frame struct {
 	vars []Value
 	up   *frame
@@ -68,7 +68,7 @@ type (
 	stmtFunc func(*frame) control
 )
 
-// control is how a statement ended.
+// control is the way in which a statement ended.
 type control uint8
 
 const (

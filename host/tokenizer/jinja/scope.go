@@ -5,7 +5,7 @@ package jinja
 type frameLayout struct{ n int }
 
 // scope maps names to variables of its frame. Loops, blocks and macros open
-// scopes; those of loops and blocks live in the frame around them.
+// scopes; the scopes of loops and blocks belong to the surrounding frame.
 type scope struct {
 	names map[string]int
 	up    *scope
@@ -48,7 +48,7 @@ func (s *scope) collect(body []*node) {
 	}
 }
 
-// slots returns the variables of s but those of the names in keep.
+// slots returns the variables of s except those of the names in keep.
 func (s *scope) slots(keep ...string) []int {
 	var out []int
 next:
@@ -63,7 +63,7 @@ next:
 	return out
 }
 
-// compiler turns the syntax tree into closures.
+// compiler converts the syntax tree into closures.
 type compiler struct{ t *Template }
 
 // input returns the position of name among the template's inputs.
@@ -77,7 +77,7 @@ func (c *compiler) input(name string) int {
 	return i
 }
 
-// place is where a name may be found: frames out, then the variable.
+// place is a possible location of a name: number of frames outwards, then the variable.
 type place struct{ out, slot int }
 
 // load reads a name: the innermost variable that has a value, else the input.

@@ -8,7 +8,7 @@ func (c *compiler) stmts(ns []*node, sc *scope) []stmtFunc {
 	return out
 }
 
-// inner runs body in a scope of its own within the same frame.
+// inner runs body in its own scope within the same frame.
 func (c *compiler) inner(body []*node, sc *scope) stmtFunc {
 	is := newScope(sc, sc.f, body)
 	slots := is.slots()
@@ -72,7 +72,7 @@ func (c *compiler) ifStmt(n *node, sc *scope) stmtFunc {
 	}
 }
 
-// assign returns how a value gets its name, or its place in a namespace.
+// assign returns the code that assigns a value to a name or to a namespace attribute.
 func (c *compiler) assign(n *node, sc *scope) func(*frame, Value) {
 	if n.s == "" {
 		slot := sc.names[n.names[0]]
@@ -122,8 +122,8 @@ func (c *compiler) setBlock(n *node, sc *scope) stmtFunc {
 	return func(f *frame) control { assign(f, body(f)); return proceed }
 }
 
-// filtered returns what body writes, through filters if there are any. The
-// operand of the innermost filter is bound to a hidden variable.
+// filtered returns the text that body writes, passed through the filters if there
+// are any. The operand of the innermost filter is bound to a hidden variable.
 func (c *compiler) filtered(filters *node, body []*node, sc *scope) exprFunc {
 	b := c.inner(body, sc)
 	captured := func(f *frame) Value {
@@ -149,9 +149,9 @@ func (c *compiler) filtered(filters *node, body []*node, sc *scope) exprFunc {
 	}
 }
 
-// output prints an expression. Sums of strings are written part by part.
+// output prints an expression. It writes sums of strings part by part.
 func (c *compiler) output(e *node, sc *scope) stmtFunc {
-	// safe only matters to what is joined to it later
+	// safe only affects strings that are joined to it later
 	for e.op == opParen || e.op == opFilter && e.s == "safe" && len(e.a) == 1 {
 		e = e.a[0]
 	}
@@ -172,7 +172,7 @@ func (c *compiler) output(e *node, sc *scope) stmtFunc {
 	return func(f *frame) control { f.r.out.write(f.r, x(f)); return proceed }
 }
 
-// maxPrintedSum is the length of the sums that outputSum keeps on the stack.
+// maxPrintedSum is the maximum length of the sums that outputSum keeps on the stack.
 const maxPrintedSum = 8
 
 func (c *compiler) outputSum(e *node, sc *scope) stmtFunc {

@@ -128,7 +128,7 @@ func (r *run) strip(v Value, in func(rune) bool, left, right bool) Value {
 	return v.sub(i, j)
 }
 
-// affix is startswith and endswith; x may be a tuple.
+// affix implements startswith and endswith; x may be a tuple.
 func (r *run) affix(s string, x Value, name string) bool {
 	has := strings.HasPrefix
 	if name == "endswith" {
@@ -164,8 +164,8 @@ func (r *run) find(s string, a []Value, last bool) Value {
 	return Int(int64(i))
 }
 
-// all tells whether s is not empty and all its characters are of a class.
-// isdigit is known for ASCII only.
+// all reports whether s is not empty and all its characters belong to a class.
+// isdigit is supported for ASCII only.
 func (r *run) all(s, name string) bool {
 	r.charge(walkCost * len(s))
 	for _, c := range s {

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// split is str.split and str.rsplit.
+// split implements str.split and str.rsplit.
 func (r *run) split(s Value, sep, maxSplit Value, right bool) Value {
 	n := -1
 	if maxSplit.isInt() {
@@ -33,7 +33,7 @@ func (r *run) split(s Value, sep, maxSplit Value, right bool) Value {
 	return List(out)
 }
 
-// splitFirst splits at the first n separators, at all if n < 0.
+// splitFirst splits at the first n separators, or at all of them if n < 0.
 func splitFirst(s Value, sep string, n int) []Value {
 	var out []Value
 	i := 0
@@ -92,7 +92,7 @@ func (r *run) fields(s Value, n int) []Value {
 	}
 }
 
-// isLineEnd are the characters at which str.splitlines splits.
+// isLineEnd reports whether str.splitlines splits at the character.
 func isLineEnd(c rune) bool {
 	return c >= 0x0a && c <= 0x0d || c >= 0x1c && c <= 0x1e || c == 0x85 || c == 0x2028 || c == 0x2029
 }
@@ -122,8 +122,9 @@ func (r *run) splitLines(s Value, a []Value, kw []keyword) Value {
 	return List(out)
 }
 
-// replace is str.replace, n times if n >= 0. The answer for a whole text is
-// kept with it; another has no identity, for nothing would find it again.
+// replace implements str.replace, n times if n >= 0. The result for a whole text
+// is cached with it; any other result has no identity, because no later look-up
+// would find it.
 func (r *run) replace(s Value, old, new string, n int) Value {
 	t := s.text()
 	if t != nil && len(s.s) == len(t.S) && n < 0 && old != "" {
@@ -139,7 +140,7 @@ func (r *run) replace(s Value, old, new string, n int) Value {
 	return Str(r.replaceString(s.s, old, new, n))
 }
 
-// replaceString is strings.Replace within the bounds of the render.
+// replaceString is strings.Replace within the limits of the render.
 func (r *run) replaceString(s, old, new string, n int) string {
 	count := strings.Count(s, old)
 	if n >= 0 {

@@ -1,6 +1,6 @@
 package jinja
 
-// tests are what may stand after is: x is name, x is name y.
+// tests are the tests that may follow is: x is name, x is name y.
 var tests map[string]func(r *run, x, y Value) bool
 
 func init() {
@@ -51,7 +51,7 @@ func iterable(_ *run, x, _ Value) bool {
 	return x.IsString() || x.k == kindList || x.k == kindDict || x.k == kindUndefined
 }
 
-// sequence asks for a length and for items by index, as Jinja2's test does.
+// sequence checks for a length and for items by index, as Jinja2's test does.
 func sequence(_ *run, x, _ Value) bool {
 	if l, ok := x.p.(*list); ok {
 		return l.gen == isList

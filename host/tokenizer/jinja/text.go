@@ -8,16 +8,16 @@ import (
 )
 
 // SpanMin is the length in bytes from which a string keeps its identity (its
-// Text) through a render. A shorter one costs less to copy than a piece of its
-// own costs every stage after.
+// Text) through a render. Copying a shorter string costs less than its own piece
+// would cost in every later stage.
 const SpanMin = 64
 
-// Meter counts the bytes of memory that values decoded together hold, with what
-// renders keep with them later. The zero Meter is ready; safe for concurrent
-// use.
+// Meter counts the bytes of memory of values that are decoded together, and of
+// the data that renders cache with them later. The zero Meter is ready to use.
+// It is safe for concurrent use.
 type Meter struct{ n atomic.Int64 }
 
-// Bytes returns the bytes counted so far. It never falls.
+// Bytes returns the bytes counted so far. It never decreases.
 func (m *Meter) Bytes() int64 { return m.n.Load() }
 
 func (m *Meter) add(n int) {
@@ -26,26 +26,26 @@ func (m *Meter) add(n int) {
 	}
 }
 
-// Text is an immutable string with what templates asked about it. Every answer
-// is a pure function of S. Safe for concurrent use.
+// Text is an immutable string with cached results of operations on it. Every
+// result is a pure function of S. It is safe for concurrent use.
 type Text struct {
 	S  string
 	ID uint64 // unique in the process; equal IDs mean equal S
 
 	meter *Meter
 	mu    sync.Mutex
-	runes int              // characters, -1: not counted; guarded by mu
-	has   map[string]bool  // contains; guarded by mu
-	memo  map[string]Value // replace, by its arguments; guarded by mu
+	runes int              // number of characters, -1: not counted; guarded by mu
+	has   map[string]bool  // results of contains; guarded by mu
+	memo  map[string]Value // results of replace by arguments; guarded by mu
 }
 
-// Bounds of what one Text keeps.
+// Limits on the data that one Text caches.
 const (
 	maxTextHas  = 16
 	maxTextMemo = 8
 	maxKeyBytes = 64
-	entryBytes  = 64  // a map entry with its key's header, about
-	textBytes   = 128 // a Text without its bytes
+	entryBytes  = 64  // approximate size of a map entry with its key's header
+	textBytes   = 128 // size of a Text without its bytes
 )
 
 var lastText atomic.Uint64
@@ -65,7 +65,7 @@ func Own(s string, m *Meter) Value {
 	return Value{k: kindString, s: s, p: newText(s, m)}
 }
 
-// contains tells whether x is in t and whether that was known.
+// contains reports whether x is in t and whether the result was cached.
 func (t *Text) contains(r *run, x string) bool {
 	t.mu.Lock()
 	has, ok := t.has[x]
@@ -104,7 +104,7 @@ func (t *Text) length(r *run) int {
 	return n
 }
 
-// replaced returns t with every old replaced by new, which keeps its identity.
+// replaced returns t with every old replaced by new. The result keeps its identity.
 func (t *Text) replaced(r *run, old, new string) Value {
 	key := old + "\x00" + new
 	t.mu.Lock()
@@ -131,5 +131,5 @@ func (t *Text) replaced(r *run, old, new string) Value {
 	return v
 }
 
-// AddValues counts n values of a list that is built of decoded ones.
+// AddValues counts n values of a list that consists of decoded values.
 func (m *Meter) AddValues(n int) { m.add((n + 1) * valueBytes) }

@@ -47,7 +47,7 @@ func unescape(s string, pos int) string {
 	return string(b)
 }
 
-// codePoint reads n digits of s. Surrogates have no UTF-8 form and are refused.
+// codePoint reads n digits of s. It rejects surrogates, which have no UTF-8 form.
 func codePoint(s string, n, base, pos int) rune {
 	if len(s) < n {
 		syntax(pos, "truncated escape")

@@ -8,7 +8,7 @@ import (
 type kind uint8
 
 const (
-	kindUnset     kind = iota // a variable without a value: the name is looked up further out
+	kindUnset     kind = iota // a variable without a value: the name is looked up in the outer scopes
 	kindUndefined             // Jinja's Undefined; s is its name
 	kindNone
 	kindBool
@@ -24,11 +24,11 @@ const (
 	kindLoop
 )
 
-// Value is a value of a template. It is immutable, but for namespaces, which
+// Value is a value of a template. It is immutable, except for namespaces, which
 // belong to one render.
 type Value struct {
 	k    kind
-	safe bool   // Markup: what is joined to it is HTML-escaped
+	safe bool   // Markup: strings joined to it are HTML-escaped
 	n    int64  // bool, int, bits of a float; string: its offset in the Text
 	s    string // string, digits of a big integer, name of an undefined value
 	p    any    // *Text, *rope, *list, *Dict, *function, *namespace, *loop
@@ -40,7 +40,7 @@ type list struct {
 	gen   listType
 }
 
-// listType is the type that a list value has in Python, if it is not a list.
+// listType is the Python type of a list value that is not a list.
 type listType uint8
 
 const (
@@ -65,11 +65,11 @@ type namespace struct{ Dict }
 
 var undefined = Value{k: kindUndefined}
 
-// Undefined is the value of a name that is not set. As a variable it hides a builtin
-// of its name.
+// Undefined is the value of a name that is not set. As a variable it shadows a
+// builtin of its name.
 var Undefined = undefined
 
-// None is Python's None, JSON's null.
+// None is Python's None and JSON's null.
 var None = Value{k: kindNone}
 
 // Bool returns a boolean.
@@ -86,15 +86,15 @@ func Int(n int64) Value { return Value{k: kindInt, n: n} }
 // Float returns a floating point number.
 func Float(f float64) Value { return Value{k: kindFloat, n: int64(math.Float64bits(f))} }
 
-// Str returns a string that has no identity of its own: it is copied into the
+// Str returns a string that has no identity of its own; it is copied into the
 // output.
 func Str(s string) Value { return Value{k: kindString, s: s} }
 
-// List returns a list of items, which it keeps.
+// List returns a list of items and takes ownership of the slice.
 func List(items []Value) Value { return Value{k: kindList, p: &list{items: items}} }
 
 // Func returns a function of positional arguments. An error that it returns
-// becomes the render's.
+// becomes the render's error.
 func Func(name string, call func(args []Value) (Value, error)) Value {
 	return fn(name, func(_ *run, args []Value, _ []keyword) Value {
 		v, err := call(args)
@@ -116,23 +116,23 @@ func generator(items []Value) Value {
 }
 func view(items []Value) Value { return Value{k: kindList, p: &list{items: items, gen: isView}} }
 
-// IsString tells whether v is a string.
+// IsString reports whether v is a string.
 func (v Value) IsString() bool { return v.k == kindString || v.k == kindRope }
 
-// IsNone tells whether v is None.
+// IsNone reports whether v is None.
 func (v Value) IsNone() bool { return v.k == kindNone }
 
-// IsBool tells whether v is a boolean.
+// IsBool reports whether v is a boolean.
 func (v Value) IsBool() bool { return v.k == kindBool }
 
-// Dict returns the mapping that v is, or nil.
+// Dict returns v as a mapping, or nil if it is none.
 func (v Value) Dict() *Dict {
 	d, _ := v.p.(*Dict)
 	return d
 }
 
 // Items returns the items of a list, which the caller must not modify, and
-// whether v is one.
+// whether v is a list.
 func (v Value) Items() ([]Value, bool) {
 	if l, ok := v.p.(*list); ok {
 		return l.items, true
@@ -151,7 +151,7 @@ func (v Value) Text() string {
 	return ""
 }
 
-// Truth is Python's bool().
+// Truth implements Python's bool().
 func (v Value) Truth() bool {
 	switch v.k {
 	case kindBool, kindInt:
@@ -196,7 +196,7 @@ func (v Value) number() (float64, bool) {
 	return 0, false
 }
 
-// iter returns what looping over v yields.
+// iter returns the values of a loop over v.
 func (r *run) iter(v Value) []Value {
 	switch v.k {
 	case kindList:
