@@ -9,9 +9,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
-// TestBlocks_allocs bounds the allocations of a request of which only the last
-// turn is new. The race detector makes pools forget, so it is left out there;
-// make test runs it without.
+// TestBlocks_allocs limits the allocations of a request of which only the last
+// turn is new. Under the race detector, pools drop items, so the test is excluded
+// there; make test runs it without the race detector.
 func TestBlocks_allocs(t *testing.T) {
 	m := demoModel(t, nil)
 	q := &tokenizer.Query{Sizes: []int{16}}

@@ -8,9 +8,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 )
 
-// turns adds the messages of a body of Anthropic's API. Some templates want all
-// system prompts at the front; then those within the conversation are a part of
-// the first one (_convert_system_message).
+// turns adds the messages of a body of Anthropic's API. Some templates require
+// all system prompts at the front. For these, the system prompts within the
+// conversation become part of the first one (_convert_system_message).
 func (x *chatReader) turns() string {
 	var systems []*decoded
 	if raw, has := member(x.r, "system"); has {
@@ -25,7 +25,7 @@ func (x *chatReader) turns() string {
 		x.addAll(systems[0])
 	}
 	if x.m.mergeSystem {
-		x.add(jinja.None, roleSystem) // its place
+		x.add(jinja.None, roleSystem) // placeholder, see merged
 	}
 	reason := x.each("messages", kindTurn.of(x.t.parts), func(v *decoded) {
 		if x.m.mergeSystem && v.role == roleSystem {
@@ -40,7 +40,7 @@ func (x *chatReader) turns() string {
 	return reason
 }
 
-// addAll adds the messages that one was made into.
+// addAll adds the messages that one input message was converted to.
 func (x *chatReader) addAll(v *decoded) {
 	items, _ := v.v.Items()
 	for _, m := range items {
@@ -48,8 +48,8 @@ func (x *chatReader) addAll(v *decoded) {
 	}
 }
 
-// merged makes one message of system prompts, in the first place, or takes that
-// away.
+// merged joins system prompts into one message in the first place, or removes
+// the placeholder if there are none.
 func (x *chatReader) merged(systems []*decoded) string {
 	var texts []jinja.Value
 	var only *decoded
@@ -108,7 +108,7 @@ func (x *chatReader) items() string {
 		return v.fault
 	}
 	n := normalizer{parts: x.t.parts, chat: true}
-	var cur *assistant // the last message, while it is an assistant's
+	var cur *assistant // the last message, if it is an assistant's
 	open := false
 	flush := func() {
 		if cur != nil {
@@ -136,12 +136,12 @@ func (x *chatReader) items() string {
 	return reason
 }
 
-// generationTag is a tag of transformers' that plain Jinja2 does not know.
+// generationTag is a tag of transformers that plain Jinja2 does not support.
 var generationTag = regexp.MustCompile(`\{%[-+]?\s*generation\b`)
 
-// wantsSystemFirst finds out as vLLM does (_detect_merge_inline_system) whether a
-// template refuses system messages within the conversation: it renders one, in a
-// Jinja2 without what transformers adds.
+// wantsSystemFirst determines, as vLLM does (_detect_merge_inline_system), whether
+// a template rejects system messages within the conversation: it renders one, in a
+// Jinja2 without the additions of transformers.
 func (m *Model) wantsSystemFirst(t *template, src string) bool {
 	if t == nil || generationTag.MatchString(src) {
 		return true
@@ -162,9 +162,9 @@ func (m *Model) wantsSystemFirst(t *template, src string) bool {
 // efforts are the reasoning efforts of Anthropic's API.
 var efforts = [...]string{"low", "medium", "high", "xhigh", "max"}
 
-// disabledEffort finds out as vLLM does (_probe_disabled_thinking_effort) which
-// reasoning effort stands for no thinking: "low" where the template knows no
-// "none".
+// disabledEffort determines, as vLLM does (_probe_disabled_thinking_effort), which
+// reasoning effort represents disabled thinking: "low" if the template does not
+// support "none".
 func (m *Model) disabledEffort() string {
 	now := m.cfg.Now()
 	show := func(effort string) (string, bool) {

@@ -10,19 +10,19 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
-// textKeys are the members below the fields of a prompt that hold text that a
-// model reads. Media, names and what templates as a rule leave out are not among
-// them.
+// textKeys are the members below the fields of a prompt that hold text for the
+// model. Media, names and members that templates usually omit are not included.
 var textKeys = map[string]bool{"text": true, "content": true, "output": true, "arguments": true}
 
-// countPiece is how much of a text is encoded at once: one that is far too long is
-// recognised by its beginning. A cut costs a token, which is subtracted again.
+// countPiece is the number of bytes of a text that are encoded at once: the
+// beginning is enough to recognise a text that is far too long. A cut adds at most
+// one token, which is subtracted again.
 const countPiece = 32 << 10
 
-// AtLeast counts the tokens of a request's texts, where its prompt is not known to
-// the token: what else is in it, and how they are put together, only adds to them.
-// It stops soon after limit. Prompts of a list count together, as engines report
-// them. It may be called concurrently.
+// AtLeast returns a lower bound of the prompt tokens of a request whose prompt is
+// not known exactly. It counts the tokens of the request's texts; the other content
+// and the template only add to them. It stops soon after limit. Prompts of a list
+// count together, as engines report them. It is safe for concurrent use.
 func (m *Model) AtLeast(r *llmapi.Request, limit int) int { return atLeast(m.encoder, r, limit) }
 
 func atLeast(e tokenizer.Encoder, r *llmapi.Request, limit int) int {
@@ -36,7 +36,7 @@ func atLeast(e tokenizer.Encoder, r *llmapi.Request, limit int) int {
 	return c.n
 }
 
-// textCounter adds up tokens. It is used by one goroutine.
+// textCounter adds up tokens. It is not safe for concurrent use.
 type textCounter struct {
 	e        tokenizer.Encoder
 	d        *json.Decoder
@@ -44,8 +44,8 @@ type textCounter struct {
 	n, limit int
 }
 
-// value counts what the next value holds; text says that its strings are text, and
-// its numbers tokens. It reports whether to go on.
+// value counts the next value; text means that its strings are text and its
+// numbers are tokens. It reports whether to continue.
 func (c *textCounter) value(text bool) bool {
 	t, err := c.d.Token()
 	if err != nil || c.n > c.limit {

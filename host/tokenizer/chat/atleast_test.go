@@ -8,7 +8,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// wordEncoder makes a token of each word.
+// wordEncoder encodes each word as one token.
 type wordEncoder struct{ bytes int }
 
 func (e *wordEncoder) Encode(dst []uint32, text []byte) ([]uint32, error) {
@@ -41,7 +41,7 @@ func TestAtLeast(t *testing.T) {
 	f(llmapi.OpChat, `{"messages":7}`, 1)
 	f(llmapi.OpChat, `{}`, 0)
 
-	// What is too long by far costs no more than what is too long.
+	// A text that is far too long costs no more than one that is slightly too long.
 	var r llmapi.Request
 	if err := r.Scan(llmapi.OpChat, []byte(`{"messages":[{"content":"`+strings.Repeat("word ", 1<<20)+`"},{"content":"`+strings.Repeat("ü ", 1<<18)+`"}]}`)); err != nil {
 		t.Fatal(err)

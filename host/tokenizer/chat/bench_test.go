@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 )
 
-// prose makes English-like text of about n bytes.
+// prose returns English-like text of about n bytes.
 func prose(r *rand.Rand, n int) string {
 	words := strings.Fields("the of and a to in is was he for it with as his on be at by had not are but from or have an they which one you were her all she there would their we him been has when who will more no if out so said what up its about into than them can only other new some could time these two may then do first any my now such like our over man me even most made after also did many before must through back years where much your way well down should because each just those people mister how too little state good very make world still own see men work long get here between both life being under never day same another know while last might us great old year off come since against go came right used take three")
 	var b strings.Builder
@@ -56,7 +56,7 @@ func growing(seed uint64) (before, after []byte) {
 	return body(ms[:len(ms)-2]), body(ms)
 }
 
-// cachedModel is a real tokenizer with its template, if make deps has had it.
+// cachedModel returns a real tokenizer with its template, if make deps has fetched it.
 func cachedModel(tb testing.TB, name string, set func(*chat.Config)) *chat.Model {
 	tb.Helper()
 	dir := filepath.Join(testdeps.Cache(tb), "tokenizers", name)
@@ -78,9 +78,9 @@ func cachedModel(tb testing.TB, name string, set func(*chat.Config)) *chat.Model
 	return m
 }
 
-// BenchmarkBlocks takes a conversation of 100k tokens in 82 messages from body
-// to block hashes: warm, when only the last turn (6 KB) is new; cold, when all
-// is; same, when nothing is.
+// BenchmarkBlocks computes the block hashes of a conversation of 100k tokens in 82
+// messages from its body: warm, if only the last turn (6 KB) is new; cold, if all
+// of it is new; same, if nothing is new.
 func BenchmarkBlocks(b *testing.B) {
 	m := cachedModel(b, "qwen3", nil)
 	q := &tokenizer.Query{Sizes: []int{16}}

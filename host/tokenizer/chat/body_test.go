@@ -14,7 +14,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/demo"
 )
 
-// bosEncoder is the demo's tokenizer with a BOS and an EOS of its own.
+// bosEncoder is the demo tokenizer with its own BOS and EOS.
 type bosEncoder struct {
 	tokenizer.Encoder
 	prefix, suffix []uint32
@@ -74,7 +74,7 @@ func TestBlocks_completions(t *testing.T) {
 		for range 2 {
 			r := new(llmapi.Request)
 			if r.Scan(llmapi.OpCompletions, []byte(body)) != nil {
-				continue // refused at the door
+				continue // rejected by the scan
 			}
 			if err := m.Blocks(r, q, &p); err != nil {
 				t.Fatal(err)
@@ -97,7 +97,7 @@ func TestBlocks_completions(t *testing.T) {
 	}
 }
 
-// TestBlocks_completionsShare reuses the tokens of a prompt that begins alike.
+// TestBlocks_completionsShare reuses the tokens of a prompt with the same beginning.
 func TestBlocks_completionsShare(t *testing.T) {
 	m := demoModel(t, nil)
 	text := strings.Repeat("one two three\nfour five, six ", 2000)
@@ -113,7 +113,7 @@ func TestBlocks_completionsShare(t *testing.T) {
 	}
 }
 
-// TestPrompt_fields renders what the fields of a body ask for.
+// TestPrompt_fields renders prompts according to the fields of a body.
 func TestPrompt_fields(t *testing.T) {
 	src := `{{ bos_token }}{% for m in messages %}[{{ m.role }}|{{ m.content | trim }}]{% endfor %}` +
 		`{{ tools | length if tools else 'no tools' }} {{ documents | length if documents else 'no documents' }} {{ add_generation_prompt }} {{ enable_thinking }} {{ reasoning_effort }} {{ x }} {{ strftime_now('%H:%M') }}`
@@ -154,7 +154,7 @@ func TestPrompt_fields(t *testing.T) {
 		r := new(llmapi.Request)
 		if r.Scan(llmapi.OpChat, []byte(body)) != nil {
 			if want != "" {
-				t.Errorf("%s: refused at the door", body)
+				t.Errorf("%s: rejected by the scan", body)
 			}
 			continue
 		}
@@ -180,8 +180,8 @@ func TestPrompt_continueParts(t *testing.T) {
 	}
 }
 
-// TestPrepare_unfinished: a response that continues its last item has the prompt
-// of a chat that continues its last message.
+// TestPrepare_unfinished checks that a response that continues its last item has
+// the prompt of a chat that continues its last message.
 func TestPrepare_unfinished(t *testing.T) {
 	m := demoModel(t, func(c *chat.Config) {
 		c.Template = `{% for m in messages %}[{{ m.role }}|{{ m.content }}]{% endfor %}{% if add_generation_prompt %}[{% endif %}`
@@ -206,7 +206,7 @@ func TestPrepare_unfinished(t *testing.T) {
 	}
 }
 
-// TestPrepare_responses: what is not within input, and what only the engine knows.
+// TestPrepare_responses covers members outside input, and content that only the engine knows.
 func TestPrepare_responses(t *testing.T) {
 	enc, err := demo.Tokenizer()
 	if err != nil {
@@ -246,8 +246,8 @@ func TestPrepare_responses(t *testing.T) {
 	}
 }
 
-// TestPrepare_thinking: what stands for disabled thinking depends on what the
-// template makes of "none".
+// TestPrepare_thinking checks that the effort for disabled thinking depends on the
+// template's handling of "none".
 func TestPrepare_thinking(t *testing.T) {
 	for template, want := range map[string]string{
 		`{{ messages[0].content }}|{{ reasoning_effort }}|{{ enable_thinking }}`:                                  "hi|none|False",
@@ -263,7 +263,7 @@ func TestPrepare_thinking(t *testing.T) {
 	}
 }
 
-// TestNew_inexact tells at once why prompts cannot be exact.
+// TestNew_inexact checks that a model reports why its prompts cannot be exact.
 func TestNew_inexact(t *testing.T) {
 	for want, set := range map[string]func(*chat.Config){
 		"the model has no chat template":                                       func(c *chat.Config) { c.Files = fstest.MapFS{} },
@@ -309,7 +309,7 @@ func TestNew_templates(t *testing.T) {
 	}
 }
 
-// TestIdentity names tokenizers by content.
+// TestIdentity identifies tokenizers by content.
 func TestIdentity(t *testing.T) {
 	a, err := chat.Identity(demo.Files())
 	if err != nil || !strings.HasPrefix(a, "sha256:") {

@@ -1,22 +1,22 @@
-// Package chat takes a request body to the hashes of its prompt's blocks: bodies
-// of the responses and of Anthropic's API become the messages that vLLM makes of
-// them, messages are normalized as vLLM does, the model's template is rendered, the
-// prompt is encoded and its tokens are hashed block by block.
+// Package chat computes the hashes of a prompt's blocks from a request body. It
+// converts bodies of the responses API and of Anthropic's API to chat messages as
+// vLLM does, normalizes messages as vLLM does, renders the model's template,
+// encodes the prompt and hashes its tokens block by block.
 //
-// Every request runs the whole template; nothing is assumed about it. What
-// makes that cheap is kept per namespace in a memo and is exact by
+// Every request runs the whole template, and the package makes no assumption about
+// it. A memo per namespace makes this cheap, and its results are exact by
 // construction:
 //
-//   - a message is decoded and normalized once: the value is found again by
+//   - a message is decoded and normalized once: the value is looked up by
 //     identical raw bytes, never by a hash alone;
 //   - long strings are spans of immutable texts, so rendering does not copy them
 //     (package jinja);
-//   - tokens and hashes are found again by an identical sequence of rendered
+//   - tokens and hashes are looked up by an identical sequence of rendered
 //     pieces, up to a cut that no continuation can move (bpe's Cut).
 //
-// A conversation therefore costs its last turn. A body that an engine would take
-// is never refused: what cannot be rendered exactly gives a Prompt that is not
-// Exact, with the reason.
+// The cost of a request in a conversation is therefore the cost of its last turn.
+// The package never rejects a body that an engine would accept: if the prompt
+// cannot be rendered exactly, the Prompt is not Exact and has the reason.
 package chat
 
 import (
@@ -31,37 +31,37 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
-// Config describes a model. Files and Encoder are required, unless Template is
-// given instead of Files.
+// Config describes a model. Files and Encoder are required, except that Template
+// can replace Files.
 type Config struct {
-	// Files holds tokenizer_config.json and, where the model has them,
-	// chat_template.jinja and config.json. Read by New only.
+	// Files holds tokenizer_config.json and, if the model has them,
+	// chat_template.jinja and config.json. Only New reads it.
 	Files fs.FS
-	// Encoder encodes text. One that has the methods of *bpe.Tokenizer beside
-	// Encode (Cut and Starts, Affixes) lets prompts be encoded in parts and
+	// Encoder encodes text. If it also has the methods Cut and Starts of
+	// *bpe.Tokenizer, prompts are encoded in parts; if it has the method Affixes,
 	// completions get their BOS.
 	Encoder tokenizer.Encoder
-	// CacheIdentity seeds the chains of block hashes; event side and request
-	// side use the same (see Identity).
+	// CacheIdentity seeds the chains of block hashes. The event side and the
+	// request side must use the same value (see Identity).
 	CacheIdentity string
-	// Template replaces the template of Files, "" keeps it.
+	// Template replaces the template of Files; "" keeps it.
 	Template string
 	// ContentFormat is the engine's --chat-template-content-format: "" and
-	// "auto" find out from the template, "string", "openai".
+	// "auto" derive it from the template; "string", "openai".
 	ContentFormat string
-	// TimeZone is where the engine's clock is, for templates that print the
-	// date. nil means UTC, which is what containers have.
+	// TimeZone is the time zone of the engine's clock, for templates that print
+	// the date. nil means UTC, which is the time zone of containers.
 	TimeZone *time.Location
-	// Now tells the time, nil means time.Now.
+	// Now returns the current time; nil means time.Now.
 	Now func() time.Time
-	// BudgetBytes bounds the memory of all memos. The default, 256 MiB, holds
-	// some 400 conversations of 100k tokens; a conversation of 1k tokens takes
-	// about 40 KB. The bound is kept at the end of each request that adds to a
-	// memo.
+	// BudgetBytes limits the memory of all memos. The default, 256 MiB, holds
+	// about 400 conversations of 100k tokens; a conversation of 1k tokens takes
+	// about 40 KB. The limit is enforced at the end of each request that adds to
+	// a memo.
 	BudgetBytes int64
-	// CheckEvery makes one request in so many a check (see Model.NextCheck).
-	// The default is 1000: at 1 ms of a whole computation per 40 KB of prompt
-	// that is a few percent of one core at most. Negative: no checks.
+	// CheckEvery makes one request in CheckEvery a check (see Model.NextCheck).
+	// The default is 1000: a whole computation takes 1 ms per 40 KB of prompt, so
+	// this is at most a few percent of one core. Negative: no checks.
 	CheckEvery int
 }
 
@@ -81,7 +81,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports all faults of c.
+// Validate reports all errors of c.
 func (c Config) Validate() error {
 	var faults []error
 	if c.Encoder == nil {
@@ -107,44 +107,44 @@ type cutter interface {
 	Starts(text []byte, f func(at int))
 }
 
-// affixer is an encoder that knows what encoding with special tokens puts
-// around a text.
+// affixer is an encoder that provides the ids which encoding with special tokens
+// adds around a text.
 type affixer interface {
 	Affixes() (prefix, suffix []uint32)
 }
 
-// Model is a template and a tokenizer with their memos. Safe for concurrent
-// use. It starts no goroutine.
+// Model is a template and a tokenizer with their memos. It is safe for concurrent
+// use and starts no goroutine.
 type Model struct {
 	cfg      Config
 	encoder  tokenizer.Encoder
 	cutter   cutter // nil: prompts are encoded whole
 	affixes  affixes
-	template *template // nil: chat is not exact, for why
-	tools    *template // used instead when a request has tools; mostly the same
+	template *template // nil: chat is not exact, and why has the reason
+	tools    *template // used if a request has tools; usually the same
 	why      string
 	special  []special // special tokens that templates may print
 
-	mergeSystem bool   // Anthropic's API: system messages go to the front
-	noThinking  string // Anthropic's API: the reasoning effort of disabled thinking
+	mergeSystem bool   // Anthropic's API: system messages move to the front
+	noThinking  string // Anthropic's API: the reasoning effort that represents disabled thinking
 
 	mu    sync.RWMutex
 	memos map[memoKey]*memo // guarded by mu
 
 	bytes    atomic.Int64 // of all memos
 	epoch    atomic.Uint32
-	added    atomic.Int64 // bytes added since the epoch began
+	added    atomic.Int64 // bytes added since the start of the epoch
 	evicting sync.Mutex
 
-	distrusted atomic.Bool // a check differed
+	distrusted atomic.Bool // a check found a difference
 	checks     chan *Check
 	counters   counters
 	work       sync.Pool // of *work
 }
 
-// New loads a model. Errors: faults of cfg and of its files. A template that
-// cannot be compiled exactly is no error: every prompt then is not Exact, with
-// the reason, which Stats tells too.
+// New loads a model. It returns the errors of cfg and of its files. A template that
+// cannot be compiled exactly is no error: every prompt is then not Exact and has the
+// reason, which Stats also returns.
 func New(cfg Config) (*Model, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -157,10 +157,11 @@ func New(cfg Config) (*Model, error) {
 	return m, m.load()
 }
 
-// Blocks tells the prompt of r, scanned for an operation that has a prompt, with the hashes of its whole blocks for every size of q. It does not
-// refuse a body: what cannot be told exactly leaves p not Exact, with the
-// reason, 0 tokens and no hashes. A Private query gets the tokens alone. The error is about q alone. p is reset first
-// and does not refer to r or q afterwards.
+// Blocks computes the prompt of r, scanned for an operation that has a prompt, with
+// the hashes of its whole blocks for every size of q. It does not reject a body: if
+// the prompt cannot be computed exactly, p is not Exact and has the reason, 0 tokens
+// and no hashes. A Private query gets only the tokens. The error is about q alone.
+// Blocks resets p first; p does not refer to r or q afterwards.
 func (m *Model) Blocks(r *llmapi.Request, q *tokenizer.Query, p *tokenizer.Prompt) error {
 	p.Reset()
 	if err := checkSizes(q.Sizes); err != nil {
@@ -181,7 +182,7 @@ func (m *Model) Blocks(r *llmapi.Request, q *tokenizer.Query, p *tokenizer.Promp
 	return nil
 }
 
-// finish settles p by reason.
+// finish sets the outcome of p according to reason.
 func (m *Model) finish(w *work, p *tokenizer.Prompt, reason string) {
 	m.counters.promptBytes.Add(int64(w.out.N))
 	if reason != "" {
@@ -194,7 +195,7 @@ func (m *Model) finish(w *work, p *tokenizer.Prompt, reason string) {
 	m.counters.tokens.Add(int64(p.Tokens))
 }
 
-// blocks returns why the prompt is not exact, "" if it is.
+// blocks returns the reason why the prompt is not exact, or "".
 func (m *Model) blocks(w *work, r *llmapi.Request, q *tokenizer.Query, p *tokenizer.Prompt) string {
 	if m.distrusted.Load() {
 		return reasonDistrusted
@@ -214,9 +215,9 @@ func (m *Model) blocks(w *work, r *llmapi.Request, q *tokenizer.Query, p *tokeni
 	return reason
 }
 
-// Tokens appends the prompt's tokens to dst, computed whole and without any
-// memo: the slow way, for checks and tools. The error tells why they are not
-// known exactly (a *InexactError).
+// Tokens appends the prompt's tokens to dst, computed whole and without any memo.
+// It is slow and serves checks and tools. The error (an *InexactError) has the
+// reason why the tokens are not known exactly.
 func (m *Model) Tokens(r *llmapi.Request, dst []uint32) ([]uint32, error) {
 	w := newWork()
 	w.now = m.cfg.Now().In(m.cfg.TimeZone)
@@ -230,7 +231,7 @@ func (m *Model) Tokens(r *llmapi.Request, dst []uint32) ([]uint32, error) {
 	return ids, nil
 }
 
-// Prompt returns the prompt's text, as Tokens encodes it; "" for a prompt of
+// Prompt returns the prompt's text, as Tokens encodes it, or "" for a prompt of
 // token ids.
 func (m *Model) Prompt(r *llmapi.Request) (string, error) {
 	w := newWork()
@@ -241,12 +242,12 @@ func (m *Model) Prompt(r *llmapi.Request) (string, error) {
 	return string(w.text(nil)), nil
 }
 
-// InexactError tells why a prompt is not known exactly.
+// InexactError reports why a prompt is not known exactly.
 type InexactError struct{ Reason string }
 
 func (e *InexactError) Error() string { return "chat: " + e.Reason }
 
-// checkSizes refuses what is not 1 to MaxSizes distinct block sizes.
+// checkSizes rejects anything except 1 to MaxSizes distinct block sizes.
 func checkSizes(sizes []int) error {
 	if len(sizes) == 0 || len(sizes) > tokenizer.MaxSizes {
 		return fmt.Errorf("chat: %d block sizes, want 1 to %d", len(sizes), tokenizer.MaxSizes)

@@ -10,12 +10,12 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
-// maxWaitingChecks bounds checks that wait, each of which holds a copy of its
+// maxWaitingChecks limits the checks that wait, each of which holds a copy of its
 // body.
 const maxWaitingChecks = 2
 
-// Check is a request whose prompt came from the memo and is to be computed from
-// scratch.
+// Check is a request whose prompt came from the memo and is to be computed again
+// without it.
 type Check struct {
 	m     *Model
 	op    llmapi.Operation
@@ -25,7 +25,7 @@ type Check struct {
 	now   time.Time
 }
 
-// offer makes a check of a request with an exact prompt.
+// offer queues a check of a request with an exact prompt.
 func (m *Model) offer(r *llmapi.Request, q *tokenizer.Query, p *tokenizer.Prompt, now time.Time) {
 	if len(m.checks) == cap(m.checks) {
 		m.counters.checksSkipped.Add(1)
@@ -44,8 +44,8 @@ func (m *Model) offer(r *llmapi.Request, q *tokenizer.Query, p *tokenizer.Prompt
 	}
 }
 
-// NextCheck waits for a request that is to be checked; the error is ctx's. The
-// caller runs the check, in a goroutine of its own making, at its leisure.
+// NextCheck waits for a request to check; the error is that of ctx. The caller runs
+// the check in its own goroutine, at any time.
 func (m *Model) NextCheck(ctx context.Context) (*Check, error) {
 	select {
 	case c := <-m.checks:
@@ -55,10 +55,9 @@ func (m *Model) NextCheck(ctx context.Context) (*Check, error) {
 	}
 }
 
-// Run computes the prompt whole, without any memo, and reports whether it is
-// what the memo told. If it is not, the memos are dropped and the model is no
-// longer exact: every prompt from then on carries the reason. Costs about 1 ms
-// for 40 KB of prompt.
+// Run computes the prompt whole, without any memo, and reports whether it equals the
+// result of the memo. If not, the memos are dropped and the model is no longer exact:
+// every later prompt has the reason. It takes about 1 ms for 40 KB of prompt.
 func (c *Check) Run() bool {
 	m := c.m
 	m.counters.checks.Add(1)

@@ -12,7 +12,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/chat/parity"
 )
 
-// liar is an encoder whose cuts are wrong, so that parts do not make the whole.
+// liar is an encoder with wrong cuts, so that encoded parts differ from the whole.
 type liar struct{ slowEncoder }
 
 func (l *liar) Cut(text []byte) int {
@@ -23,7 +23,7 @@ func (l *liar) Cut(text []byte) int {
 	return c
 }
 
-// TestCheck_agrees checks every second request of right answers.
+// TestCheck_agrees checks every second request, with correct results.
 func TestCheck_agrees(t *testing.T) {
 	m := demoModel(t, func(c *chat.Config) { c.CheckEvery = 2 })
 	var p tokenizer.Prompt
@@ -54,7 +54,7 @@ func TestCheck_agrees(t *testing.T) {
 	}
 }
 
-// TestCheck_differs stops trusting a memo that was wrong.
+// TestCheck_differs stops using a memo that gave a wrong result.
 func TestCheck_differs(t *testing.T) {
 	m := demoModel(t, func(c *chat.Config) {
 		c.CheckEvery = 1

@@ -7,12 +7,12 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 )
 
-// tag is put behind the final message to find its end in the prompt
+// tag is appended to the final message to find its end in the prompt
 // (transformers 5, utils/chat_template_utils.py, render_jinja_template).
 const tag = "CONTINUE_FINAL_MESSAGE_TAG "
 
-// openFinal returns msgs with the tag behind the final message's text, nil if
-// that message has none.
+// openFinal returns msgs with the tag after the final message's text, or nil if
+// that message has no text.
 func (x *chatReader) openFinal(msgs []jinja.Value) []jinja.Value {
 	d := msgs[len(msgs)-1].Dict()
 	content, _ := d.Get("content")
@@ -39,7 +39,7 @@ func (x *chatReader) openFinal(msgs []jinja.Value) []jinja.Value {
 	return append(append([]jinja.Value(nil), msgs[:len(msgs)-1]...), x.tagged(d, "content"))
 }
 
-// tagged copies d with the tag behind a member, whose text it notes.
+// tagged copies d with the tag after a member, whose text it records.
 func (x *chatReader) tagged(d *jinja.Dict, key string) jinja.Value {
 	v, _ := d.Get(key)
 	x.last = v.Text()

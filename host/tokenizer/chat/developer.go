@@ -6,12 +6,12 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 )
 
-// withoutDeveloper makes system messages of developer messages and merges all
-// system messages into one at the front, for templates that do not know the
-// role (vllm/renderers/hf.py, _convert_developer_to_system and
-// _consolidate_system_messages). It runs on every request: it sees several
-// messages. system and developer tell the roles of msgs; the result is in
-// msgs' memory.
+// withoutDeveloper converts developer messages to system messages and merges all
+// system messages into one at the front, for templates that do not support the
+// developer role (vllm/renderers/hf.py, _convert_developer_to_system and
+// _consolidate_system_messages). It runs on every request, because it examines
+// several messages. roles holds the role of each of msgs. The result uses the
+// memory of msgs.
 func withoutDeveloper(msgs []jinja.Value, roles []role) []jinja.Value {
 	if !needsMerge(roles) {
 		for i, r := range roles {
@@ -44,7 +44,7 @@ func withoutDeveloper(msgs []jinja.Value, roles []role) []jinja.Value {
 	return rest
 }
 
-// role is what merging asks of a message.
+// role is the property of a message that merging depends on.
 type role uint8
 
 const (
@@ -53,7 +53,7 @@ const (
 	roleDeveloper
 )
 
-// needsMerge tells whether a system message stands anywhere but first.
+// needsMerge reports whether a system message is anywhere but first.
 func needsMerge(roles []role) bool {
 	for i, r := range roles {
 		if i > 0 && r != roleOther {
@@ -63,7 +63,7 @@ func needsMerge(roles []role) bool {
 	return false
 }
 
-// asSystem copies a developer message as one of the system, without tools.
+// asSystem copies a developer message as a system message, without tools.
 func asSystem(d *jinja.Dict) jinja.Value {
 	out := jinja.NewDict(len(d.Keys), nil)
 	for i, k := range d.Keys {
@@ -78,7 +78,7 @@ func asSystem(d *jinja.Dict) jinja.Value {
 	return out.Value()
 }
 
-// systemText is the text of a content, its parts joined by line ends.
+// systemText returns the text of a content, with its parts joined by line ends.
 func systemText(c jinja.Value) jinja.Value {
 	items, ok := c.Items()
 	if !ok {

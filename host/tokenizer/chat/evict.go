@@ -1,17 +1,17 @@
 package chat
 
-// Epochs order uses by time: one passes whenever a 32nd of the budget was added
-// to the memos. Entries carry the epoch of their last use.
+// Epochs order uses by time: a new epoch begins whenever a 32nd of the budget has
+// been added to the memos. Entries carry the epoch of their last use.
 const epochsPerBudget = 32
 
-// lowWater is the part of the budget, in 16ths, that an eviction leaves.
+// lowWater is the part of the budget, in 16ths, that remains after an eviction.
 const lowWater = 15
 
-// sweepEntries bounds the entries that a sweep looks at while it holds a memo's
+// sweepEntries limits the entries that a sweep examines while it holds a memo's
 // lock: about 0.1 ms.
 const sweepEntries = 1024
 
-// grow counts n bytes added.
+// grow counts n added bytes.
 func (m *Model) grow(n int64) {
 	m.bytes.Add(n)
 	if m.added.Add(n) > m.cfg.BudgetBytes/epochsPerBudget {
@@ -21,7 +21,7 @@ func (m *Model) grow(n int64) {
 }
 
 // trim evicts until the memos are within their budget. One request at a time
-// does so, others go on.
+// evicts; the others continue.
 func (m *Model) trim() {
 	if m.bytes.Load() <= m.cfg.BudgetBytes || !m.evicting.TryLock() {
 		return
@@ -36,9 +36,9 @@ func (m *Model) trim() {
 	}
 }
 
-// victim is the memo with most bytes times epochs of idleness: a namespace that
-// floods the memos loses its own entries first, and one that is idle does not
-// keep them for ever.
+// victim returns the memo with the greatest product of bytes and epochs of idleness:
+// a namespace that floods the memos loses its own entries first, and an idle one
+// does not keep its entries forever.
 func (m *Model) victim() *memo {
 	now := m.epoch.Load()
 	m.mu.RLock()
@@ -53,7 +53,7 @@ func (m *Model) victim() *memo {
 	return worst
 }
 
-// shrink frees an eighth of o at least, oldest entries first, or all of it.
+// shrink frees at least an eighth of o, oldest entries first, or all of it.
 func (m *Model) shrink(o *memo) {
 	want := max(o.bytes.Load()/8, m.cfg.BudgetBytes/64)
 	for _, age := range [...]uint32{16, 4, 2, 1, 0, 0} {
@@ -64,9 +64,9 @@ func (m *Model) shrink(o *memo) {
 	m.drop(o)
 }
 
-// sweep goes once around the ring, from the youngest entry to the oldest so
-// that a conversation falls from its end, and evicts what was not used for age
-// epochs. It returns the bytes freed.
+// sweep goes once around the ring, from the youngest entry to the oldest so that a
+// conversation is evicted from its end, and evicts entries that were not used for
+// age epochs. It returns the bytes freed.
 func (m *Model) sweep(o *memo, want int64, age uint32) (freed int64) {
 	for done := 0; freed < want; done += sweepEntries {
 		o.mu.Lock()
@@ -132,7 +132,7 @@ func (o *memo) prune(t *tree, x *node) int64 {
 	return x.bytes()
 }
 
-// drop forgets a whole memo. Requests that hold it go on and keep nothing.
+// drop removes a whole memo. Requests that hold it continue and store nothing in it.
 func (m *Model) drop(o *memo) {
 	m.mu.Lock()
 	if m.memos[o.key] == o {
@@ -155,7 +155,7 @@ func (m *Model) drop(o *memo) {
 	m.bytes.Add(-o.bytes.Swap(0))
 }
 
-// Drop forgets all memos.
+// Drop removes all memos.
 func (m *Model) Drop() {
 	m.mu.RLock()
 	all := make([]*memo, 0, len(m.memos))

@@ -13,7 +13,7 @@ import (
 )
 
 // FuzzBlocks sends any body, each twice, through one memo that lives as long as
-// the process and compares with the whole computation.
+// the process, and compares the result with the whole computation.
 func FuzzBlocks(f *testing.F) {
 	for i, c := range parity.Conversations(77, 22) {
 		f.Add(uint8(i), c.Body("m", len(c.Messages)))

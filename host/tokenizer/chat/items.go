@@ -4,15 +4,15 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 )
 
-// Input items of the responses API, as vLLM 0.32 turns them into chat messages
-// (vllm/entrypoints/openai/responses/utils.py, behind the validation of
-// ResponsesRequest). testdata/vllm_apis.json is made by that code.
+// Input items of the responses API, as vLLM 0.32 converts them to chat messages
+// (vllm/entrypoints/openai/responses/utils.py, after the validation of
+// ResponsesRequest). That code generates testdata/vllm_apis.json.
 
-// itemPiece says what an item is to the message it becomes.
+// itemPiece is the role of an item in the message that it becomes part of.
 type itemPiece uint8
 
 const (
-	pieceMessage   itemPiece = iota // a message of its own
+	pieceMessage   itemPiece = iota // a separate message
 	pieceText                       // the text of an assistant's message
 	pieceCall                       // one of its tool calls
 	pieceReasoning                  // its reasoning
@@ -44,7 +44,7 @@ func (n *normalizer) item(v jinja.Value) *decoded {
 	return &decoded{fault: reasonItem}
 }
 
-// callItem decodes a call of a function, or of a custom tool, whose one argument
+// callItem decodes a call of a function, or of a custom tool, whose only argument
 // is its input.
 func (n *normalizer) callItem(d *jinja.Dict, payload string) *decoded {
 	id, _ := d.Get("call_id")
@@ -77,7 +77,7 @@ func (n *normalizer) callItem(d *jinja.Dict, payload string) *decoded {
 	return &decoded{v: out.Value(), piece: pieceCall}
 }
 
-// reasoningItem takes the first text of the content, else of the summary.
+// reasoningItem uses the first text of the content, else of the summary.
 func (n *normalizer) reasoningItem(d *jinja.Dict) *decoded {
 	summary, _ := d.Get("summary")
 	texts, ok := summary.Items()
@@ -110,7 +110,7 @@ func unfinished(d *jinja.Dict) bool {
 	return status.Text() == "in_progress" || status.Text() == "incomplete"
 }
 
-// outputItem makes the message of a tool's output.
+// outputItem creates the message of a tool's output.
 func (n *normalizer) outputItem(d *jinja.Dict) *decoded {
 	output, _ := d.Get("output")
 	id, ok := optional(d, "call_id", jinja.Value.IsString)
@@ -120,7 +120,7 @@ func (n *normalizer) outputItem(d *jinja.Dict) *decoded {
 	return n.madeMessage("tool", output, id)
 }
 
-// madeMessage makes a message of a text or of input parts.
+// madeMessage creates a message from a text or from input parts.
 func (n *normalizer) madeMessage(role string, content, callID jinja.Value) *decoded {
 	if items, ok := content.Items(); ok {
 		parts := make([]jinja.Value, len(items))
@@ -152,7 +152,7 @@ func (n *normalizer) madeMessage(role string, content, callID jinja.Value) *deco
 	return out
 }
 
-// inputPart is the text of one input part.
+// inputPart returns the text of one input part.
 func inputPart(x jinja.Value) (text jinja.Value, fault string) {
 	typ, _ := x.Dict().Get("type")
 	text, _ = x.Dict().Get("text")
@@ -181,7 +181,7 @@ func (n *normalizer) messageItem(d *jinja.Dict) *decoded {
 	return &decoded{fault: reasonMessage}
 }
 
-// assistantItem takes the first text of an assistant's message.
+// assistantItem uses the first text of an assistant's message.
 func (n *normalizer) assistantItem(d *jinja.Dict, content jinja.Value) *decoded {
 	items, parts := content.Items()
 	if content.IsString() {
@@ -206,14 +206,14 @@ func (n *normalizer) assistantItem(d *jinja.Dict, content jinja.Value) *decoded 
 	return &decoded{v: n.contentOf([]jinja.Value{text}), piece: pieceText, open: unfinished(d)}
 }
 
-// assistant is an assistant's message that items are being joined to.
+// assistant is an assistant's message to which items are being added.
 type assistant struct {
 	content, reasoning       jinja.Value
 	hasContent, hasReasoning bool
 	calls                    []jinja.Value
 }
 
-// takes joins an item, unless the message has what the item is already.
+// takes adds an item, unless the message already has a part of that kind.
 func (a *assistant) takes(d *decoded) bool {
 	switch d.piece {
 	case pieceText:
@@ -232,7 +232,7 @@ func (a *assistant) takes(d *decoded) bool {
 	return true
 }
 
-// message is the message of the items.
+// message returns the message built from the items.
 func (a *assistant) message(n *normalizer) jinja.Value {
 	d := jinja.NewDict(5, nil)
 	d.Set("role", jinja.Str("assistant"))

@@ -12,15 +12,15 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 )
 
-// template is a compiled chat template with what vLLM finds out about it.
+// template is a compiled chat template with the properties that vLLM detects.
 type template struct {
 	t         *jinja.Template
-	parts     bool // content is given as a list of parts
-	developer bool // it knows the role developer
+	parts     bool // content is passed as a list of parts
+	developer bool // it supports the role developer
 	content   bool // it mentions content
 }
 
-// special is a special token by the name that templates know it by.
+// special is a special token and the name under which templates use it.
 type special struct {
 	name  string
 	value jinja.Value
@@ -32,7 +32,7 @@ type affixes struct {
 	prefix, suffix []uint32
 }
 
-// tokenizerConfig is what matters of tokenizer_config.json.
+// tokenizerConfig holds the used members of tokenizer_config.json.
 type tokenizerConfig struct {
 	ChatTemplate json.RawMessage `json:"chat_template"`
 	AddBOS       *bool           `json:"add_bos_token"`
@@ -40,11 +40,11 @@ type tokenizerConfig struct {
 	raw          map[string]json.RawMessage
 }
 
-// files are those whose content decides tokens.
+// files are the files whose content determines the tokens.
 var files = []string{"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json", "special_tokens_map.json", "tiktoken.model", "tokenizer.model"}
 
-// Identity is the name of a tokenizer by the content of its files, "sha256:…",
-// for Config.CacheIdentity.
+// Identity identifies a tokenizer by the content of its files, "sha256:…", for
+// Config.CacheIdentity.
 func Identity(dir fs.FS) (string, error) {
 	h := sha256.New()
 	found := false
@@ -102,7 +102,7 @@ func (m *Model) load() error {
 	return nil
 }
 
-// readJSON decodes a file into v, if there is such a file.
+// readJSON decodes a file into v, if the file exists.
 func readJSON(dir fs.FS, name string, v any) error {
 	b, err := fs.ReadFile(dir, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -117,11 +117,11 @@ func readJSON(dir fs.FS, name string, v any) error {
 	return nil
 }
 
-// natives are models that vLLM 0.32 renders by code of its own, not by a
-// template (vllm/renderers and the harmony encoder).
+// natives are models that vLLM 0.32 renders with its own code instead of a template
+// (vllm/renderers and the harmony encoder).
 var natives = map[string]bool{"gpt_oss": true, "deepseek_v32": true, "deepseek_v4": true, "deepseek_v41": true, "kimi_k3": true, "kimi_audio": true, "inkling": true}
 
-// nativeRenderer tells why a model's prompts are not made by a template.
+// nativeRenderer returns why a model's prompts are not rendered by a template.
 func nativeRenderer(dir fs.FS) (string, error) {
 	var config struct {
 		ModelType string `json:"model_type"`
@@ -138,8 +138,8 @@ func nativeRenderer(dir fs.FS) (string, error) {
 	return "", nil
 }
 
-// sources returns the template for requests without and with tools, as
-// transformers chooses (get_chat_template).
+// sources returns the templates for requests without and with tools, as
+// transformers chooses them (get_chat_template).
 func (m *Model) sources(config *tokenizerConfig) (plain, tools string, err error) {
 	if m.cfg.Template != "" {
 		return m.cfg.Template, m.cfg.Template, nil
@@ -196,7 +196,7 @@ func namedTemplates(raw json.RawMessage) (plain, tools string, err error) {
 	return plain, tools, nil
 }
 
-// compile compiles a template, or sets why there is none.
+// compile compiles a template, or sets the reason why there is none.
 func (m *Model) compile(src string) *template {
 	if src == "" {
 		m.why = "the model has no chat template"
@@ -232,7 +232,7 @@ func (m *Model) loadSpecial(config *tokenizerConfig) {
 	}
 }
 
-// tokenText reads a token that is given as text or as an object.
+// tokenText reads a token that is either a text or an object.
 func tokenText(raw json.RawMessage) (string, bool) {
 	var s string
 	if len(raw) == 0 || string(raw) == "null" {
@@ -250,10 +250,10 @@ func tokenText(raw json.RawMessage) (string, bool) {
 	return *o.Content, true
 }
 
-// loadAffixes takes the encoder's affixes. Where tokenizer_config.json says
-// add_bos_token or add_eos_token, transformers 5 builds the post-processor anew
+// loadAffixes reads the encoder's affixes. If tokenizer_config.json has
+// add_bos_token or add_eos_token, transformers 5 builds the post-processor again
 // from them (tokenization_utils_tokenizers.py, update_post_processor), so they
-// must say the same.
+// must agree with the affixes.
 func (m *Model) loadAffixes(config *tokenizerConfig) {
 	a, ok := m.encoder.(affixer)
 	if !ok {

@@ -10,25 +10,24 @@ import (
 
 const maxBlockTokens = blockhash.MaxBlockTokens
 
-// memoKey is a namespace. What one namespace has sent must not be told to
-// another, not even by how long a request takes.
+// memoKey is a namespace. Content of one namespace must not be disclosed to another,
+// not even by the duration of a request.
 type memoKey struct{ salt, adapter string }
 
-// memo is what is kept for one namespace.
+// memo holds the cached data of one namespace.
 //
-// Readers go without a lock where guesses lead them. mu guards the maps and the
-// ring; it is held for look-ups and insertions, never while anything is
-// decoded, rendered, encoded or hashed. Lock order: Model.evicting, Model.mu,
-// memo.mu.
+// Readers follow correct guesses without a lock. mu guards the maps and the ring. It
+// is held for look-ups and insertions, never during decoding, rendering, encoding or
+// hashing. Lock order: Model.evicting, Model.mu, memo.mu.
 type memo struct {
 	key   memoKey
 	seed  uint64 // of the block hashes
-	first value  // stands before the first message: only its guesses are used
+	first value  // precedes the first message; only its guesses are used
 	stamp atomic.Uint32
 	bytes atomic.Int64
 
 	mu     sync.RWMutex
-	gone   bool              // dropped: nothing is kept here
+	gone   bool              // dropped: nothing is stored here
 	values map[uint64]*value // by hashOf
 	trees  [2]*tree          // without and with special tokens around the prompt
 	ring   ring
@@ -63,13 +62,13 @@ func (m *Model) newMemo(k memoKey) *memo {
 	return o
 }
 
-// seed starts the chains of a namespace.
+// seed returns the start of the hash chains of a namespace.
 func (m *Model) seed(adapter, salt string) uint64 {
 	return blockhash.Seed(m.cfg.CacheIdentity, adapter, salt)
 }
 
-// tree returns the tree of prompts for sizes, which has all of them among its
-// lanes. Sizes that are new make a new tree: they come with a pool, rarely.
+// tree returns the tree of prompts for sizes, whose lanes include all of them. Sizes
+// without a lane create a new tree. This is rare: sizes change with the pools.
 func (o *memo) tree(m *Model, w *work, sizes []int) *tree {
 	which := 0
 	if w.affix {
@@ -97,7 +96,7 @@ func (o *memo) tree(m *Model, w *work, sizes []int) *tree {
 	return t
 }
 
-// mergeSizes adds sizes to old ones, without them if that is too many.
+// mergeSizes adds sizes to old ones, or returns sizes alone if the sum is too many.
 func mergeSizes(old, sizes []int) []int {
 	out := append([]int(nil), sizes...)
 next:
@@ -115,29 +114,29 @@ next:
 	return out
 }
 
-// ring holds a memo's entries in the order they came, with holes.
+// ring holds a memo's entries in order of insertion, with holes.
 type ring struct {
 	entries []entry
 	holes   int
-	hand    int // where the next sweep goes on, downwards
+	hand    int // index at which the next sweep continues, downwards
 }
 
 // entry is a value or a node of a tree.
 type entry struct {
 	v *value
 	n *node
-	t *tree // of n
+	t *tree // tree of n
 }
 
 func (r *ring) add(e entry) { r.entries = append(r.entries, e) }
 
-// remove makes a hole of entry i.
+// remove replaces entry i with a hole.
 func (r *ring) remove(i int) {
 	r.entries[i] = entry{}
 	r.holes++
 }
 
-// compact closes the holes when they are more than half.
+// compact removes the holes if they are more than half of the entries.
 func (r *ring) compact() {
 	if r.holes*2 <= len(r.entries) {
 		return

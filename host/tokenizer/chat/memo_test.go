@@ -22,7 +22,7 @@ var clock = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 
 func now() time.Time { return clock }
 
-// demoModel is the demo model with another configuration.
+// demoModel returns the demo model with a given configuration.
 func demoModel(t testing.TB, set func(*chat.Config)) *chat.Model {
 	t.Helper()
 	enc, err := demo.Tokenizer()
@@ -49,7 +49,7 @@ func scan(t testing.TB, op llmapi.Operation, body []byte) *llmapi.Request {
 	return r
 }
 
-// wantPrompt is the prompt of r computed whole and hashed here.
+// wantPrompt computes the prompt of r whole and hashes it in the test.
 func wantPrompt(m *chat.Model, identity string, r *llmapi.Request, q *tokenizer.Query) (tokenizer.Prompt, error) {
 	var p tokenizer.Prompt
 	ids, err := m.Tokens(r, nil)
@@ -63,7 +63,7 @@ func wantPrompt(m *chat.Model, identity string, r *llmapi.Request, q *tokenizer.
 	return p, nil
 }
 
-// same tells how got differs from want, "" if it does not.
+// same describes how got differs from want, "" if it does not.
 func same(got, want *tokenizer.Prompt) string {
 	if got.Exact != want.Exact || got.Tokens != want.Tokens {
 		return fmt.Sprintf("exact %v (%s), %d tokens, want %v, %d", got.Exact, got.Reason, got.Tokens, want.Exact, want.Tokens)
@@ -76,7 +76,7 @@ func same(got, want *tokenizer.Prompt) string {
 	return ""
 }
 
-// ask sends a body through the memo and compares with the whole computation.
+// ask sends a body through the memo and compares the result with the whole computation.
 func ask(t testing.TB, m *chat.Model, op llmapi.Operation, body []byte, q *tokenizer.Query, p *tokenizer.Prompt) {
 	t.Helper()
 	r := scan(t, op, body)
@@ -95,8 +95,8 @@ func ask(t testing.TB, m *chat.Model, op llmapi.Operation, body []byte, q *token
 	}
 }
 
-// templates that make memos work: the demo's, one that puts the system prompt
-// and what was said last anywhere, and one without any special token.
+// templates exercise the memos: the demo's, one that puts the system prompt and
+// the last message at other positions, and one without any special token.
 var templates = map[string]string{
 	"demo": "",
 	"moving": `{% for m in messages %}<|im_start|>{{ m.role }}
@@ -108,7 +108,7 @@ var templates = map[string]string{
 }
 
 // TestBlocks_turns sends conversations turn by turn, in a random order, through
-// one memo that is never dropped: every prompt must be that of the whole
+// one memo that is never dropped. Every prompt must equal that of the whole
 // computation, for every template and several block sizes.
 func TestBlocks_turns(t *testing.T) {
 	for name, src := range templates {
@@ -128,7 +128,7 @@ func TestBlocks_turns(t *testing.T) {
 				ask(t, m, llmapi.OpChat, c.Body("m", turn[i]), q, &p)
 			}
 			if s := m.Stats(); s.PiecesFound == 0 && name != "shuffle" || s.ValuesGuessed == 0 {
-				t.Errorf("the memo was of no use: %+v", s)
+				t.Errorf("the memo was not used: %+v", s)
 			}
 		})
 	}
@@ -146,7 +146,7 @@ func TestBlocks_sizes(t *testing.T) {
 	}
 	for _, sizes := range [][]int{nil, {0}, {16, 16}, {2048}, {1, 2, 3, 4, 5}} {
 		if err := m.Blocks(scan(t, llmapi.OpChat, c.Body("m", 1)), &tokenizer.Query{Sizes: sizes}, &p); err == nil {
-			t.Errorf("sizes %v were taken", sizes)
+			t.Errorf("sizes %v were accepted", sizes)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func TestBlocks_isolation(t *testing.T) {
 	ask(t, m, llmapi.OpChat, body, &tokenizer.Query{Salt: "b", Sizes: []int{16}}, &b)
 	after := m.Stats()
 	if after.PiecesFound != before.PiecesFound || after.ValuesGuessed != before.ValuesGuessed || after.ValuesFound != before.ValuesFound {
-		t.Errorf("a namespace found what another has sent: %+v, then %+v", before, after)
+		t.Errorf("a namespace found content of another: %+v, then %+v", before, after)
 	}
 	if after.PiecesNew != 2*before.PiecesNew || after.Namespaces != 2 {
 		t.Errorf("%d pieces and %d namespaces, want %d and 2", after.PiecesNew, after.Namespaces, 2*before.PiecesNew)
@@ -175,7 +175,7 @@ func TestBlocks_isolation(t *testing.T) {
 	}
 	ask(t, m, llmapi.OpChat, body, &tokenizer.Query{Salt: "a", Sizes: []int{16}}, &again)
 	if s := m.Stats(); s.PiecesNew != after.PiecesNew || s.ValuesDecoded != after.ValuesDecoded {
-		t.Error("the first namespace lost what it had sent")
+		t.Error("the first namespace lost its content")
 	}
 	ask(t, m, llmapi.OpChat, body, &tokenizer.Query{Salt: "a", Adapter: "lora", Sizes: []int{16}}, &b)
 	if slices.Equal(a.Chains[0], b.Chains[0]) {
@@ -183,7 +183,7 @@ func TestBlocks_isolation(t *testing.T) {
 	}
 }
 
-// TestBlocks_budget keeps the memos within tiny budgets, whatever comes, and
+// TestBlocks_budget keeps the memos within tiny budgets for any requests, and
 // exact.
 func TestBlocks_budget(t *testing.T) {
 	for _, budget := range []int64{1, 20_000, 200_000, 2_000_000} {
@@ -209,7 +209,7 @@ func TestBlocks_budget(t *testing.T) {
 	}
 }
 
-// TestBlocks_fairness lets one namespace flood the memos: another that is small
+// TestBlocks_fairness floods the memos from one namespace. Another one that is small
 // and in use keeps its conversation.
 func TestBlocks_fairness(t *testing.T) {
 	m := demoModel(t, func(c *chat.Config) { c.BudgetBytes = 1 << 20 })
@@ -226,7 +226,7 @@ func TestBlocks_fairness(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s := m.Stats(); s.PiecesNew != before.PiecesNew {
-				t.Fatalf("the quiet namespace was flushed after %d conversations of the loud one", i+1)
+				t.Fatalf("the small namespace was evicted after %d conversations of the large one", i+1)
 			}
 		}
 	}
@@ -235,8 +235,8 @@ func TestBlocks_fairness(t *testing.T) {
 	}
 }
 
-// TestStats_bytes compares the bytes that a Model counts with those that the
-// heap holds.
+// TestStats_bytes compares the bytes that a Model counts with those that it holds on
+// the heap.
 func TestStats_bytes(t *testing.T) {
 	m := demoModel(t, nil)
 	all := parity.Conversations(11, 400)
@@ -326,7 +326,7 @@ func TestBlocks_stress(t *testing.T) {
 	}
 }
 
-// slowEncoder holds up the encoding of texts that contain a mark.
+// slowEncoder delays the encoding of texts that contain a mark.
 type slowEncoder struct {
 	tokenizer.Encoder
 	mark            []byte
@@ -349,8 +349,8 @@ func (e *slowEncoder) Starts(text []byte, f func(int)) {
 	e.Encoder.(interface{ Starts([]byte, func(int)) }).Starts(text, f)
 }
 
-// TestBlocks_coldDoesNotBlock answers requests of a namespace while another of
-// it is being encoded.
+// TestBlocks_coldDoesNotBlock completes requests of a namespace while another
+// request of the same namespace is being encoded.
 func TestBlocks_coldDoesNotBlock(t *testing.T) {
 	e := &slowEncoder{mark: []byte("slowly"), entered: make(chan struct{}), resume: make(chan struct{})}
 	m := demoModel(t, func(c *chat.Config) { e.Encoder = c.Encoder; c.Encoder = e })
@@ -375,7 +375,7 @@ func TestBlocks_coldDoesNotBlock(t *testing.T) {
 		}
 	}
 	e.resume <- struct{}{}
-	// the prompt is encoded in parts; let each that holds the mark pass
+	// the prompt is encoded in parts; release each part that holds the mark
 	for {
 		select {
 		case <-e.entered:
@@ -386,9 +386,9 @@ func TestBlocks_coldDoesNotBlock(t *testing.T) {
 	}
 }
 
-// TestBlocks_private: a request that shares with no one gets its tokens and no
-// chains, finds nothing of others in a memo and leaves nothing there, whatever
-// salt it has.
+// TestBlocks_private checks that a private request gets its tokens and no chains,
+// finds nothing of others in a memo and stores nothing there, whatever salt it
+// has.
 func TestBlocks_private(t *testing.T) {
 	m := demoModel(t, func(c *chat.Config) { c.CheckEvery = 1 })
 	c := parity.Conversations(8, 8)[7]

@@ -6,10 +6,10 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 )
 
-// The rules are vLLM 0.32's: vllm/renderers/chat_utils.py
-// (_parse_chat_message_content, _postprocess_messages) behind the validation of
+// The rules are those of vLLM 0.32: vllm/renderers/chat_utils.py
+// (_parse_chat_message_content, _postprocess_messages) after the validation of
 // ChatCompletionMessageParam, which drops unknown fields and puts those of tool
-// calls in order. testdata/vllm_messages.json is made by that code.
+// calls in order. That code generates testdata/vllm_messages.json.
 
 // message is a normalized message.
 type message struct {
@@ -19,10 +19,10 @@ type message struct {
 	fault     string // why the prompt is not exact
 }
 
-// normalizer makes messages for one kind of template and operation.
+// normalizer creates messages for one kind of template and operation.
 type normalizer struct {
 	parts bool // content as a list of parts
-	chat  bool // reasoning_content counts: POST /tokenize does not know it
+	chat  bool // reasoning_content is used; POST /tokenize ignores it
 	m     *jinja.Meter
 }
 
@@ -89,7 +89,7 @@ func (n *normalizer) content(d *jinja.Dict, role string) (jinja.Value, string) {
 	if !ok {
 		return c, reasonMessage
 	}
-	parts := make([]jinja.Value, 0, len(items)) // texts, or with n.parts mappings
+	parts := make([]jinja.Value, 0, len(items)) // texts, or mappings if n.parts
 	reference := false
 	for _, x := range items {
 		kind, text, fault := part(x)
@@ -122,7 +122,7 @@ func (n *normalizer) content(d *jinja.Dict, role string) (jinja.Value, string) {
 	return jinja.List(parts), ""
 }
 
-// partKind is what a part of a content is to the template.
+// partKind is the way in which the template sees a part of a content.
 type partKind uint8
 
 const (
@@ -175,7 +175,7 @@ func (n *normalizer) partDict(kind partKind, text jinja.Value) jinja.Value {
 	return d.Value()
 }
 
-// joined joins texts by line ends.
+// joined joins texts with line ends.
 func (n *normalizer) joined(texts []jinja.Value) jinja.Value {
 	switch len(texts) {
 	case 0:
@@ -190,8 +190,8 @@ func (n *normalizer) joined(texts []jinja.Value) jinja.Value {
 	return jinja.Own(strings.Join(all, "\n"), n.m)
 }
 
-// billing begins a line that a client puts before system texts. It changes with
-// every request, so vLLM drops it (_strip_claude_code_billing_header).
+// billing is the prefix of a line that a client puts before system texts. It changes
+// with every request, so vLLM drops it (_strip_claude_code_billing_header).
 const billing = "x-anthropic-billing-header"
 
 func (n *normalizer) withoutBilling(text jinja.Value) (rest jinja.Value, keep bool) {
@@ -237,7 +237,7 @@ func (n *normalizer) assistant(d, out *jinja.Dict) bool {
 	return true
 }
 
-// toolCall keeps the known fields in their order and turns the arguments into
+// toolCall keeps the known fields in their order and converts the arguments to
 // a mapping.
 func (n *normalizer) toolCall(v jinja.Value) (jinja.Value, bool) {
 	d := v.Dict()
@@ -270,8 +270,8 @@ func (n *normalizer) toolCall(v jinja.Value) (jinja.Value, bool) {
 	return out.Value(), true
 }
 
-// arguments reads the arguments of a call, which are a text: a mapping, empty for
-// every text that is none. False: nested too deep.
+// arguments reads the arguments of a call, which are a text, as a mapping. It is
+// empty for every text that is not a mapping. False: nested too deeply.
 func (n *normalizer) arguments(raw jinja.Value) (jinja.Value, bool) {
 	args, err := jinja.DecodeJSON([]byte(raw.Text()), n.m)
 	if err == jinja.ErrDepth {

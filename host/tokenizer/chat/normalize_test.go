@@ -34,9 +34,9 @@ func scan(t testing.TB, op llmapi.Operation, body []byte) *llmapi.Request {
 	return r
 }
 
-// TestNormalize_vllm compares normalized messages and tools with those of
-// vLLM's own code (scripts/gen_vllm.py). What vLLM refuses may be anything but
-// must not fail.
+// TestNormalize_vllm compares normalized messages and tools with the output of
+// vLLM's own code (scripts/gen_vllm.py). If vLLM rejects a message, the result may
+// be anything, but normalization must not fail.
 func TestNormalize_vllm(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("testdata", "vllm_messages.json"))
 	if err != nil {
@@ -79,7 +79,7 @@ func TestNormalize_vllm(t *testing.T) {
 		got, err := showPrompt(t, Config{Template: `{{ tools | tojson }}`}, llmapi.OpChat, `{"messages":[{"role":"user","content":"x"}],"tools":%s}`, c.In)
 		if len(c.Out) > 0 && c.Out[0] == '"' {
 			if err == nil {
-				t.Errorf("tools %s: exact although the engine refuses them", c.Name)
+				t.Errorf("tools %s: exact although the engine rejects them", c.Name)
 			}
 			continue
 		}
@@ -122,9 +122,10 @@ func compact(t *testing.T, raw []byte) string {
 	return string(bytes.TrimSpace(out.Append(nil)))
 }
 
-// TestAPIs_vllm compares bodies of the Anthropic and the responses API with what
-// vLLM's own code makes of them (scripts/gen_vllm_apis.py). What vLLM takes and we
-// do not show exactly is listed; what it refuses may be anything but must not fail.
+// TestAPIs_vllm compares the prompts of bodies of the Anthropic and the responses API
+// with the output of vLLM's own code (scripts/gen_vllm_apis.py). It lists the bodies
+// that vLLM accepts and this package does not render exactly. If vLLM rejects a body,
+// the result may be anything, but conversion must not fail.
 func TestAPIs_vllm(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("testdata", "vllm_apis.json"))
 	if err != nil {
@@ -139,10 +140,10 @@ func TestAPIs_vllm(t *testing.T) {
 	if err := json.Unmarshal(raw, &golden); err != nil {
 		t.Fatal(err)
 	}
-	// Shown exactly by the engine, not by us: media, Python's own spelling of a
-	// list, ids made of the time, tools that change, tools in name spaces, and what
-	// is to be continued, which a template that shows JSON cannot be
-	// (TestPrepare_unfinished).
+	// The engine renders these exactly and this package does not: media, Python's own
+	// representation of a list, ids derived from the time, tools that change, tools in
+	// name spaces, and messages to be continued, which a template that prints JSON does
+	// not support (TestPrepare_unfinished).
 	inexact := map[string]string{
 		"result image": reasonMedia, "image": reasonMedia, "output image": reasonMedia, "result list of assistant": reasonMessage,
 		"use without id": reasonMessage, "addition": reasonToolChange, "tools namespace": reasonTools, "unfinished": reasonContinue, "unfinished reasoning": reasonContinue, "unfinished text": reasonContinue,
@@ -157,7 +158,7 @@ func TestAPIs_vllm(t *testing.T) {
 				src = ""
 			}
 		}
-		// The tag content.continue keeps a final message apart.
+		// The tag content.continue keeps a final message separate.
 		src += `{"messages":{{ messages | tojson }},"tools":{{ tools | default(none) | tojson }},"effort":{{ reasoning_effort | default(none) | tojson }}`
 		if c.API == "responses" {
 			src += `,"continue":{{ (not add_generation_prompt) | tojson }}`

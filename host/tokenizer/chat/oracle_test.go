@@ -14,9 +14,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/chat"
 )
 
-// TestTokens_huggingFace compares the tokens of whole chat bodies with those
-// that Jinja2 and Hugging Face tokenizers make of them, for Qwen3 and Llama-3.1,
-// and their block hashes by way of the memo.
+// TestTokens_huggingFace compares the tokens of whole chat bodies with those of
+// Jinja2 and Hugging Face tokenizers, for Qwen3 and Llama-3.1, and their block
+// hashes computed through the memo.
 func TestTokens_huggingFace(t *testing.T) {
 	f, err := os.Open(filepath.Join(testdeps.Cache(t), "chat", "ids.jsonl"))
 	if err != nil {
@@ -48,7 +48,7 @@ func TestTokens_huggingFace(t *testing.T) {
 		got, err := m.Tokens(r, nil)
 		if len(l.IDs) == 0 {
 			if err == nil {
-				t.Errorf("%s: rendered what Python refuses: %.300s", name, l.C)
+				t.Errorf("%s: rendered a body that Python rejects: %.300s", name, l.C)
 			}
 			refused[name]++
 			continue

@@ -6,8 +6,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 )
 
-// Reasons why a prompt is not exact. They are few and constant, so that they
-// may be counted by.
+// Reasons why a prompt is not exact. They are few and constant, so that prompts
+// can be counted by reason.
 const (
 	reasonDistrusted = "a check of the memo failed"
 	reasonOperation  = "the operation has no prompt"
@@ -16,7 +16,7 @@ const (
 	reasonMedia      = "multimodal content"
 	reasonItem       = "an input item that is not shown to models"
 	reasonToolChange = "tools that change within the conversation"
-	reasonState      = "the conversation before is with the engine"
+	reasonState      = "the previous conversation is known only to the engine"
 	reasonTools      = "tools that the engine refuses"
 	reasonDocuments  = "documents that the engine refuses"
 	reasonKwargs     = "chat_template_kwargs that the engine refuses"
@@ -31,11 +31,11 @@ const (
 	reasonRaised     = "the template refuses the conversation"
 	reasonRender     = "the template fails on the conversation"
 	reasonBounds     = "rendering exceeds its bounds"
-	reasonUnknown    = "the template uses what is not supported"
+	reasonUnknown    = "the template uses an unsupported feature"
 	reasonEncode     = "the text cannot be encoded exactly"
 )
 
-// renderReason is the reason for an error of a render.
+// renderReason returns the reason for an error of a render.
 func renderReason(err error) string {
 	var raised *jinja.RaisedError
 	var unsupported *jinja.UnsupportedError

@@ -8,21 +8,21 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 )
 
-// work is the scratch of one request.
+// work is the scratch memory of one request.
 type work struct {
 	now    time.Time
 	vars   map[string]jinja.Value
 	msgs   []jinja.Value
 	roles  []role
-	values []*value // of the memo, in use by this request
+	values []*value // values of the memo that this request uses
 	out    jinja.Output
 	pieces []piece
 	ids    []uint32 // a prompt given as ids
 	given  bool     // the prompt is ids
-	affix  bool     // special tokens go around the prompt
+	affix  bool     // special tokens surround the prompt
 
 	lit     []byte // the literal being split
-	from    int    // where its next piece begins
+	from    int    // start of its next piece
 	splitAt func(at int)
 	buf     []byte
 	tokens  []uint32
@@ -32,10 +32,10 @@ type work struct {
 
 func newWork() *work { return &work{vars: map[string]jinja.Value{}} }
 
-// maxKeptScratch bounds the scratch that a work takes back to the pool.
+// maxKeptScratch limits the scratch memory that a work returns to the pool.
 const maxKeptScratch = 1 << 20
 
-// release drops what w refers to.
+// release clears the references of w.
 func (w *work) release() {
 	clear(w.vars)
 	clear(w.msgs)
@@ -60,8 +60,8 @@ func (w *work) release() {
 // text appends the prompt's text.
 func (w *work) text(dst []byte) []byte { return w.out.Append(dst) }
 
-// prepare leaves the rendered prompt in w.out, or its ids in w.ids. o may be
-// nil. It returns why the prompt is not exact, "" if it is.
+// prepare stores the rendered prompt in w.out, or its ids in w.ids. o may be nil.
+// It returns the reason why the prompt is not exact, or "".
 func (m *Model) prepare(w *work, r *llmapi.Request, o *memo) string {
 	switch r.Op.Shape() {
 	case llmapi.ShapeChat, llmapi.ShapeTurns, llmapi.ShapeInput:
@@ -134,11 +134,11 @@ type chatReader struct {
 	chat      bool // POST /v1/chat/completions, not /tokenize
 	continues bool
 	developer bool   // a message has that role
-	last      string // text of the final message, when it is continued
+	last      string // text of the final message, if it is continued
 }
 
-// affix finds out whether special tokens go around the prompt. vLLM puts them
-// around that of a response (ResponsesRequest.build_tok_params).
+// affix determines whether special tokens surround the prompt. vLLM adds them to
+// the prompt of a response (ResponsesRequest.build_tok_params).
 func (x *chatReader) affix() string {
 	var ok bool
 	switch x.r.Op.Shape() {
@@ -152,7 +152,7 @@ func (x *chatReader) affix() string {
 	return ""
 }
 
-// toolsKind is what the member tools is decoded as.
+// toolsKind returns the kind as which the member tools is decoded.
 func (x *chatReader) toolsKind() kind {
 	switch x.r.Op.Shape() {
 	case llmapi.ShapeTurns:
@@ -163,7 +163,7 @@ func (x *chatReader) toolsKind() kind {
 	return kindTools
 }
 
-// variables fills w.vars but for messages.
+// variables sets w.vars except messages.
 func (x *chatReader) variables() string {
 	vars := x.w.vars
 	vars["tools"], vars["documents"] = jinja.None, jinja.None
@@ -207,7 +207,7 @@ func (x *chatReader) variables() string {
 	return ""
 }
 
-// ending reads how the prompt is to end.
+// ending determines how the prompt ends.
 func (x *chatReader) ending() string {
 	add, ok1 := flag(x.r, "add_generation_prompt", true)
 	more, ok2 := flag(x.r, "continue_final_message", false)
@@ -223,7 +223,7 @@ func (x *chatReader) ending() string {
 }
 
 // reserved are the parameters of apply_chat_template and the variables that it
-// sets: as template variables they change or break the call.
+// sets. As template variables they change or break the call.
 var reserved = map[string]bool{"messages": true, "conversation": true, "conversations": true, "padding": true, "truncation": true, "max_length": true, "return_tensors": true, "return_dict": true, "return_assistant_tokens_mask": true, "tokenizer_kwargs": true}
 
 // kwargs sets the variables of chat_template_kwargs. The router removes those
@@ -247,7 +247,7 @@ func (x *chatReader) kwargs() (user *jinja.Dict, reason string) {
 		case reserved[k]:
 			return nil, reasonKwargs
 		case k == "namespace" || k == "range" || k == "dict" || k == "lipsum" || k == "cycler" || k == "joiner":
-			// names of Jinja2 itself, which vLLM filters away
+			// names of Jinja2 itself, which vLLM filters out
 		case user.Vals[i].IsNone() || user.Vals[i].Text() == "auto":
 			// unset, to vLLM's merge_kwargs
 		default:
@@ -259,7 +259,7 @@ func (x *chatReader) kwargs() (user *jinja.Dict, reason string) {
 }
 
 // effort sets reasoning_effort, which also turns thinking on or off unless the
-// request says so itself.
+// request sets that explicitly.
 func (x *chatReader) effort(user *jinja.Dict) string {
 	effort, reason := x.wantedEffort()
 	if reason != "" || effort.IsNone() {
@@ -278,8 +278,7 @@ func (x *chatReader) effort(user *jinja.Dict) string {
 	return ""
 }
 
-// wantedEffort is the reasoning effort that a request asks for, None if it asks
-// for none.
+// wantedEffort returns the reasoning effort that a request asks for, or None.
 func (x *chatReader) wantedEffort() (jinja.Value, string) {
 	switch x.r.Op.Shape() {
 	case llmapi.ShapeChat:
@@ -299,7 +298,7 @@ func (x *chatReader) wantedEffort() (jinja.Value, string) {
 	return jinja.None, ""
 }
 
-// json is a member as it is, None if it is not there.
+// json returns a member unchanged, or None if it is missing.
 func (x *chatReader) json(name string) (jinja.Value, string) {
 	raw, has := member(x.r, name)
 	if !has {
@@ -312,7 +311,7 @@ func (x *chatReader) json(name string) (jinja.Value, string) {
 	return v.v, ""
 }
 
-// jsonMember is a member of a member.
+// jsonMember returns a member of a member.
 func (x *chatReader) jsonMember(name, inner string) (jinja.Value, string) {
 	v, reason := x.json(name)
 	if reason != "" || v.IsNone() {
@@ -327,7 +326,7 @@ func (x *chatReader) jsonMember(name, inner string) (jinja.Value, string) {
 	return jinja.None, ""
 }
 
-// areMappings tells whether v is None or a list of mappings, as tools and
+// areMappings reports whether v is None or a list of mappings, as tools and
 // documents must be.
 func areMappings(v jinja.Value) bool {
 	if v.IsNone() {
@@ -345,7 +344,7 @@ func areMappings(v jinja.Value) bool {
 	return true
 }
 
-// messages fills the variable messages.
+// messages sets the variable messages.
 func (x *chatReader) messages() string {
 	reason := ""
 	switch x.r.Op.Shape() {

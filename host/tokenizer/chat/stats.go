@@ -2,7 +2,7 @@ package chat
 
 import "sync/atomic"
 
-// counters are those of Stats that grow.
+// counters are the fields of Stats that only increase.
 type counters struct {
 	requests, approximate, tokens, promptBytes atomic.Int64
 	guessed, found, decoded, decodedBytes      atomic.Int64
@@ -10,37 +10,37 @@ type counters struct {
 	checks, checksSkipped, checkFailures       atomic.Int64
 }
 
-// Stats tells what a Model did and holds. Counters grow for ever.
+// Stats describes the work and the memory of a Model. Counters never decrease.
 type Stats struct {
-	Requests    int64 // Blocks called
-	Approximate int64 // of those, prompts that were not exact
-	Tokens      int64 // tokens of the exact ones
+	Requests    int64 // calls of Blocks
+	Approximate int64 // calls whose prompt was not exact
+	Tokens      int64 // tokens of the exact prompts
 	PromptBytes int64 // bytes rendered
 
-	ValuesGuessed int64 // messages found where they were expected
+	ValuesGuessed int64 // messages found by a guess
 	ValuesFound   int64 // values found by their bytes
 	ValuesDecoded int64 // values decoded
-	DecodedBytes  int64 // bytes of those
+	DecodedBytes  int64 // bytes of the decoded values
 	PiecesFound   int64 // pieces of prompts whose tokens were known
 	PiecesNew     int64 // pieces that were encoded
-	EncodedBytes  int64 // bytes encoded, with what waited for a cut
+	EncodedBytes  int64 // bytes encoded, including those that waited for a cut
 
 	Bytes       int64 // memory of the memos
-	BudgetBytes int64 // its bound
-	Namespaces  int   // memos
+	BudgetBytes int64 // limit of Bytes
+	Namespaces  int   // number of memos
 	Evictions   int64 // values and nodes evicted
 
 	Checks        int64 // requests computed whole and compared
-	ChecksSkipped int64 // checks that were due while too many waited
-	CheckFailures int64 // checks that differed
+	ChecksSkipped int64 // checks that were due while too many were waiting
+	CheckFailures int64 // checks that found a difference
 
-	// Exact is false if no chat prompt of this model can be exact, or none
-	// since a check differed; Reason tells why.
+	// Exact is false if no chat prompt of this model can be exact, or if a check
+	// has found a difference. Reason has the cause.
 	Exact  bool
 	Reason string
 }
 
-// Stats returns the counters. Safe for concurrent use.
+// Stats returns the counters. It is safe for concurrent use.
 func (m *Model) Stats() Stats {
 	c := &m.counters
 	m.mu.RLock()

@@ -2,9 +2,9 @@ package chat
 
 import "github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 
-// normalizeTools makes of the member tools, of the API that k tells, what vLLM's ChatCompletionToolsParam
-// dumps: the known fields in their order, description and parameters even when
-// they are missing.
+// normalizeTools converts the member tools of the API that k selects to the output
+// of vLLM's ChatCompletionToolsParam: the known fields in their order, with
+// description and parameters even if they are missing.
 func normalizeTools(v jinja.Value, k kind, m *jinja.Meter) (jinja.Value, string) {
 	items, ok := v.Items()
 	if !ok {
@@ -63,7 +63,7 @@ func normalizeTool(v jinja.Value, m *jinja.Meter) (jinja.Value, bool) {
 	return out.Value(), true
 }
 
-// functionTool is a tool as templates get it. strict and deferred may be None.
+// functionTool returns a tool as templates receive it. strict and deferred may be None.
 func functionTool(m *jinja.Meter, name, description, parameters, strict, deferred jinja.Value) *jinja.Dict {
 	function := jinja.NewDict(5, m)
 	function.Set("name", name)
@@ -81,8 +81,8 @@ func functionTool(m *jinja.Meter, name, description, parameters, strict, deferre
 	return out
 }
 
-// flatTool makes a tool whose members are not within "function"; schema names
-// that of its parameters.
+// flatTool converts a tool whose members are not within "function"; schema is the
+// name of the member with its parameters.
 func flatTool(v jinja.Value, schema string, m *jinja.Meter) (tool, parameters jinja.Value, ok bool) {
 	d := v.Dict()
 	name, _ := d.Get("name")
@@ -103,7 +103,7 @@ func flatTool(v jinja.Value, schema string, m *jinja.Meter) (tool, parameters ji
 	return functionTool(m, name, description, parameters, strict, deferred).Value(), parameters, true
 }
 
-// anthropicTool makes a tool of Anthropic's API one of chat (_convert_tools).
+// anthropicTool converts a tool of Anthropic's API to a chat tool (_convert_tools).
 func anthropicTool(v jinja.Value, m *jinja.Meter) (jinja.Value, bool) {
 	if v.Dict() == nil {
 		return v, false
@@ -112,10 +112,10 @@ func anthropicTool(v jinja.Value, m *jinja.Meter) (jinja.Value, bool) {
 	return tool, ok && !parameters.IsNone()
 }
 
-// responsesTool makes a tool of the responses API one of chat
-// (construct_tool_dicts): functions, and custom tools, which are shown as
-// functions of one text. Tools that the server itself would run are not shown:
-// None.
+// responsesTool converts a tool of the responses API to a chat tool
+// (construct_tool_dicts): functions, and custom tools, which become functions with
+// one text argument. It returns None for tools that the server itself would run,
+// which templates do not receive.
 func responsesTool(v jinja.Value, m *jinja.Meter) (jinja.Value, bool) {
 	d := v.Dict()
 	if d == nil {
@@ -146,8 +146,8 @@ var customParameters = func() jinja.Value {
 	return v
 }()
 
-// optional returns a member that may be missing or null, None then, and whether
-// it is of the right type.
+// optional returns a member that may be missing or null, which gives None, and
+// whether it has the right type.
 func optional(d *jinja.Dict, key string, is func(jinja.Value) bool) (jinja.Value, bool) {
 	v, has := d.Get(key)
 	if !has || v.IsNone() {

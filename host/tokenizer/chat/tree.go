@@ -28,9 +28,9 @@ type tree struct {
 	gone  bool              // replaced; guarded by the memo's mu
 }
 
-// node is a prompt: that of up and one piece more. What it knows is of the
-// prompt's last safe cut, which lies in its piece or before. A node is
-// immutable but for its atomics and the fields guarded by the memo's mu.
+// node is a prompt: the prompt of up and one more piece. Its data describe the
+// prompt up to the last safe cut, which lies in its piece or before. A node is
+// immutable except for its atomics and the fields guarded by the memo's mu.
 type node struct {
 	up   *node
 	text uint64 // ID of the piece's text, 0: the piece is lit
@@ -38,20 +38,20 @@ type node struct {
 	n    int // length of the piece
 	lit  string
 
-	tokens  int      // up to the cut
-	pending int      // bytes after the cut
-	after   string   // those of them that lie in the piece
+	tokens  int      // number of tokens up to the cut
+	pending int      // number of bytes after the cut
+	after   string   // the part of them that lies in the piece
 	tail    []uint32 // the last tokens up to the cut: the longest partial block
 	blocks  []uint64 // hashes of the blocks completed in the piece, lane by lane
 
-	next  atomic.Pointer[node] // guess: the node seen last after this one
+	next  atomic.Pointer[node] // guess: the node that last followed this one
 	stamp atomic.Uint32        // epoch of the last use
 	kids  int                  // guarded by the memo's mu
 	gone  bool                 // evicted; guarded by the memo's mu
 }
 
-// nodeKey finds a node by its parent and its piece. For a literal, hash stands
-// for the bytes, which are compared.
+// nodeKey identifies a node by its parent and its piece. For a literal, hash
+// represents the bytes, which are compared as well.
 type nodeKey struct {
 	up     *node
 	hash   uint64
@@ -65,7 +65,7 @@ func keyOf(up *node, p *piece) nodeKey {
 	return nodeKey{up, maphash.Bytes(hashSeed, p.lit), -1, p.n}
 }
 
-// key is keyOf for the node's own piece.
+// key returns keyOf for the node's own piece.
 func (x *node) key() nodeKey {
 	if x.text != 0 {
 		return nodeKey{x.up, x.text, x.off, x.n}
@@ -80,16 +80,16 @@ func (x *node) is(p *piece) bool {
 	return x.text == 0 && x.lit == string(p.lit)
 }
 
-// bytes is the memory of x.
+// bytes returns the memory of x.
 func (x *node) bytes() int64 {
 	n := nodeBytes + len(x.lit) + 4*cap(x.tail) + 8*cap(x.blocks)
 	if x.text != 0 {
-		n += len(x.after) // of a literal it is a part of lit
+		n += len(x.after) // in a literal it is a part of lit
 	}
 	return int64(n)
 }
 
-// newTree makes a tree for block sizes, whose prompts begin with the special
+// newTree creates a tree for block sizes, whose prompts begin with the special
 // tokens if affix is set.
 func newTree(a affixes, affix bool, sizes []int, seed uint64) *tree {
 	t := &tree{sizes: sizes, seed: seed, nodes: map[nodeKey]*node{}}
@@ -100,7 +100,7 @@ func newTree(a affixes, affix bool, sizes []int, seed uint64) *tree {
 	return t
 }
 
-// has tells whether all sizes are lanes of t.
+// has reports whether all sizes are lanes of t.
 func (t *tree) has(sizes []int) bool {
 next:
 	for _, s := range sizes {
@@ -114,7 +114,7 @@ next:
 	return true
 }
 
-// lane returns the lane of a block size.
+// lane returns the index of the lane of a block size.
 func (t *tree) lane(size int) int {
 	for i, s := range t.sizes {
 		if s == size {
@@ -124,8 +124,8 @@ func (t *tree) lane(size int) int {
 	panic("BUG: chat: block size without a lane")
 }
 
-// advance sets what x knows: the state of up with the tokens fresh after it.
-// tokens holds up's tail and then fresh; up is nil for the root.
+// advance sets the data of x: the state of up followed by the fresh tokens. tokens
+// holds up's tail and then the fresh tokens; up is nil for the root.
 func (t *tree) advance(x, up *node, tokens []uint32) {
 	before, held := 0, 0
 	if up != nil {
@@ -147,7 +147,7 @@ func (t *tree) advance(x, up *node, tokens []uint32) {
 	x.tail = append(make([]uint32, 0, keep), tokens[len(tokens)-keep:]...)
 }
 
-// tip returns the last block hash of a lane up to x, the seed if there is none.
+// tip returns the last block hash of a lane up to x, or the seed if there is none.
 func (t *tree) tip(x *node, lane int) uint64 {
 	for ; x != nil; x = x.up {
 		if b := t.added(x, lane); len(b) > 0 {
@@ -197,7 +197,7 @@ func pendingText(dst []byte, x *node) []byte {
 		stack = append(stack, x)
 		n += len(x.after)
 	}
-	// the oldest piece may have been waiting for more than is left of it
+	// only the end of the oldest piece may still be pending
 	skip := n - need
 	for i := len(stack) - 1; i >= 0; i-- {
 		dst = append(dst, stack[i].after[skip:]...)

@@ -6,11 +6,11 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 )
 
-// Messages of Anthropic's API, as vLLM 0.32 turns them into chat messages
-// (vllm/entrypoints/anthropic/serving.py, to_chat_completion_request).
-// testdata/vllm_apis.json is made by that code.
+// Messages of Anthropic's API, as vLLM 0.32 converts them to chat messages
+// (vllm/entrypoints/anthropic/serving.py, to_chat_completion_request). That code
+// generates testdata/vllm_apis.json.
 
-// turn makes the chat messages of one message: none, or several where it holds
+// turn converts one message to chat messages: none, one, or several if it holds
 // results of tools. They are the items of the value.
 func (n *normalizer) turn(v jinja.Value) *decoded {
 	d := v.Dict()
@@ -54,11 +54,11 @@ type turnReader struct {
 	n    *normalizer
 	user bool
 
-	before    []jinja.Value // messages that go before this one: results of tools
+	before    []jinja.Value // messages that precede this one: results of tools
 	texts     []jinja.Value
 	calls     []jinja.Value
 	reasoning []string
-	thought   bool // there is reasoning, perhaps empty
+	thought   bool // there is reasoning, possibly empty
 	fault     string
 }
 
@@ -94,13 +94,13 @@ func (t *turnReader) block(b *jinja.Dict) {
 	}
 }
 
-// toolUse adds a call. Its arguments, which vLLM writes as JSON and reads again,
-// are the input.
+// toolUse adds a call. Its arguments, which vLLM writes as JSON and reads again, are
+// the input.
 func (t *turnReader) toolUse(b *jinja.Dict) {
 	id, ok1 := optional(b, "id", jinja.Value.IsString)
 	name, ok2 := optional(b, "name", jinja.Value.IsString)
 	input, ok3 := optional(b, "input", func(v jinja.Value) bool { return v.Dict() != nil })
-	if !ok1 || !ok2 || !ok3 || !id.Truth() { // without an id vLLM makes one of the time
+	if !ok1 || !ok2 || !ok3 || !id.Truth() { // without an id, vLLM derives one from the time
 		t.fault = reasonMessage
 		return
 	}
@@ -129,7 +129,7 @@ func (t *turnReader) toolResult(b *jinja.Dict) {
 	case !ok || has && !content.IsNone() && !content.IsString() && !isList:
 		t.fault = reasonMessage
 	case !t.user && isList && len(items) > 0:
-		t.fault = reasonMessage // shown as Python prints it
+		t.fault = reasonMessage // rendered as Python prints it
 	case !t.user:
 		t.texts = append(t.texts, jinja.Own("Tool result: "+content.Text(), t.n.m))
 	default:
@@ -195,8 +195,8 @@ func (t *turnReader) toolMessage(id, content jinja.Value) {
 	t.before = append(t.before, m.v)
 }
 
-// finish adds the message itself. A user's list of blocks that leaves nothing
-// but results is no message.
+// finish adds the message itself. A user's list of blocks that contains only
+// results adds no message.
 func (t *turnReader) finish(role jinja.Value, text bool) *decoded {
 	out := t.before
 	if !t.user || text || len(t.texts) > 0 {
@@ -217,7 +217,7 @@ func (t *turnReader) finish(role jinja.Value, text bool) *decoded {
 	return &decoded{v: jinja.List(out)}
 }
 
-// contentOf is the content of texts as the template takes it.
+// contentOf returns the content of texts in the form that the template expects.
 func (n *normalizer) contentOf(texts []jinja.Value) jinja.Value {
 	if !n.parts {
 		return n.joined(texts)
@@ -230,7 +230,7 @@ func (n *normalizer) contentOf(texts []jinja.Value) jinja.Value {
 	return jinja.List(parts)
 }
 
-// systemText returns the text of a system prompt, its blocks joined, None if
+// systemText returns the text of a system prompt, with its blocks joined, or None if
 // there is none. ok is false for blocks that change the tools.
 func (n *normalizer) systemText(content jinja.Value) (text jinja.Value, ok bool) {
 	blocks, isList := content.Items()
@@ -259,7 +259,7 @@ func (n *normalizer) systemText(content jinja.Value) (text jinja.Value, ok bool)
 	return jinja.Own(strings.Join(all, ""), n.m), true
 }
 
-// system makes the message of a system prompt; text None makes none.
+// system creates the message of a system prompt; no message if text is None.
 func (n *normalizer) system(text jinja.Value) *decoded {
 	d := &decoded{v: jinja.List(nil), role: roleSystem, text: text}
 	if text.IsNone() {

@@ -9,14 +9,14 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/jinja"
 )
 
-// kind is what a raw JSON value is decoded as.
+// kind is the kind as which a raw JSON value is decoded.
 type kind uint8
 
 const (
-	kindJSON           kind = iota // as it is
+	kindJSON           kind = iota // unchanged
 	kindTools                      // the member tools
-	kindToolsMessages              // the same of Anthropic's API
-	kindToolsResponses             // and of the responses API
+	kindToolsMessages              // the member tools of Anthropic's API
+	kindToolsResponses             // the member tools of the responses API
 	kindMessage                    // a message; + 1 for a chat request, + 2 for parts
 	_
 	_
@@ -32,7 +32,7 @@ const (
 	kinds
 )
 
-// of returns the kind for a template that takes content as parts, or not.
+// of returns the kind for a template that takes content as parts, or as text.
 func (k kind) of(parts bool) kind {
 	if parts {
 		return k + 1
@@ -51,37 +51,37 @@ func messageKind(chat, parts bool) kind {
 	return k
 }
 
-// decoded is what a raw value is decoded to. It is immutable.
+// decoded is the result of decoding a raw value. It is immutable.
 type decoded struct {
-	raw   []byte // own copy; nil when it is not kept
+	raw   []byte // own copy; nil if it is not stored
 	v     jinja.Value
 	role  role
-	text  jinja.Value // of a system prompt, before it is a message
-	piece itemPiece   // of an item
-	open  bool        // an item that is to be continued
-	fault string      // why a prompt with it is not exact
-	entry *value      // where it is kept, nil
+	text  jinja.Value // text of a system prompt, before it becomes a message
+	piece itemPiece   // set for an item
+	open  bool        // set for an item to be continued
+	fault string      // reason why a prompt with it is not exact
+	entry *value      // its place in the memo, or nil
 }
 
-// value is a place in a memo for a decoded value. When it is evicted its body
-// is taken away, so that a guess that still leads here holds no memory.
+// value is a place in a memo for a decoded value. Eviction clears its body, so that
+// a guess that still refers to it holds no memory.
 type value struct {
 	kind  kind
 	hash  uint64
 	body  atomic.Pointer[decoded]
 	meter jinja.Meter
 
-	// next are the values seen after this one, latest first: guesses that save
-	// finding out where the next value ends and hashing it.
+	// next are the values that followed this one, latest first. These guesses avoid
+	// finding the end of the next value and hashing it.
 	next    [2]atomic.Pointer[value]
 	stamp   atomic.Uint32 // epoch of the last use
 	charged atomic.Int64  // bytes counted, evicted
 }
 
-// evicted is the charge of a value that is no longer kept.
+// evicted is the charge of an evicted value.
 const evicted = -1
 
-// Sizes of what the memo holds beside the bytes of values, about: the structs,
+// Approximate sizes of the memo's data besides the bytes of values: the structs,
 // their map entry and their place in the ring.
 const (
 	valueBytes = 320
@@ -91,7 +91,7 @@ const (
 
 var hashSeed = maphash.MakeSeed()
 
-// hashOf is the place of raw among a memo's values. Kinds must not meet.
+// hashOf returns the key of raw among a memo's values. Kinds must not collide.
 func hashOf(raw []byte, k kind) uint64 {
 	return maphash.Bytes(hashSeed, raw)*uint64(2*kinds+1) + uint64(k)
 }
@@ -123,7 +123,7 @@ func decode(raw []byte, k kind, m *jinja.Meter) *decoded {
 	return d
 }
 
-// decodeAPI decodes what is converted to messages.
+// decodeAPI decodes a value that is converted to messages.
 func decodeAPI(v jinja.Value, k kind, m *jinja.Meter) *decoded {
 	n := normalizer{chat: true, m: m}
 	switch {
@@ -148,8 +148,8 @@ func decodeAPI(v jinja.Value, k kind, m *jinja.Meter) *decoded {
 	return n.system(text)
 }
 
-// next returns the value at b[i] with its end. last is the value before it. A
-// nil value means that it has no end.
+// next returns the value at b[i] and its end. last is the previous value. A nil
+// value means that the value has no end.
 func (m *Model) next(w *work, o *memo, b []byte, i int, k kind, last *value) (*decoded, int) {
 	if o != nil {
 		if last == nil {
@@ -174,8 +174,8 @@ func (m *Model) next(w *work, o *memo, b []byte, i int, k kind, last *value) (*d
 		return nil, end
 	}
 	d := m.lookup(w, o, b[i:end], k)
-	// The bytes of an object end where they end, so a guess cannot match a part
-	// of a longer one; messages are objects.
+	// An object's bytes determine its end, so a guess cannot match a part of a
+	// longer one; messages are objects.
 	if o != nil && d.entry != nil && d.entry != last && b[i] == '{' && last.next[0].Load() != d.entry {
 		last.next[1].Store(last.next[0].Load())
 		last.next[0].Store(d.entry)
@@ -183,7 +183,7 @@ func (m *Model) next(w *work, o *memo, b []byte, i int, k kind, last *value) (*d
 	return d, end
 }
 
-// use notes that a request uses s.
+// use records that a request uses s.
 func (m *Model) use(w *work, s *value) {
 	if now := m.epoch.Load(); s.stamp.Load() != now {
 		s.stamp.Store(now)
@@ -212,15 +212,15 @@ func (m *Model) lookup(w *work, o *memo, raw []byte, k kind) *decoded {
 	s = &value{kind: k, hash: h}
 	d := decode(raw, k, &s.meter)
 	if d.fault != "" {
-		return d // a faulty request is not kept: it is answered by an error
+		return d // an invalid value is not stored, because its request fails
 	}
 	d.raw, d.entry = bytes.Clone(raw), s
 	s.body.Store(d)
 	return m.keep(w, o, s, d)
 }
 
-// keep puts a value into the memo, unless another request was first: then that
-// one's is returned.
+// keep stores a value in the memo, unless another request was first; then it
+// returns the value of that request.
 func (m *Model) keep(w *work, o *memo, s *value, d *decoded) *decoded {
 	n := int64(len(d.raw)) + valueBytes + s.meter.Bytes()
 	s.charged.Store(n)
@@ -247,7 +247,7 @@ func (m *Model) keep(w *work, o *memo, s *value, d *decoded) *decoded {
 	return d
 }
 
-// settle counts what rendering kept with the values that the request used.
+// settle counts the memory that rendering cached with the values of the request.
 func (w *work) settle(m *Model, o *memo) {
 	for _, s := range w.values {
 		d := s.body.Load()

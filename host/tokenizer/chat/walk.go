@@ -8,21 +8,21 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
-// Bounds of pieces and of what may wait for a cut.
+// Limits of pieces and of the bytes that may wait for a cut.
 const (
-	// textPiece is the least length of the pieces of a completions prompt:
-	// prompts that share a beginning share the pieces up to about the place
-	// where they part.
+	// textPiece is the minimum length of the pieces of a completions prompt:
+	// prompts with a common beginning share the pieces up to about the position
+	// at which they differ.
 	textPiece = 2 << 10
-	// maxPending is how many bytes may wait for a cut before pieces that bring
-	// none are counted; after maxCutless of them the rest of the prompt is
-	// encoded at once and not kept. Otherwise a prompt without any cut would
+	// maxPending is the number of bytes that may wait for a cut before pieces
+	// without a cut are counted. After maxCutless of them the rest of the prompt
+	// is encoded at once and not stored. Otherwise a prompt without any cut would
 	// be scanned as often as it has pieces.
 	maxPending = 32 << 10
 	maxCutless = 16
 )
 
-// walk tells the prompt in w by way of the tree of o.
+// walk computes the prompt in w with the tree of o.
 func (m *Model) walk(w *work, o *memo, q *tokenizer.Query, p *tokenizer.Prompt) string {
 	if w.given {
 		hashWhole(o.seed, q, p, w.ids)
@@ -43,7 +43,7 @@ func (m *Model) walk(w *work, o *memo, q *tokenizer.Query, p *tokenizer.Prompt) 
 	return m.tail(w, t, x, q, p)
 }
 
-// split makes w.pieces of the output. Literals are split before added tokens,
+// split creates w.pieces from the output. Literals are split before added tokens,
 // so that a short reply merged into one does not hide a shared beginning.
 func (m *Model) split(w *work) {
 	if w.splitAt == nil {
@@ -67,7 +67,7 @@ func (m *Model) split(w *work) {
 	w.lit = nil
 }
 
-// literal adds a literal, a long one as several pieces that end at line ends.
+// literal adds a literal; it splits a long one into several pieces at line ends.
 func (w *work) literal(lit []byte) {
 	for len(lit) > 2*textPiece {
 		n := textPiece
@@ -82,8 +82,8 @@ func (w *work) literal(lit []byte) {
 	}
 }
 
-// follow goes as far as the tree knows the pieces and returns the last node and
-// how many pieces lead to it.
+// follow descends as far as the tree has the pieces. It returns the last node and
+// the number of pieces on its path.
 func (m *Model) follow(w *work, o *memo, t *tree) (*node, int) {
 	now := m.epoch.Load()
 	x, i := t.root, 0
@@ -108,8 +108,8 @@ func (m *Model) follow(w *work, o *memo, t *tree) (*node, int) {
 	return x, i
 }
 
-// extend makes nodes for the pieces from i on after x; they go to w.created,
-// unpublished. w.buf holds the bytes after the last cut, before and after.
+// extend creates nodes for the pieces from i on after x, in w.created, and does not
+// publish them. w.buf holds the bytes after the last cut, before and after the call.
 func (m *Model) extend(w *work, t *tree, x *node, i int) (*node, string) {
 	cutless := 0
 	for ; i < len(w.pieces); i++ {
@@ -150,7 +150,7 @@ func (m *Model) extend(w *work, t *tree, x *node, i int) (*node, string) {
 	return x, ""
 }
 
-// after returns the part of the piece of y that lies after y's cut, a copy
+// after returns the part of the piece of y that lies after y's cut. It is a copy
 // unless it is a part of the node's own literal.
 func (w *work) after(p *piece, y *node) string {
 	n := min(y.pending, p.n)
@@ -172,8 +172,8 @@ func (m *Model) rest(w *work, i int) string {
 	return ""
 }
 
-// publish puts the created nodes into the tree. What another request has put
-// there meanwhile is equal and stays.
+// publish inserts the created nodes into the tree. If another request has inserted
+// an equal node in the meantime, that node stays.
 func (m *Model) publish(w *work, o *memo, t *tree) {
 	if len(w.created) == 0 {
 		return
@@ -191,7 +191,7 @@ func (m *Model) publish(w *work, o *memo, t *tree) {
 		k := y.key()
 		if z := t.nodes[k]; z != nil {
 			if z.text != y.text || z.lit != y.lit {
-				break // two literals of one hash: the first stays
+				break // two literals with the same hash: the first stays
 			}
 			x = z
 			continue
@@ -210,8 +210,8 @@ func (m *Model) publish(w *work, o *memo, t *tree) {
 	w.touched = true
 }
 
-// tail encodes what is after the last cut, which a longer prompt may change and
-// is not kept, and settles the prompt.
+// tail encodes the text after the last cut, which a longer prompt may change and
+// which is not stored, and completes the prompt.
 func (m *Model) tail(w *work, t *tree, x *node, q *tokenizer.Query, p *tokenizer.Prompt) string {
 	var err error
 	if w.tokens, err = m.encoder.Encode(append(w.tokens[:0], x.tail...), w.buf); err != nil {

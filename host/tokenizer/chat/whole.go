@@ -6,7 +6,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
-// whole tells the prompt in w at once, for encoders that cannot do it in parts.
+// whole computes the prompt in w at once, for encoders that cannot encode it in parts.
 func (m *Model) whole(w *work, o *memo, q *tokenizer.Query, p *tokenizer.Prompt) string {
 	ids, reason := m.encodeWhole(w, w.tokens[:0])
 	if reason != "" {
@@ -18,7 +18,7 @@ func (m *Model) whole(w *work, o *memo, q *tokenizer.Query, p *tokenizer.Prompt)
 	return ""
 }
 
-// alone tells how many tokens the prompt of r has, without any memo.
+// alone counts the tokens of the prompt of r, without any memo.
 func (m *Model) alone(w *work, r *llmapi.Request, p *tokenizer.Prompt) string {
 	if reason := m.prepare(w, r, nil); reason != "" {
 		return reason
@@ -55,7 +55,7 @@ func (m *Model) encodeWhole(w *work, dst []uint32) ([]uint32, string) {
 	return ids, ""
 }
 
-// hashWhole settles a prompt of ids.
+// hashWhole completes a prompt of ids.
 func hashWhole(seed uint64, q *tokenizer.Query, p *tokenizer.Prompt, ids []uint32) {
 	p.Tokens = len(ids)
 	for i, size := range q.Sizes {

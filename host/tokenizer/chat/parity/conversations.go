@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Conversation is a made-up conversation of one of some kinds.
+// Conversation is a generated conversation of one of several kinds.
 type Conversation struct {
 	Kind     string
 	Messages []json.RawMessage
-	rest     string // the other members of its bodies, each with a comma before
+	rest     string // the other members of its bodies, each preceded by a comma
 }
 
 // Body returns the request body of the first n messages. The model's name may
@@ -34,10 +34,10 @@ func (c *Conversation) Body(model string, n int) []byte {
 	return b.Bytes()
 }
 
-// Kinds are the kinds that Conversations goes through.
+// Kinds are the kinds of conversation that Conversations cycles through.
 var Kinds = []string{"plain", "system", "tools", "toolcalls", "reasoning", "think", "parts", "long", "developer", "continued", "odd"}
 
-// Conversations makes up n conversations, the same for the same seed: turns of
+// Conversations generates n conversations, the same ones for the same seed: turns of
 // text in several scripts with line ends, markup and spelled-out special
 // tokens, tools, tool calls, reasoning, parts.
 func Conversations(seed uint64, n int) []Conversation {
@@ -113,7 +113,7 @@ func (g *generator) conversation(kind string) Conversation {
 	return c
 }
 
-// content is a user's.
+// content returns the content of a user's message.
 func (g *generator) content(kind string) any {
 	switch kind {
 	case "parts":
@@ -187,7 +187,7 @@ func (g *generator) arguments() string {
 
 const tools = `[{"type":"function","function":{"name":"get_weather","description":"Get the <current> weather & more for a 'city'","parameters":{"type":"object","properties":{"location":{"type":"string","description":"City, e.g. São Paulo 🌧 \"quoted\""},"unit":{"type":"string","enum":["celsius","fahrenheit"],"default":"celsius"},"days":{"type":"integer","minimum":1},"threshold":{"type":"number","default":0.50}},"required":["location"],"additionalProperties":false}}},{"function":{"parameters":{"type":"object","$defs":{"z":{},"a":{}},"big":9007199254740993,"sci":1e-7},"name":"apply_patch"},"type":"function"}]`
 
-// members are the other members of a body.
+// members returns the other members of a body.
 func (g *generator) members(kind string) string {
 	s := ""
 	if kind == "tools" || kind == "toolcalls" {

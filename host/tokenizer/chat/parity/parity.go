@@ -1,5 +1,5 @@
 // Package parity compares the prompts of package chat with those of a running
-// engine, token by token, and makes up conversations to do it with.
+// engine, token by token, and generates conversations for the comparison.
 package parity
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/chat"
 )
 
-// Report counts the bodies of a comparison by what came out.
+// Report counts the bodies of a comparison by result.
 type Report struct {
 	Equal     int // the same ids
-	Refused   int // the engine refuses the body; nothing is claimed about it
-	Inexact   int // the engine takes what package chat does not claim to know
+	Refused   int // the engine rejects the body, so there is nothing to compare
+	Inexact   int // the engine accepts a body whose prompt package chat does not compute exactly
 	Different int // other ids
 	Faults    []string
 }
 
-// maxFaults bounds Report.Faults.
+// maxFaults limits Report.Faults.
 const maxFaults = 8
 
 func (r *Report) String() string {
@@ -37,9 +37,9 @@ func (r *Report) fault(format string, a ...any) {
 }
 
 // Compare sends bodies to POST base/tokenize of an engine (vLLM's API: bodies
-// with messages or with prompt) and compares the ids it answers with those of
-// model. The error is about the engine alone: it cannot be reached or answers
-// what is no list of tokens.
+// with messages or with prompt) and compares the returned ids with those of model.
+// The error is about the engine alone: it cannot be reached or its response is not
+// a list of tokens.
 func Compare(ctx context.Context, client *http.Client, base string, model *chat.Model, bodies [][]byte) (*Report, error) {
 	report := &Report{}
 	for n, body := range bodies {
@@ -72,7 +72,7 @@ func Compare(ctx context.Context, client *http.Client, base string, model *chat.
 	return report, nil
 }
 
-// ask returns the engine's ids, or what it said when it refused the body.
+// ask returns the engine's ids, or its message if it rejects the body.
 func ask(ctx context.Context, client *http.Client, url string, body []byte) (ids []uint32, refused string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
@@ -98,7 +98,7 @@ func ask(ctx context.Context, client *http.Client, url string, body []byte) (ids
 	return answer.Tokens, "", nil
 }
 
-// difference is where a and b part, -1 if they do not.
+// difference returns the position at which a and b differ, or -1.
 func difference(a, b []uint32) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {

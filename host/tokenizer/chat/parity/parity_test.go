@@ -12,7 +12,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer/demo"
 )
 
-// TestCompare compares with an engine that is right, wrong once and refuses
+// TestCompare compares with an engine that is right, then wrong once, and rejects
 // once.
 func TestCompare(t *testing.T) {
 	enc, err := demo.Tokenizer()
