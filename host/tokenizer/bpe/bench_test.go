@@ -33,7 +33,8 @@ var benchTexts = flag.String("bench-texts", "", "folder to write the texts of Be
 
 // benchKinds are the texts of BenchmarkEncode, 1 MB each.
 func benchKinds(t testing.TB) map[string][]byte {
-	texts := map[string][]byte{"english": oracle.Prose(t, 1_000_000), "code": oracle.Code(t, 1_000_000), "multilingual": oracle.Languages(t, 1_000_000)}
+	texts := map[string][]byte{"english": oracle.Prose(t, 1_000_000), "code": oracle.Code(t, 1_000_000),
+		"multilingual": oracle.Languages(t, 1_000_000)}
 	for kind, s := range texts {
 		texts[kind] = oracle.Split(s, 1_000_000)[0]
 	}

@@ -22,7 +22,8 @@ func tiny(more, model string) string {
 		vocab = append(vocab, fmt.Sprintf("%s:%d", key, b))
 	}
 	return fmt.Sprintf(`{"version":"1.0",%s"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},
-"model":{"type":"BPE",%s"vocab":{%s,"ab":256,"abc":257},"merges":["a b","ab c"]}}`, more, model, strings.Join(vocab, ","))
+"model":{"type":"BPE",%s"vocab":{%s,"ab":256,"abc":257},"merges":["a b","ab c"]}}`, more, model,
+		strings.Join(vocab, ","))
 }
 
 func TestParse_tiny(t *testing.T) {
@@ -64,7 +65,8 @@ func TestParse_tiny(t *testing.T) {
 // TestParse_unsupported changes one part at a time and expects an error that names it.
 func TestParse_unsupported(t *testing.T) {
 	split := func(pattern, behavior string, more string) string {
-		return `"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"` + pattern + `"},"behavior":"` + behavior +
+		return `"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"` + pattern +
+			`"},"behavior":"` + behavior +
 			`","invert":false},{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}` + more + `]}`
 	}
 	byteLevel := `"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true}`
@@ -78,28 +80,39 @@ func TestParse_unsupported(t *testing.T) {
 		{name: "member", more: `"dialect":1,`, wantPart: "member", wantDetail: "dialect"},
 		{name: "version", old: `"1.0"`, new: `"2.0"`, wantPart: "version", wantDetail: "2.0"},
 		{name: "normalizer", more: `"normalizer":{"type":"NFKC"},`, wantPart: "normalizer", wantDetail: "NFKC"},
-		{name: "normalizers", more: `"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Lowercase"}]},`, wantPart: "normalizer", wantDetail: "Sequence"},
-		{name: "normalizer member", more: `"normalizer":{"type":"NFC","strict":true},`, wantPart: "normalizer", wantDetail: "strict"},
-		{name: "metaspace", old: byteLevel, new: `"pre_tokenizer":{"type":"Metaspace"}`, wantPart: "pre_tokenizer", wantDetail: "Metaspace"},
+		{name: "normalizers", more: `"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Lowercase"}]},`,
+			wantPart: "normalizer", wantDetail: "Sequence"},
+		{name: "normalizer member", more: `"normalizer":{"type":"NFC","strict":true},`, wantPart: "normalizer",
+			wantDetail: "strict"},
+		{name: "metaspace", old: byteLevel, new: `"pre_tokenizer":{"type":"Metaspace"}`, wantPart: "pre_tokenizer",
+			wantDetail: "Metaspace"},
 		{name: "none", old: byteLevel, new: `"pre_tokenizer":null`, wantPart: "pre_tokenizer", wantDetail: `""`},
-		{name: "prefix space", old: `"add_prefix_space":false`, new: `"add_prefix_space":true`, wantPart: "pre_tokenizer", wantDetail: "add_prefix_space"},
+		{name: "prefix space", old: `"add_prefix_space":false`, new: `"add_prefix_space":true`, wantPart: "pre_tokenizer",
+			wantDetail: "add_prefix_space"},
 		{name: "pattern", old: byteLevel, new: split(`\\d+`, "Isolated", ""), wantPart: "pre_tokenizer", wantDetail: `\\d+`},
-		{name: "behavior", old: byteLevel, new: split(pattern, "MergedWithNext", ""), wantPart: "pre_tokenizer", wantDetail: "MergedWithNext"},
-		{name: "third", old: byteLevel, new: split(pattern, "Isolated", `,{"type":"Digits"}`), wantPart: "pre_tokenizer", wantDetail: "sequence of 3"},
+		{name: "behavior", old: byteLevel, new: split(pattern, "MergedWithNext", ""), wantPart: "pre_tokenizer",
+			wantDetail: "MergedWithNext"},
+		{name: "third", old: byteLevel, new: split(pattern, "Isolated", `,{"type":"Digits"}`), wantPart: "pre_tokenizer",
+			wantDetail: "sequence of 3"},
 		{name: "type", old: `"type":"BPE"`, new: `"type":"WordPiece"`, wantPart: "model", wantDetail: "WordPiece"},
 		{name: "dropout", model: `"dropout":0.1,`, wantPart: "model", wantDetail: "dropout"},
-		{name: "prefix", model: `"continuing_subword_prefix":"##",`, wantPart: "model", wantDetail: "continuing_subword_prefix"},
+		{name: "prefix", model: `"continuing_subword_prefix":"##",`, wantPart: "model",
+			wantDetail: "continuing_subword_prefix"},
 		{name: "suffix", model: `"end_of_word_suffix":"</w>",`, wantPart: "model", wantDetail: "end_of_word_suffix"},
 		{name: "model member", model: `"beam":3,`, wantPart: "model", wantDetail: "beam"},
 		{name: "byte", old: `"q":113,`, new: ``, wantPart: "vocabulary", wantDetail: "0x71"},
 		{name: "id twice", old: `"abc":257`, new: `"abc":256`, wantPart: "vocabulary", wantDetail: "256 twice"},
 		{name: "token twice", old: `"abc":257`, new: `"abc":257,"abc":258`, wantPart: "vocabulary", wantDetail: "258"},
 		{name: "id", old: `"abc":257`, new: `"abc":2000000`, wantPart: "vocabulary", wantDetail: "2000000"},
-		{name: "long", old: `"abc":257`, new: `"abc":257,"` + strings.Repeat("z", 255) + `":258`, wantPart: "vocabulary", wantDetail: "255 bytes"},
+		{name: "long", old: `"abc":257`, new: `"abc":257,"` + strings.Repeat("z", 255) + `":258`, wantPart: "vocabulary",
+			wantDetail: "255 bytes"},
 		{name: "added id", more: `"added_tokens":[{"id":300,"content":"<s>"}],`, wantPart: "added_tokens", wantDetail: "300"},
-		{name: "added twice", more: `"added_tokens":[{"id":258,"content":"<s>"},{"id":258,"content":"<s>","lstrip":true}],`, wantPart: "added_tokens", wantDetail: "twice"},
-		{name: "added member", more: `"added_tokens":[{"id":258,"content":"<s>","fold":true}],`, wantPart: "added_tokens", wantDetail: "fold"},
-		{name: "post", more: `"post_processor":{"type":"BertProcessing"},`, wantPart: "post_processor", wantDetail: "BertProcessing"},
+		{name: "added twice", more: `"added_tokens":[{"id":258,"content":"<s>"},{"id":258,"content":"<s>","lstrip":true}],`,
+			wantPart: "added_tokens", wantDetail: "twice"},
+		{name: "added member", more: `"added_tokens":[{"id":258,"content":"<s>","fold":true}],`, wantPart: "added_tokens",
+			wantDetail: "fold"},
+		{name: "post", more: `"post_processor":{"type":"BertProcessing"},`, wantPart: "post_processor",
+			wantDetail: "BertProcessing"},
 		{name: "unigram", old: `"merges":["a b","ab c"]`, new: `"scores":[]`, wantPart: "model", wantDetail: "scores"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -121,8 +134,10 @@ func TestParse_unsupported(t *testing.T) {
 
 func TestParse_malformed(t *testing.T) {
 	good := tiny("", "")
-	for _, raw := range []string{"", "{", "[]", good[:len(good)/2], good + "x", strings.Replace(good, `"ab c"`, `"ab"`, 1), strings.Replace(good, `"ab c"`, `"ab q"`, 1),
-		strings.Replace(good, `"a b"`, `["a","b","c"]`, 1), strings.Replace(good, `:256`, `:-1`, 1), `{"x":` + strings.Repeat("[", 1000)} {
+	for _, raw := range []string{"", "{", "[]", good[:len(good)/2], good + "x",
+		strings.Replace(good, `"ab c"`, `"ab"`, 1), strings.Replace(good, `"ab c"`, `"ab q"`, 1),
+		strings.Replace(good, `"a b"`, `["a","b","c"]`, 1), strings.Replace(good, `:256`, `:-1`, 1),
+		`{"x":` + strings.Repeat("[", 1000)} {
 		if _, err := bpe.Parse([]byte(raw)); err == nil || !strings.HasPrefix(err.Error(), "bpe: ") {
 			t.Errorf("Parse(%.40q…): error %v", raw, err)
 		}
@@ -140,7 +155,8 @@ func TestLoad(t *testing.T) {
 		}
 	}
 	write("tokenizer.json", tiny("", ""))
-	write("tokenizer_config.json", `{"added_tokens_decoder":{"258":{"content":"<x>","special":true}},"add_prefix_space":false}`)
+	write("tokenizer_config.json", `{"added_tokens_decoder":{"258":{"content":"<x>","special":true}},`+
+		`"add_prefix_space":false}`)
 	tok, err := bpe.Load(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +171,8 @@ func TestLoad(t *testing.T) {
 		{`{"add_prefix_space":true}`, "add_prefix_space"},
 	} {
 		write("tokenizer_config.json", c.config)
-		if _, err := bpe.Load(dir); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) {
+		if _, err := bpe.Load(dir); err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), dir) {
 			t.Errorf("config %s: error %v", c.config, err)
 		}
 	}

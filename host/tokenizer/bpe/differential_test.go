@@ -22,7 +22,8 @@ func corpus(t testing.TB, tok *bpe.Tokenizer) [][]byte {
 	docs = append(docs, oracle.Split(oracle.Languages(t, 800_000), 4096)...)
 	docs = append(docs, oracle.Split(oracle.Tokens(1, 400_000, tok.VocabSize(), tok.Token), 3000)...)
 	docs = append(docs, oracle.Random(2, 1500)...)
-	docs = append(docs, oracle.Random(3, 600, "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<tool_call>", "<|im_", "<|start|>", "<")...)
+	docs = append(docs, oracle.Random(3, 600, "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<tool_call>",
+		"<|im_", "<|start|>", "<")...)
 	return append(docs, oracle.Long(4, 200_000)...)
 }
 

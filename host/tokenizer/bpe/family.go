@@ -68,7 +68,8 @@ func parsePreTokenizer(raw json.RawMessage) (Family, error) {
 	if err := strict(p.PreTokenizers[1], &level); err != nil {
 		return "", unsupported(part, err.Error())
 	}
-	if split.Kind != "Split" || !(split.Behavior == "Isolated" && !split.Invert || split.Behavior == "Removed" && split.Invert) {
+	if split.Kind != "Split" || !(split.Behavior == "Isolated" && !split.Invert ||
+		split.Behavior == "Removed" && split.Invert) {
 		return "", unsupported(part, describe(&split))
 	}
 	f, ok := patterns[split.Pattern["Regex"]]

@@ -263,6 +263,7 @@ func (m *model) pack() {
 
 // tableBytes is the size of the tables in bytes.
 func (m *model) tableBytes() int {
-	return room[entry](len(m.whole)) + room[half](len(m.lt)) + room[half](len(m.rt)) + room[uint64](len(m.filter)) + room[int32](len(m.bytePairs)) +
+	return room[entry](len(m.whole)) + room[half](len(m.lt)) + room[half](len(m.rt)) + room[uint64](len(m.filter)) +
+		room[int32](len(m.bytePairs)) +
 		room[uint64](len(m.trie)) + room[uint32](len(m.shorter)) + room[uint64](len(m.pairs)) + room[uint32](len(m.mergeID))
 }

@@ -34,7 +34,8 @@ func TestAppendNFC(t *testing.T) {
 // order. isNFC must recognise all of it, so that it is not normalized.
 func TestIsNFC_quick(t *testing.T) {
 	unicodeInit()
-	for _, s := range []string{"हिन्दी क्षेत्र", "தமிழ் கா கொ", "বাংলা ভাষা", "Tiếng Việt", "שָׁלוֹם", "مُحَمَّد", "한국어 가각", "ภาษาไทย ที่นี่", "မြန်မာ", "ελληνικά", "が ぱ", "മലയാളം"} {
+	for _, s := range []string{"हिन्दी क्षेत्र", "தமிழ் கா கொ", "বাংলা ভাষা", "Tiếng Việt", "שָׁלוֹם", "مُحَمَّد",
+		"한국어 가각", "ภาษาไทย ที่นี่", "မြန်မာ", "ελληνικά", "が ぱ", "മലയാളം"} {
 		if !isNFC([]byte(s)) {
 			t.Errorf("%q is not recognised as NFC", s)
 		}
@@ -43,7 +44,8 @@ func TestIsNFC_quick(t *testing.T) {
 
 // FuzzNFC compares the result with normalizing the whole text as one stretch.
 func FuzzNFC(f *testing.F) {
-	for _, s := range []string{"e\u0301x", "\u1100\u1161\u11a8", "a\u0345\u0301\u0316", "\u0bc6\u0bbe\u0bbe", "é\u0323\u0301", "\u3099か\u3099"} {
+	for _, s := range []string{"e\u0301x", "\u1100\u1161\u11a8", "a\u0345\u0301\u0316", "\u0bc6\u0bbe\u0bbe",
+		"é\u0323\u0301", "\u3099か\u3099"} {
 		f.Add(s)
 	}
 	unicodeInit()

@@ -148,7 +148,8 @@ func qwen(s []rune) int {
 // 9 has changed: the reference uses Go's tables, which change with its version.
 func stable(s string) bool {
 	for _, c := range s {
-		if !(c < 0x500 || c >= 0x2000 && c < 0x2060 || c >= 0x3040 && c < 0x3100 || c >= 0x4e00 && c < 0x9fa0 || c >= 0xac00 && c < 0xd7a4 || c == 0xfffd) {
+		if !(c < 0x500 || c >= 0x2000 && c < 0x2060 || c >= 0x3040 && c < 0x3100 || c >= 0x4e00 && c < 0x9fa0 ||
+			c >= 0xac00 && c < 0xd7a4 || c == 0xfffd) {
 			return false
 		}
 	}
@@ -216,7 +217,8 @@ func FuzzCut(f *testing.F) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(tiny(``, ``)))
 	f.Add([]byte(`{"model":{"vocab":{"a":1},"merges":["a b"]}}`))
-	f.Add([]byte(`{"added_tokens":[{"id":1,"content":"\u0120"}],"model":{"merges":[["a","b"]],"vocab":{"\ud800":4294967295}}}`))
+	f.Add([]byte(`{"added_tokens":[{"id":1,"content":"\u0120"}],"model":{"merges":[["a","b"]],` +
+		`"vocab":{"\ud800":4294967295}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		tok, err := bpe.Parse(raw)
 		if err != nil {

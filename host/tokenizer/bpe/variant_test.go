@@ -19,23 +19,26 @@ type flagged struct{ content, flags string }
 
 // variants are sets of added tokens that are added to the demo tokenizer.
 var variants = map[string][]flagged{
-	"plain":            {{"<a>", "s"}, {"<ab>", ""}, {"<a>b", ""}, {"<", ""}, {"the", ""}, {"é", "s"}, {"e\u0301", ""}},
-	"lstrip":           {{"<a>", "ls"}, {"<ab>", "l"}, {"<b>", ""}},
-	"rstrip":           {{"<a>", "rs"}, {"<ab>", "r"}, {"<b>", ""}},
-	"both":             {{"<a>", "lrs"}, {"<b>", "lr"}, {"<ab>", ""}},
-	"mixed":            {{"<a>", "ls"}, {"<b>", "r"}, {"<ab>", "w"}},
-	"single_word":      {{"<a>", "ws"}, {"word", "w"}, {"the", "wl"}, {"<b>", "wr"}, {"né", "w"}, {"_x", "w"}},
-	"spaces":           {{"\n\n", ""}, {"  ", ""}, {"\t", "s"}, {"   ", ""}, {"<a>", ""}},
-	"overlap":          {{"\n", ""}, {"  ", ""}, {"<a>", "r"}},
-	"normalized":       {{"<a>", "n"}, {"<b>", "sn"}, {"é!", "n"}, {"e\u0301?", "n"}, {"a\u0338", "sn"}, {"<ab>", ""}},
-	"normalized_strip": {{"<a>", "nl"}, {"<b>", "nr"}, {"<ab>", "nlr"}, {"word", "nw"}, {"<|x|>", "s"}, {"\u1100\u1161", "n"}},
-	"normalized_line":  {{"a\nb", "n"}, {"<a>", "n"}, {"\n\n", "n"}, {"<b>", ""}},
-	"two_kinds":        {{"<a>", "n"}, {"<a>b", ""}, {"<", "n"}, {"b", "wn"}, {"<b>", "lr"}},
+	"plain":       {{"<a>", "s"}, {"<ab>", ""}, {"<a>b", ""}, {"<", ""}, {"the", ""}, {"é", "s"}, {"e\u0301", ""}},
+	"lstrip":      {{"<a>", "ls"}, {"<ab>", "l"}, {"<b>", ""}},
+	"rstrip":      {{"<a>", "rs"}, {"<ab>", "r"}, {"<b>", ""}},
+	"both":        {{"<a>", "lrs"}, {"<b>", "lr"}, {"<ab>", ""}},
+	"mixed":       {{"<a>", "ls"}, {"<b>", "r"}, {"<ab>", "w"}},
+	"single_word": {{"<a>", "ws"}, {"word", "w"}, {"the", "wl"}, {"<b>", "wr"}, {"né", "w"}, {"_x", "w"}},
+	"spaces":      {{"\n\n", ""}, {"  ", ""}, {"\t", "s"}, {"   ", ""}, {"<a>", ""}},
+	"overlap":     {{"\n", ""}, {"  ", ""}, {"<a>", "r"}},
+	"normalized":  {{"<a>", "n"}, {"<b>", "sn"}, {"é!", "n"}, {"e\u0301?", "n"}, {"a\u0338", "sn"}, {"<ab>", ""}},
+	"normalized_strip": {{"<a>", "nl"}, {"<b>", "nr"}, {"<ab>", "nlr"}, {"word", "nw"}, {"<|x|>", "s"},
+		{"\u1100\u1161", "n"}},
+	"normalized_line": {{"a\nb", "n"}, {"<a>", "n"}, {"\n\n", "n"}, {"<b>", ""}},
+	"two_kinds":       {{"<a>", "n"}, {"<a>b", ""}, {"<", "n"}, {"b", "wn"}, {"<b>", "lr"}},
 }
 
 // pieces are the parts of the random documents of the variants.
-var pieces = []string{"<a>", "<ab>", "<b>", "<", "<a>b", "<a", "word", "the", "né", "ne\u0301", "é!", "e\u0301!", "é?", "e\u0301?", "a\u0338", "<a>\u0338", "<b>\u0338",
-	"_x", "x", "1", "a\nb", "a\n", "\n", "\n\n", "  ", "\t", "가", "\u1100\u1161", "\u1100\u1161\u11a8", "<|x|>", "<|x", "\u00a0", "\u3000", ".", "_", "\u0301", "\u200d", "٣"}
+var pieces = []string{"<a>", "<ab>", "<b>", "<", "<a>b", "<a", "word", "the", "né", "ne\u0301", "é!", "e\u0301!",
+	"é?", "e\u0301?", "a\u0338", "<a>\u0338", "<b>\u0338",
+	"_x", "x", "1", "a\nb", "a\n", "\n", "\n\n", "  ", "\t", "가", "\u1100\u1161", "\u1100\u1161\u11a8", "<|x|>", "<|x",
+	"\u00a0", "\u3000", ".", "_", "\u0301", "\u200d", "٣"}
 
 // variant writes the demo tokenizer with more added tokens and loads it.
 func variant(t testing.TB, tokens []flagged, nfc bool) (tok *bpe.Tokenizer, file string) {
@@ -64,8 +67,9 @@ func variant(t testing.TB, tokens []flagged, nfc bool) (tok *bpe.Tokenizer, file
 			next++
 		}
 		has := func(c rune) bool { return slices.Contains([]rune(x.flags), c) }
-		added = append(added, map[string]any{"id": id, "content": x.content, "lstrip": has('l'), "rstrip": has('r'), "single_word": has('w'),
-			"normalized": has('n'), "special": has('s')})
+		added = append(added, map[string]any{"id": id, "content": x.content, "lstrip": has('l'), "rstrip": has('r'),
+			"single_word": has('w'),
+			"normalized":  has('n'), "special": has('s')})
 	}
 	if j["added_tokens"], err = json.Marshal(added); err != nil {
 		t.Fatal(err)
@@ -130,7 +134,8 @@ func TestCut_real(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		marks := []string{"<|im_start|>", "<|im_end|>\n", "<|eot_id|>", "<|im_", "user\n", "<think>\n", "</think>", "\r\n", "x\n", "日\n", "1\r", "e\u0301\n", "<|start_header_id|>"}
+		marks := []string{"<|im_start|>", "<|im_end|>\n", "<|eot_id|>", "<|im_", "user\n", "<think>\n", "</think>", "\r\n",
+			"x\n", "日\n", "1\r", "e\u0301\n", "<|start_header_id|>"}
 		cuts := 0
 		for _, doc := range oracle.Random(9, 600/share, marks...) {
 			cuts += checkCut(t, tok, doc)

@@ -171,8 +171,9 @@ func (m *Model) disabledEffort() string {
 		d := jinja.NewDict(2, nil)
 		d.Set("role", jinja.Str("user"))
 		d.Set("content", (&normalizer{parts: m.template.parts}).contentOf([]jinja.Value{jinja.Str("Hi")}))
-		vars := map[string]jinja.Value{"messages": jinja.List([]jinja.Value{d.Value()}), "tools": jinja.None, "documents": jinja.None,
-			"add_generation_prompt": jinja.Bool(true), "reasoning_effort": jinja.Str(effort), "enable_thinking": jinja.Bool(effort != "none")}
+		vars := map[string]jinja.Value{"messages": jinja.List([]jinja.Value{d.Value()}), "tools": jinja.None,
+			"documents": jinja.None, "add_generation_prompt": jinja.Bool(true),
+			"reasoning_effort": jinja.Str(effort), "enable_thinking": jinja.Bool(effort != "none")}
 		for _, s := range m.special {
 			vars[s.name] = s.value
 		}

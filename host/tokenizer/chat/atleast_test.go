@@ -30,20 +30,25 @@ func TestAtLeast(t *testing.T) {
 			t.Errorf("%s: got %d, want %d", body, got, want)
 		}
 	}
-	f(llmapi.OpChat, `{"model":"a b c","messages":[{"role":"user x","content":"a b"},{"content":[{"type":"text","text":"c d e","uuid":"u v"}]}]}`, 5)
-	f(llmapi.OpChat, `{"messages":[{"content":[{"type":"image_url","image_url":{"url":"data:a b c"}},{"type":"input_audio","input_audio":{"data":"x y"}},{"text":"f"}]}]}`, 1)
+	f(llmapi.OpChat, `{"model":"a b c","messages":[{"role":"user x","content":"a b"},{"content":[{"type":"text",`+
+		`"text":"c d e","uuid":"u v"}]}]}`, 5)
+	f(llmapi.OpChat, `{"messages":[{"content":[{"type":"image_url","image_url":{"url":"data:a b c"}},`+
+		`{"type":"input_audio","input_audio":{"data":"x y"}},{"text":"f"}]}]}`, 1)
 	f(llmapi.OpChat, `{"messages":[{"content":"a\u0000b","tool_calls":[{"function":{"arguments":"c d","name":"n"}}]}]}`, 4)
 	f(llmapi.OpCompletions, `{"prompt":["a b","c"],"suffix":"x"}`, 3)
 	f(llmapi.OpCompletions, `{"prompt":[[1,2],[3]]}`, 3)
-	f(llmapi.OpResponses, `{"instructions":"a b","input":[{"content":[{"type":"input_text","text":"c"}]},{"type":"function_call_output","output":"d e"}]}`, 5)
+	f(llmapi.OpResponses, `{"instructions":"a b","input":[{"content":[{"type":"input_text","text":"c"}]},`+
+		`{"type":"function_call_output","output":"d e"}]}`, 5)
 	f(llmapi.OpResponses, `{"input":"a b"}`, 2)
-	f(llmapi.OpMessages, `{"system":[{"type":"text","text":"a"}],"messages":[{"content":[{"type":"tool_result","content":[{"text":"b"}]}]}]}`, 2)
+	f(llmapi.OpMessages, `{"system":[{"type":"text","text":"a"}],"messages":[{"content":[{"type":"tool_result",`+
+		`"content":[{"text":"b"}]}]}]}`, 2)
 	f(llmapi.OpChat, `{"messages":7}`, 1)
 	f(llmapi.OpChat, `{}`, 0)
 
 	// A text that is far too long costs no more than one that is slightly too long.
 	var r llmapi.Request
-	if err := r.Scan(llmapi.OpChat, []byte(`{"messages":[{"content":"`+strings.Repeat("word ", 1<<20)+`"},{"content":"`+strings.Repeat("ü ", 1<<18)+`"}]}`)); err != nil {
+	if err := r.Scan(llmapi.OpChat, []byte(`{"messages":[{"content":"`+strings.Repeat("word ", 1<<20)+`"},{"content":"`+
+		strings.Repeat("ü ", 1<<18)+`"}]}`)); err != nil {
 		t.Fatal(err)
 	}
 	e := new(wordEncoder)

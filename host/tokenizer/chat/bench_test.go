@@ -17,7 +17,13 @@ import (
 
 // prose returns English-like text of about n bytes.
 func prose(r *rand.Rand, n int) string {
-	words := strings.Fields("the of and a to in is was he for it with as his on be at by had not are but from or have an they which one you were her all she there would their we him been has when who will more no if out so said what up its about into than them can only other new some could time these two may then do first any my now such like our over man me even most made after also did many before must through back years where much your way well down should because each just those people mister how too little state good very make world still own see men work long get here between both life being under never day same another know while last might us great old year off come since against go came right used take three")
+	words := strings.Fields("the of and a to in is was he for it with as his on be at by had not are but from or " +
+		"have an they which one you were her all she there would their we him been has when who will more no if out so " +
+		"said what up its about into than them can only other new some could time these two may then do first any my " +
+		"now such like our over man me even most made after also did many before must through back years where much " +
+		"your way well down should because each just those people mister how too little state good very make world " +
+		"still own see men work long get here between both life being under never day same another know while last " +
+		"might us great old year off come since against go came right used take three")
 	var b strings.Builder
 	for b.Len() < n {
 		b.WriteString(words[r.IntN(len(words))])

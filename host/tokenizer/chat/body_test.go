@@ -105,7 +105,8 @@ func TestBlocks_completionsShare(t *testing.T) {
 	q := &tokenizer.Query{Sizes: []int{16}}
 	ask(t, m, llmapi.OpCompletions, fmt.Appendf(nil, `{"prompt":%q,"add_special_tokens":false}`, text), q, &p)
 	before := m.Stats()
-	if err := m.Blocks(scan(t, llmapi.OpCompletions, fmt.Appendf(nil, `{"prompt":%q,"add_special_tokens":false}`, text+"and so on")), q, &p); err != nil {
+	if err := m.Blocks(scan(t, llmapi.OpCompletions,
+		fmt.Appendf(nil, `{"prompt":%q,"add_special_tokens":false}`, text+"and so on")), q, &p); err != nil {
 		t.Fatal(err)
 	}
 	if n := m.Stats().EncodedBytes - before.EncodedBytes; n > 10_000 {
@@ -116,7 +117,8 @@ func TestBlocks_completionsShare(t *testing.T) {
 // TestPrompt_fields renders prompts according to the fields of a body.
 func TestPrompt_fields(t *testing.T) {
 	src := `{{ bos_token }}{% for m in messages %}[{{ m.role }}|{{ m.content | trim }}]{% endfor %}` +
-		`{{ tools | length if tools else 'no tools' }} {{ documents | length if documents else 'no documents' }} {{ add_generation_prompt }} {{ enable_thinking }} {{ reasoning_effort }} {{ x }} {{ strftime_now('%H:%M') }}`
+		`{{ tools | length if tools else 'no tools' }} {{ documents | length if documents else 'no documents' }} {{ ` +
+		`add_generation_prompt }} {{ enable_thinking }} {{ reasoning_effort }} {{ x }} {{ strftime_now('%H:%M') }}`
 	files := fstest.MapFS{"tokenizer_config.json": {Data: []byte(`{"bos_token":{"content":"<s>"},"eos_token":null}`)}}
 	set := func(c *chat.Config) {
 		c.Template, c.Files, c.TimeZone = src, files, time.FixedZone("", 2*3600)
@@ -163,7 +165,8 @@ func TestPrompt_fields(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %q", body, got, err, want)
 		}
 		var p tokenizer.Prompt
-		if err := m.Blocks(r, &tokenizer.Query{Sizes: []int{16}}, &p); err != nil || p.Exact != (want != "") || (p.Reason == "") != p.Exact {
+		if err := m.Blocks(r, &tokenizer.Query{Sizes: []int{16}}, &p); err != nil || p.Exact != (want != "") ||
+			(p.Reason == "") != p.Exact {
 			t.Errorf("%s: %v, exact %v, reason %q", body, err, p.Exact, p.Reason)
 		}
 	}
@@ -240,7 +243,8 @@ func TestPrepare_responses(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v with the special tokens", body, got, err, ids)
 		}
 		var p tokenizer.Prompt
-		if err := m.Blocks(r, &tokenizer.Query{Sizes: []int{16}}, &p); err != nil || p.Exact != exact || p.Exact != (p.Reason == "") {
+		if err := m.Blocks(r, &tokenizer.Query{Sizes: []int{16}}, &p); err != nil || p.Exact != exact ||
+			p.Exact != (p.Reason == "") {
 			t.Errorf("%s: exact %v, %q", body, p.Exact, p.Reason)
 		}
 	}
@@ -256,7 +260,8 @@ func TestPrepare_thinking(t *testing.T) {
 		`{% if reasoning_effort == "none" %}{{ raise_exception("no") }}{% endif %}{{ reasoning_effort }}`:         "low",
 	} {
 		m := demoModel(t, func(c *chat.Config) { c.Template = template })
-		got, err := m.Prompt(scan(t, llmapi.OpMessages, []byte(`{"messages":[{"role":"user","content":"hi"}],"max_tokens":1,"thinking":{"type":"disabled"}}`)))
+		got, err := m.Prompt(scan(t, llmapi.OpMessages,
+			[]byte(`{"messages":[{"role":"user","content":"hi"}],"max_tokens":1,"thinking":{"type":"disabled"}}`)))
 		if got != want || err != nil {
 			t.Errorf("%s: %q, %v", template, got, err)
 		}
@@ -274,14 +279,16 @@ func TestNew_inexact(t *testing.T) {
 	} {
 		m := demoModel(t, set)
 		var p tokenizer.Prompt
-		if err := m.Blocks(scan(t, llmapi.OpChat, []byte(`{"messages":[{"role":"user","content":"x"}]}`)), &tokenizer.Query{Sizes: []int{16}}, &p); err != nil {
+		if err := m.Blocks(scan(t, llmapi.OpChat, []byte(`{"messages":[{"role":"user","content":"x"}]}`)),
+			&tokenizer.Query{Sizes: []int{16}}, &p); err != nil {
 			t.Fatal(err)
 		}
 		if s := m.Stats(); p.Exact || p.Reason != want || s.Exact || s.Reason != want || s.Approximate != 1 {
 			t.Errorf("reason %q and %q, want %q", p.Reason, s.Reason, want)
 		}
 	}
-	if _, err := chat.New(chat.Config{ContentFormat: "x", BudgetBytes: -1}); err == nil || strings.Count(err.Error(), "\n") != 3 {
+	if _, err := chat.New(chat.Config{ContentFormat: "x", BudgetBytes: -1}); err == nil ||
+		strings.Count(err.Error(), "\n") != 3 {
 		t.Errorf("%v, want four faults", err)
 	}
 }
@@ -298,11 +305,13 @@ func TestNew_templates(t *testing.T) {
 		"named": {fstest.MapFS{"tokenizer_config.json": named}, "plain", "tools"},
 		"file":  {fstest.MapFS{"tokenizer_config.json": named, "chat_template.jinja": config("file")}, "file", "file"},
 		"json":  {fstest.MapFS{"chat_template.json": config(`{"chat_template":"j"}`)}, "j", "j"},
-		"files": {fstest.MapFS{"chat_template.jinja": config("file"), "additional_chat_templates/tool_use.jinja": config("more")}, "file", "more"},
+		"files": {fstest.MapFS{"chat_template.jinja": config("file"),
+			"additional_chat_templates/tool_use.jinja": config("more")}, "file", "more"},
 	} {
 		m := demoModel(t, func(x *chat.Config) { x.Files = c.files })
 		plain, err1 := m.Prompt(scan(t, llmapi.OpChat, []byte(`{"messages":[{"role":"user","content":"x"}]}`)))
-		tool, err2 := m.Prompt(scan(t, llmapi.OpChat, []byte(`{"messages":[{"role":"user","content":"x"}],"tools":[{"function":{"name":"f"}}]}`)))
+		tool, err2 := m.Prompt(scan(t, llmapi.OpChat,
+			[]byte(`{"messages":[{"role":"user","content":"x"}],"tools":[{"function":{"name":"f"}}]}`)))
 		if plain != c.plain || tool != c.tool || err1 != nil || err2 != nil {
 			t.Errorf("%s: %q %v, %q %v", name, plain, err1, tool, err2)
 		}

@@ -30,7 +30,8 @@ func TestCheck_agrees(t *testing.T) {
 	ran := 0
 	for _, c := range parity.Conversations(1, 11) {
 		for n := 1; n <= len(c.Messages); n++ {
-			if err := m.Blocks(scan(t, llmapi.OpChat, c.Body("m", n)), &tokenizer.Query{Salt: "s", Sizes: []int{16, 32}}, &p); err != nil {
+			if err := m.Blocks(scan(t, llmapi.OpChat, c.Body("m", n)), &tokenizer.Query{Salt: "s", Sizes: []int{16, 32}},
+				&p); err != nil {
 				t.Fatal(err)
 			}
 			if ctx, cancel := context.WithCancel(t.Context()); n%2 == 0 {
@@ -82,7 +83,8 @@ func TestCheck_differs(t *testing.T) {
 	if s.CheckFailures != 1 || s.Exact || s.Reason == "" || s.Bytes != 0 || s.Namespaces != 0 {
 		t.Errorf("%+v", s)
 	}
-	if err := m.Blocks(scan(t, llmapi.OpChat, body), q, &p); err != nil || p.Exact || p.Reason != s.Reason || len(p.Chains[0]) != 0 {
+	if err := m.Blocks(scan(t, llmapi.OpChat, body), q, &p); err != nil || p.Exact || p.Reason != s.Reason ||
+		len(p.Chains[0]) != 0 {
 		t.Errorf("%v, exact %v, reason %q", err, p.Exact, p.Reason)
 	}
 }

@@ -12,7 +12,8 @@ import (
 // prepareText reads the prompt of a completions request: a text, token ids, or
 // a list with one of them.
 func (m *Model) prepareText(w *work, r *llmapi.Request) string {
-	for _, f := range [...]struct{ name, reason string }{{"truncate_prompt_tokens", reasonTruncate}, {"prompt_embeds", reasonEmbeds}, {"suffix", reasonSuffix}} {
+	for _, f := range [...]struct{ name, reason string }{{"truncate_prompt_tokens", reasonTruncate},
+		{"prompt_embeds", reasonEmbeds}, {"suffix", reasonSuffix}} {
 		if _, has := member(r, f.name); has {
 			return f.reason
 		}

@@ -43,7 +43,8 @@ func FuzzBlocks(f *testing.F) {
 		demoModel(f, func(c *chat.Config) { c.BudgetBytes = 4 << 20; c.Template = templates["moving"] }),
 		demoModel(f, func(c *chat.Config) { c.BudgetBytes = 4 << 20; c.Template = templates["parts"] }),
 	}
-	ops := []llmapi.Operation{llmapi.OpChat, llmapi.OpCompletions, llmapi.OpTokenize, llmapi.OpResponses, llmapi.OpMessages, llmapi.OpCountTokens}
+	ops := []llmapi.Operation{llmapi.OpChat, llmapi.OpCompletions, llmapi.OpTokenize, llmapi.OpResponses,
+		llmapi.OpMessages, llmapi.OpCountTokens}
 	q := &tokenizer.Query{Sizes: []int{4, 16}}
 	f.Fuzz(func(t *testing.T, pick uint8, body []byte) {
 		m, op := models[int(pick)%len(models)], ops[int(pick)/len(models)%len(ops)]

@@ -41,7 +41,8 @@ type tokenizerConfig struct {
 }
 
 // files are the files whose content determines the tokens.
-var files = []string{"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json", "special_tokens_map.json", "tiktoken.model", "tokenizer.model"}
+var files = []string{"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json",
+	"special_tokens_map.json", "tiktoken.model", "tokenizer.model"}
 
 // Identity identifies a tokenizer by the content of its files, "sha256:…", for
 // Config.CacheIdentity.
@@ -119,7 +120,8 @@ func readJSON(dir fs.FS, name string, v any) error {
 
 // natives are models that vLLM 0.32 renders with its own code instead of a template
 // (vllm/renderers and the harmony encoder).
-var natives = map[string]bool{"gpt_oss": true, "deepseek_v32": true, "deepseek_v4": true, "deepseek_v41": true, "kimi_k3": true, "kimi_audio": true, "inkling": true}
+var natives = map[string]bool{"gpt_oss": true, "deepseek_v32": true, "deepseek_v4": true, "deepseek_v41": true,
+	"kimi_k3": true, "kimi_audio": true, "inkling": true}
 
 // nativeRenderer returns why a model's prompts are not rendered by a template.
 func nativeRenderer(dir fs.FS) (string, error) {
@@ -261,7 +263,8 @@ func (m *Model) loadAffixes(config *tokenizerConfig) {
 	}
 	prefix, suffix := a.Affixes()
 	m.affixes = affixes{known: true, prefix: prefix, suffix: suffix}
-	if config.AddBOS != nil && *config.AddBOS != (len(prefix) > 0) || config.AddEOS != nil && *config.AddEOS != (len(suffix) > 0) {
+	if config.AddBOS != nil && *config.AddBOS != (len(prefix) > 0) ||
+		config.AddEOS != nil && *config.AddEOS != (len(suffix) > 0) {
 		m.affixes = affixes{}
 	}
 }

@@ -66,7 +66,8 @@ func wantPrompt(m *chat.Model, identity string, r *llmapi.Request, q *tokenizer.
 // same describes how got differs from want, "" if it does not.
 func same(got, want *tokenizer.Prompt) string {
 	if got.Exact != want.Exact || got.Tokens != want.Tokens {
-		return fmt.Sprintf("exact %v (%s), %d tokens, want %v, %d", got.Exact, got.Reason, got.Tokens, want.Exact, want.Tokens)
+		return fmt.Sprintf("exact %v (%s), %d tokens, want %v, %d", got.Exact, got.Reason, got.Tokens, want.Exact,
+			want.Tokens)
 	}
 	for i := range got.Chains {
 		if !slices.Equal(got.Chains[i], want.Chains[i]) {
@@ -102,9 +103,11 @@ var templates = map[string]string{
 	"moving": `{% for m in messages %}<|im_start|>{{ m.role }}
 {% if loop.last %}{{ messages[0].content }}|{% endif %}{{ m.content | trim }}{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}<|im_end|>
 {% endfor %}{{ messages | length }}{% if tools %}{{ tools | tojson(indent=2) }}{% endif %}{{ strftime_now('%d') }}`,
-	"bare":    `{% for m in messages %}{{ m.role ~ ': ' ~ m.content ~ ' ' }}{% endfor %}`,
-	"shuffle": `{% for m in messages | reverse %}{{ (m.content or '')[3:] }}<|im_end|>{{ m.content | replace('o', '0') }}{{ m.content | upper | length }}{% endfor %}`,
-	"parts":   `{% for m in messages %}<|im_start|>{% for c in m.content %}{{ c.text }}{{ c.text.split('\n') | last }}{% endfor %}<|im_end|>{% endfor %}`,
+	"bare": `{% for m in messages %}{{ m.role ~ ': ' ~ m.content ~ ' ' }}{% endfor %}`,
+	"shuffle": `{% for m in messages | reverse %}{{ (m.content or '')[3:] }}<|im_end|>{{ m.content | replace('o', ` +
+		`'0') }}{{ m.content | upper | length }}{% endfor %}`,
+	"parts": `{% for m in messages %}<|im_start|>{% for c in m.content %}{{ c.text }}{{ c.text.split('\n') | last ` +
+		`}}{% endfor %}<|im_end|>{% endfor %}`,
 }
 
 // TestBlocks_turns sends conversations turn by turn, in a random order, through
@@ -162,7 +165,8 @@ func TestBlocks_isolation(t *testing.T) {
 	before := m.Stats()
 	ask(t, m, llmapi.OpChat, body, &tokenizer.Query{Salt: "b", Sizes: []int{16}}, &b)
 	after := m.Stats()
-	if after.PiecesFound != before.PiecesFound || after.ValuesGuessed != before.ValuesGuessed || after.ValuesFound != before.ValuesFound {
+	if after.PiecesFound != before.PiecesFound || after.ValuesGuessed != before.ValuesGuessed ||
+		after.ValuesFound != before.ValuesFound {
 		t.Errorf("a namespace found content of another: %+v, then %+v", before, after)
 	}
 	if after.PiecesNew != 2*before.PiecesNew || after.Namespaces != 2 {
@@ -397,15 +401,18 @@ func TestBlocks_private(t *testing.T) {
 	ask(t, m, llmapi.OpChat, body, &tokenizer.Query{Salt: "a", Sizes: []int{16}}, &p)
 	want, before := p.Tokens, m.Stats()
 	for _, salt := range []string{"a", "", "random"} {
-		if err := m.Blocks(scan(t, llmapi.OpChat, body), &tokenizer.Query{Salt: salt, Private: true, Sizes: []int{16, 32}}, &p); err != nil {
+		if err := m.Blocks(scan(t, llmapi.OpChat, body), &tokenizer.Query{Salt: salt, Private: true, Sizes: []int{16, 32}},
+			&p); err != nil {
 			t.Fatal(err)
 		}
 		if !p.Exact || p.Tokens != want || len(p.Chains[0])+len(p.Chains[1]) != 0 {
-			t.Errorf("salt %q: got exact %v (%s), %d tokens and %d hashes, want %d tokens", salt, p.Exact, p.Reason, p.Tokens, len(p.Chains[0]), want)
+			t.Errorf("salt %q: got exact %v (%s), %d tokens and %d hashes, want %d tokens", salt, p.Exact, p.Reason, p.Tokens,
+				len(p.Chains[0]), want)
 		}
 	}
 	after := m.Stats()
-	if after.Bytes != before.Bytes || after.Namespaces != before.Namespaces || after.PiecesFound != before.PiecesFound || after.ValuesFound != before.ValuesFound || after.ValuesGuessed != before.ValuesGuessed {
+	if after.Bytes != before.Bytes || after.Namespaces != before.Namespaces || after.PiecesFound != before.PiecesFound ||
+		after.ValuesFound != before.ValuesFound || after.ValuesGuessed != before.ValuesGuessed {
 		t.Errorf("the memos were used: %+v, then %+v", before, after)
 	}
 }

@@ -72,11 +72,13 @@ func TestNormalize_vllm(t *testing.T) {
 		}
 		exact++
 		if want := compact(t, c.Out); got != want || err != nil {
-			t.Errorf("%s (%s, chat %v, developer %v): %v\n got %s\nwant %s", c.Name, c.Format, c.Chat, c.Developer, err, got, want)
+			t.Errorf("%s (%s, chat %v, developer %v): %v\n got %s\nwant %s", c.Name, c.Format, c.Chat, c.Developer, err, got,
+				want)
 		}
 	}
 	for _, c := range golden.Tools {
-		got, err := showPrompt(t, Config{Template: `{{ tools | tojson }}`}, llmapi.OpChat, `{"messages":[{"role":"user","content":"x"}],"tools":%s}`, c.In)
+		got, err := showPrompt(t, Config{Template: `{{ tools | tojson }}`}, llmapi.OpChat,
+			`{"messages":[{"role":"user","content":"x"}],"tools":%s}`, c.In)
 		if len(c.Out) > 0 && c.Out[0] == '"' {
 			if err == nil {
 				t.Errorf("tools %s: exact although the engine rejects them", c.Name)
@@ -145,8 +147,10 @@ func TestAPIs_vllm(t *testing.T) {
 	// name spaces, and messages to be continued, which a template that prints JSON does
 	// not support (TestPrepare_unfinished).
 	inexact := map[string]string{
-		"result image": reasonMedia, "image": reasonMedia, "output image": reasonMedia, "result list of assistant": reasonMessage,
-		"use without id": reasonMessage, "addition": reasonToolChange, "tools namespace": reasonTools, "unfinished": reasonContinue, "unfinished reasoning": reasonContinue, "unfinished text": reasonContinue,
+		"result image": reasonMedia, "image": reasonMedia, "output image": reasonMedia,
+		"result list of assistant": reasonMessage,
+		"use without id":           reasonMessage, "addition": reasonToolChange, "tools namespace": reasonTools,
+		"unfinished": reasonContinue, "unfinished reasoning": reasonContinue, "unfinished text": reasonContinue,
 		"no items": reasonNoMessages,
 	}
 	exact, seen := 0, map[string]bool{}
@@ -159,12 +163,14 @@ func TestAPIs_vllm(t *testing.T) {
 			}
 		}
 		// The tag content.continue keeps a final message separate.
-		src += `{"messages":{{ messages | tojson }},"tools":{{ tools | default(none) | tojson }},"effort":{{ reasoning_effort | default(none) | tojson }}`
+		src += `{"messages":{{ messages | tojson }},"tools":{{ tools | default(none) | tojson }},"effort":{{ ` +
+			`reasoning_effort | default(none) | tojson }}`
 		if c.API == "responses" {
 			src += `,"continue":{{ (not add_generation_prompt) | tojson }}`
 		}
 		if c.Merge {
-			src = `{% for m in messages %}{% if m.role == "system" and not loop.first %}{{ raise_exception("system first") }}{% endif %}{% endfor %}` + src
+			src = `{% for m in messages %}{% if m.role == "system" and not loop.first %}{{ raise_exception("system first") ` +
+				`}}{% endif %}{% endfor %}` + src
 		}
 		got, err := showPrompt(t, Config{Template: src + "}", ContentFormat: c.Format}, op, "%s", c.In)
 		if c.Out[0] == '"' {
@@ -179,7 +185,8 @@ func TestAPIs_vllm(t *testing.T) {
 		}
 		exact++
 		if want := compact(t, c.Out); err != nil || compact(t, []byte(got)) != want {
-			t.Errorf("%s (%s, %s, merge %v, developer %v): %v\n got %s\nwant %s", c.API, c.Name, c.Format, c.Merge, c.Developer, err, got, want)
+			t.Errorf("%s (%s, %s, merge %v, developer %v): %v\n got %s\nwant %s", c.API, c.Name, c.Format, c.Merge,
+				c.Developer, err, got, want)
 		}
 	}
 	if len(seen) != len(inexact) {

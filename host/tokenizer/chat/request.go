@@ -224,7 +224,9 @@ func (x *chatReader) ending() string {
 
 // reserved are the parameters of apply_chat_template and the variables that it
 // sets. As template variables they change or break the call.
-var reserved = map[string]bool{"messages": true, "conversation": true, "conversations": true, "padding": true, "truncation": true, "max_length": true, "return_tensors": true, "return_dict": true, "return_assistant_tokens_mask": true, "tokenizer_kwargs": true}
+var reserved = map[string]bool{"messages": true, "conversation": true, "conversations": true, "padding": true,
+	"truncation": true, "max_length": true, "return_tensors": true, "return_dict": true,
+	"return_assistant_tokens_mask": true, "tokenizer_kwargs": true}
 
 // kwargs sets the variables of chat_template_kwargs. The router removes those
 // that name the template itself.

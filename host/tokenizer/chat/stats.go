@@ -47,8 +47,10 @@ func (m *Model) Stats() Stats {
 	n := len(m.memos)
 	m.mu.RUnlock()
 	s := Stats{
-		Requests: c.requests.Load(), Approximate: c.approximate.Load(), Tokens: c.tokens.Load(), PromptBytes: c.promptBytes.Load(),
-		ValuesGuessed: c.guessed.Load(), ValuesFound: c.found.Load(), ValuesDecoded: c.decoded.Load(), DecodedBytes: c.decodedBytes.Load(),
+		Requests: c.requests.Load(), Approximate: c.approximate.Load(), Tokens: c.tokens.Load(),
+		PromptBytes:   c.promptBytes.Load(),
+		ValuesGuessed: c.guessed.Load(), ValuesFound: c.found.Load(),
+		ValuesDecoded: c.decoded.Load(), DecodedBytes: c.decodedBytes.Load(),
 		PiecesFound: c.nodes.Load(), PiecesNew: c.newNodes.Load(), EncodedBytes: c.encodedBytes.Load(),
 		Bytes: m.bytes.Load(), BudgetBytes: m.cfg.BudgetBytes, Namespaces: n, Evictions: c.evictions.Load(),
 		Checks: c.checks.Load(), ChecksSkipped: c.checksSkipped.Load(), CheckFailures: c.checkFailures.Load(),

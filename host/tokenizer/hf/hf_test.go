@@ -41,7 +41,8 @@ func TestReadFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var j map[string]any
-	if err := json.Unmarshal(raw, &j); err != nil || j["truncation"] != nil || j["padding"] != nil || j["version"] != "1.0" {
+	if err := json.Unmarshal(raw, &j); err != nil || j["truncation"] != nil || j["padding"] != nil ||
+		j["version"] != "1.0" {
 		t.Errorf("read %s (%v)", raw, err)
 	}
 }

@@ -6,7 +6,8 @@ import "unicode/utf8"
 const walkCost = 4
 
 // dictMethods are the attributes that a mapping has besides its keys.
-var dictMethods = map[string]bool{"items": true, "keys": true, "values": true, "get": true, "copy": true, "pop": true, "update": true, "clear": true, "setdefault": true, "popitem": true, "fromkeys": true}
+var dictMethods = map[string]bool{"items": true, "keys": true, "values": true, "get": true, "copy": true, "pop": true,
+	"update": true, "clear": true, "setdefault": true, "popitem": true, "fromkeys": true}
 
 // bound returns method name of o as a function.
 func bound(o Value, name string) Value {

@@ -47,7 +47,8 @@ const (
 	opContinue
 )
 
-var operatorText = map[operation]string{opAdd: "+", opSub: "-", opMul: "*", opDiv: "/", opFloorDiv: "//", opMod: "%", opPow: "**"}
+var operatorText = map[operation]string{opAdd: "+", opSub: "-", opMul: "*", opDiv: "/", opFloorDiv: "//", opMod: "%",
+	opPow: "**"}
 
 func (op operation) String() string { return operatorText[op] }
 

@@ -25,18 +25,24 @@ func TestRender_bounds(t *testing.T) {
 		src  string
 		want error
 	}{
-		"loops in loops":       {`{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}`, ErrSteps},
-		"walk by index":        {`{% for i in range(99999) %}{{ ('é' ~ x)[i] }}{% endfor %}`, ErrBytes},
-		"doubling":             {`{% set n = namespace(s=x) %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}{{ n.s | length }}`, ErrBytes},
-		"doubling short":       {`{% set n = namespace(s='ab') %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}`, ErrBytes},
-		"doubling list":        {`{% set n = namespace(s=[1]) %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}`, ErrBytes},
-		"nested list":          {`{% set n = namespace(s=[1]) %}{% for i in range(99999) %}{% set n.s = [n.s] %}{% endfor %}{{ n.s }}`, ErrDepth},
-		"nested list as json":  {`{% set n = namespace(s=[1]) %}{% for i in range(99999) %}{% set n.s = [n.s] %}{% endfor %}{{ n.s | tojson }}`, ErrDepth},
-		"nested list compared": {`{% set n = namespace(s=[1], u=[1]) %}{% for i in range(9999) %}{% set n.s = [n.s] %}{% set n.u = [n.u] %}{% endfor %}{{ n.s == n.u }}`, ErrDepth},
-		"repeat":               {`{{ 'abc' * 999999999999 }}`, ErrBytes},
-		"replace":              {`{{ x | replace('w', y) }}`, ErrBytes},
-		"recursion":            {`{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}`, ErrDepth},
-		"pad":                  {`{% for i in range(99999) %}{{ x }}{{ x[1:] | upper }}{% endfor %}`, ErrBytes},
+		"loops in loops": {`{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}`, ErrSteps},
+		"walk by index":  {`{% for i in range(99999) %}{{ ('é' ~ x)[i] }}{% endfor %}`, ErrBytes},
+		"doubling": {`{% set n = namespace(s=x) %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% ` +
+			`endfor %}{{ n.s | length }}`, ErrBytes},
+		"doubling short": {`{% set n = namespace(s='ab') %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% ` +
+			`endfor %}`, ErrBytes},
+		"doubling list": {`{% set n = namespace(s=[1]) %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% ` +
+			`endfor %}`, ErrBytes},
+		"nested list": {`{% set n = namespace(s=[1]) %}{% for i in range(99999) %}{% set n.s = [n.s] %}{% ` +
+			`endfor %}{{ n.s }}`, ErrDepth},
+		"nested list as json": {`{% set n = namespace(s=[1]) %}{% for i in range(99999) %}{% set n.s = [n.s] %}{% ` +
+			`endfor %}{{ n.s | tojson }}`, ErrDepth},
+		"nested list compared": {`{% set n = namespace(s=[1], u=[1]) %}{% for i in range(9999) %}{% set n.s = [n.s] ` +
+			`%}{% set n.u = [n.u] %}{% endfor %}{{ n.s == n.u }}`, ErrDepth},
+		"repeat":    {`{{ 'abc' * 999999999999 }}`, ErrBytes},
+		"replace":   {`{{ x | replace('w', y) }}`, ErrBytes},
+		"recursion": {`{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}`, ErrDepth},
+		"pad":       {`{% for i in range(99999) %}{{ x }}{{ x[1:] | upper }}{% endfor %}`, ErrBytes},
 	} {
 		_, err := render(t, c.src, Options{MaxSteps: 1 << 20, MaxBytes: 32 << 20}, map[string]Value{"x": long, "y": long})
 		if !errors.Is(err, c.want) {

@@ -74,7 +74,8 @@ func strftimeNow(r *run, a []Value, kw []keyword) Value {
 }
 
 // directives maps directives of strftime to Go layouts, in the C locale.
-var directives = map[byte]string{'d': "02", 'b': "Jan", 'B': "January", 'Y': "2006", 'm': "01", 'y': "06", 'H': "15", 'M': "04", 'S': "05", 'A': "Monday", 'a': "Mon", 'p': "PM", 'I': "03", 'j': "002", 'h': "Jan"}
+var directives = map[byte]string{'d': "02", 'b': "Jan", 'B': "January", 'Y': "2006", 'm': "01", 'y': "06", 'H': "15",
+	'M': "04", 'S': "05", 'A': "Monday", 'a': "Mon", 'p': "PM", 'I': "03", 'j': "002", 'h': "Jan"}
 
 // strftime formats t as Python's datetime.strftime does for a time without a
 // zone.

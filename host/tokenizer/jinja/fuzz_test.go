@@ -21,7 +21,9 @@ func seeds(f *testing.F) (templates []string, conversation []byte) {
 		}
 		templates = append(templates, string(src))
 	}
-	return templates, []byte(`{"messages":[{"role":"user","content":"a\u00e9 <b>"},{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":{"x":[1,2.5,null,true]}}}]}],"add_generation_prompt":true}`)
+	return templates, []byte(`{"messages":[{"role":"user","content":"a\u00e9 <b>"},{"role":"assistant",` +
+		`"content":null,"tool_calls":[{"function":{"name":"f","arguments":{"x":[1,2.5,null,true]}}}]}],` +
+		`"add_generation_prompt":true}`)
 }
 
 // FuzzCompile compiles and renders any source. It may fail but must not panic or hang.
@@ -30,7 +32,10 @@ func FuzzCompile(f *testing.F) {
 	for _, s := range templates {
 		f.Add(s)
 	}
-	for _, s := range []string{"{{ x[1:2:3] | tojson(indent=2) }}", "{% macro a(b, c=1) %}{{ varargs }}{{ kwargs }}{% endmacro %}{% call(x) a(1) %}{{ x }}{% endcall %}", "{#- c -#}{%+ if 1 +%}{% endif %}", "{{ '\\x41\\u00e9\\U0001F600\\101' }}", "{% filter upper | trim %} x {% endfilter %}"} {
+	for _, s := range []string{"{{ x[1:2:3] | tojson(indent=2) }}",
+		"{% macro a(b, c=1) %}{{ varargs }}{{ kwargs }}{% endmacro %}{% call(x) a(1) %}{{ x }}{% endcall %}",
+		"{#- c -#}{%+ if 1 +%}{% endif %}", "{{ '\\x41\\u00e9\\U0001F600\\101' }}",
+		"{% filter upper | trim %} x {% endfilter %}"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, src string) {
@@ -51,7 +56,8 @@ func FuzzCompile(f *testing.F) {
 // in some cases and stricter only for NaN and Infinity.
 func FuzzDecodeJSON(f *testing.F) {
 	_, conversation := seeds(f)
-	for _, s := range []string{string(conversation), `"\ud83d\ude00\u00e9\n"`, `-0.5e+10`, `[1,[2,{"a":{}}]]`, `123456789012345678901234567890`, `NaN`, `{"a":1,"a":2}`, ` true `, `"\`, `"\\"`} {
+	for _, s := range []string{string(conversation), `"\ud83d\ude00\u00e9\n"`, `-0.5e+10`, `[1,[2,{"a":{}}]]`,
+		`123456789012345678901234567890`, `NaN`, `{"a":1,"a":2}`, ` true `, `"\`, `"\\"`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

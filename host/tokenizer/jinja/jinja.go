@@ -140,7 +140,8 @@ func (t *Template) LoopsOverContent() bool { return t.parts }
 // the values of vars. Errors: *RaisedError, *RuntimeError, *UnsupportedError,
 // ErrSteps, ErrBytes, ErrDepth; out then holds the text rendered before the error.
 func (t *Template) Render(vars map[string]Value, now time.Time, out *Output) (err error) {
-	r := &run{out: out, vars: make([]Value, len(t.inputs)), now: now, steps: t.opt.MaxSteps, bytes: t.opt.MaxBytes, maxDepth: t.opt.MaxDepth}
+	r := &run{out: out, vars: make([]Value, len(t.inputs)), now: now, steps: t.opt.MaxSteps, bytes: t.opt.MaxBytes,
+		maxDepth: t.opt.MaxDepth}
 	for i, n := range t.inputs {
 		if v, ok := vars[n]; ok {
 			r.vars[i] = v

@@ -14,7 +14,8 @@ const caseCost = 16
 func (r *run) upper(s string) string {
 	r.refuseRunes(s, func(c rune) bool {
 		switch {
-		case c == 0xdf, c == 0x149, c == 0x1f0, c == 0x390, c == 0x3b0, c == 0x587, c >= 0x1e96 && c <= 0x1e9a, c >= 0x1f50 && c <= 0x1ffc, c >= 0xfb00 && c <= 0xfb17:
+		case c == 0xdf, c == 0x149, c == 0x1f0, c == 0x390, c == 0x3b0, c == 0x587, c >= 0x1e96 && c <= 0x1e9a,
+			c >= 0x1f50 && c <= 0x1ffc, c >= 0xfb00 && c <= 0xfb17:
 			return true
 		}
 		return false

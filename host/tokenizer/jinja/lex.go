@@ -243,7 +243,8 @@ func (x *lexer) number() {
 		}
 		x.digits(true)
 	}
-	if x.pos < len(x.src) && (x.src[x.pos] == '_' || x.src[x.pos] >= 'A' && x.src[x.pos] <= 'Z' || x.src[x.pos] >= 'a' && x.src[x.pos] <= 'z') {
+	if x.pos < len(x.src) && (x.src[x.pos] == '_' || x.src[x.pos] >= 'A' && x.src[x.pos] <= 'Z' ||
+		x.src[x.pos] >= 'a' && x.src[x.pos] <= 'z') {
 		unsupported("the number at offset %d", start)
 	}
 	x.emit(kind, strings.ReplaceAll(x.src[start:x.pos], "_", ""), start)

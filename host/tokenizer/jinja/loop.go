@@ -76,7 +76,8 @@ type loopCode struct {
 
 func (c *compiler) loop(n *node, sc *scope) stmtFunc {
 	lc := &loopCode{}
-	if s := n.a[0]; s.op == opCall && s.a[0].op == opName && s.a[0].s == "range" && len(s.kw) == 0 && len(s.a) > 1 && n.a[1] == nil {
+	if s := n.a[0]; s.op == opCall && s.a[0].op == opName && s.a[0].s == "range" && len(s.kw) == 0 && len(s.a) > 1 &&
+		n.a[1] == nil {
 		lc.source, lc.rng = c.expr(s.a[0], sc), c.exprs(s.a[1:], sc)
 	} else {
 		lc.source = c.expr(s, sc)

@@ -16,7 +16,8 @@ func (c *compiler) macro(n *node, sc *scope) func(*frame) Value {
 			m.params[i].def = c.expr(d, ms)
 		}
 	}
-	m.usesCaller, m.usesVarargs, m.usesKwargs = mentions(n.body, "caller"), mentions(n.body, "varargs"), mentions(n.body, "kwargs")
+	m.usesCaller, m.usesVarargs = mentions(n.body, "caller"), mentions(n.body, "varargs")
+	m.usesKwargs = mentions(n.body, "kwargs")
 	m.body = c.stmts(n.body, ms)
 	return func(f *frame) Value {
 		return fn(m.name, func(r *run, args []Value, kw []keyword) Value { return m.call(f, r, args, kw) })

@@ -108,7 +108,8 @@ func TestRender_python(t *testing.T) {
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d templates, %d renders equal, %d refusals agreed, %d not supported", len(templates), rendered, refused, unsupported)
+	t.Logf("%d templates, %d renders equal, %d refusals agreed, %d not supported", len(templates), rendered, refused,
+		unsupported)
 	if len(templates) < 50 || rendered < 5000 {
 		t.Error("too few references, run make deps")
 	}

@@ -353,7 +353,8 @@ func (p *parser) test(e *node) *node {
 	switch {
 	case p.takeOp("("):
 		p.args(n)
-	case t.kind == tokString, t.kind == tokInt, t.kind == tokFloat, p.isOp("["), p.isOp("{"), t.kind == tokName && !endsTest[t.s]:
+	case t.kind == tokString, t.kind == tokInt, t.kind == tokFloat, p.isOp("["), p.isOp("{"),
+		t.kind == tokName && !endsTest[t.s]:
 		n.a = append(n.a, p.postfix(p.primary()))
 	}
 	if len(n.kw) > 0 {

@@ -6,10 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-var stringMethods = map[string]bool{"split": true, "rsplit": true, "strip": true, "lstrip": true, "rstrip": true, "startswith": true, "endswith": true,
-	"replace": true, "upper": true, "lower": true, "title": true, "capitalize": true, "format": true, "join": true, "find": true, "rfind": true, "count": true,
-	"splitlines": true, "isdigit": true, "isalpha": true, "isspace": true, "removeprefix": true, "removesuffix": true, "isupper": true, "islower": true,
-	"index": true, "partition": true, "rpartition": true, "zfill": true, "ljust": true, "rjust": true, "center": true, "isalnum": true, "isnumeric": true, "casefold": true, "swapcase": true, "encode": true}
+var stringMethods = map[string]bool{"split": true, "rsplit": true, "strip": true, "lstrip": true, "rstrip": true,
+	"startswith": true, "endswith": true,
+	"replace": true, "upper": true, "lower": true, "title": true, "capitalize": true, "format": true, "join": true,
+	"find": true, "rfind": true, "count": true,
+	"splitlines": true, "isdigit": true, "isalpha": true, "isspace": true, "removeprefix": true, "removesuffix": true,
+	"isupper": true, "islower": true,
+	"index": true, "partition": true, "rpartition": true, "zfill": true, "ljust": true, "rjust": true, "center": true,
+	"isalnum": true, "isnumeric": true, "casefold": true, "swapcase": true, "encode": true}
 
 // text returns the bytes of a string argument.
 func (r *run) needText(v Value) string {

@@ -6,7 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-var escapes = map[byte]byte{'n': '\n', 't': '\t', 'r': '\r', 'b': '\b', 'f': '\f', 'a': '\a', 'v': '\v', '\\': '\\', '\'': '\'', '"': '"'}
+var escapes = map[byte]byte{'n': '\n', 't': '\t', 'r': '\r', 'b': '\b', 'f': '\f', 'a': '\a', 'v': '\v', '\\': '\\',
+	'\'': '\'', '"': '"'}
 
 // unescape resolves the backslashes of a string literal at pos as Python does
 // (the unicode_escape codec).

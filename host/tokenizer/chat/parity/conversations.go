@@ -35,7 +35,8 @@ func (c *Conversation) Body(model string, n int) []byte {
 }
 
 // Kinds are the kinds of conversation that Conversations cycles through.
-var Kinds = []string{"plain", "system", "tools", "toolcalls", "reasoning", "think", "parts", "long", "developer", "continued", "odd"}
+var Kinds = []string{"plain", "system", "tools", "toolcalls", "reasoning", "think", "parts", "long", "developer",
+	"continued", "odd"}
 
 // Conversations generates n conversations, the same ones for the same seed: turns of
 // text in several scripts with line ends, markup and spelled-out special
@@ -54,7 +55,9 @@ type generator struct {
 	calls int
 }
 
-var words = strings.Split(`the quick brown fox jumps over lazy dog while Zürich naïve 日本語 данные 🤖 code() {"a": [1, 2]} <b>x</b> 'q' "d" {{ x }} {% y %} \n a	b 3.14 <|im_end|> <|eot_id|> <|im_start|> [INST] <think> </think> <tool_call> &amp; ﷽ é e`+"\u0301"+` 1234567 don't I'LL ... --- x=y;`, " ")
+var words = strings.Split(`the quick brown fox jumps over lazy dog while Zürich naïve 日本語 данные 🤖 code() {"a": `+
+	`[1, 2]} <b>x</b> 'q' "d" {{ x }} {% y %} \n a	b 3.14 <|im_end|> <|eot_id|> <|im_start|> [INST] <think> </think> `+
+	`<tool_call> &amp; ﷽ é e`+"\u0301"+` 1234567 don't I'LL ... --- x=y;`, " ")
 
 func (g *generator) text(lo, hi int) string {
 	var b strings.Builder
@@ -154,7 +157,8 @@ func (g *generator) toolRound(add func(object)) {
 	for range 1 + g.r.IntN(2) {
 		g.calls++
 		id := fmt.Sprintf("call%05d", g.calls)
-		calls = append(calls, object{"id": id, "type": "function", "function": object{"name": []string{"get_weather", "apply_patch"}[g.r.IntN(2)], "arguments": g.arguments()}})
+		calls = append(calls, object{"id": id, "type": "function",
+			"function": object{"name": []string{"get_weather", "apply_patch"}[g.r.IntN(2)], "arguments": g.arguments()}})
 		results = append(results, object{"role": "tool", "tool_call_id": id, "content": g.text(1, 12)})
 	}
 	m := object{"role": "assistant", "content": g.text(1, 8), "tool_calls": calls}
@@ -174,7 +178,8 @@ func (g *generator) arguments() string {
 	if g.r.IntN(8) == 0 {
 		return []string{"", "[1]", `{"a": `, "null"}[g.r.IntN(4)]
 	}
-	values := []string{`"Paris"`, "3", "0.25", "1.0", "1e-7", "null", "true", `["a",1]`, `{"k":"v"}`, `"two\nlines \"q\""`, "12345678901234567890"}
+	values := []string{`"Paris"`, "3", "0.25", "1.0", "1e-7", "null", "true", `["a",1]`, `{"k":"v"}`,
+		`"two\nlines \"q\""`, "12345678901234567890"}
 	s := "{"
 	for i, k := range []string{"unit", "location", "days", "é"}[:1+g.r.IntN(4)] {
 		if i > 0 {
@@ -185,7 +190,12 @@ func (g *generator) arguments() string {
 	return s + "}"
 }
 
-const tools = `[{"type":"function","function":{"name":"get_weather","description":"Get the <current> weather & more for a 'city'","parameters":{"type":"object","properties":{"location":{"type":"string","description":"City, e.g. São Paulo 🌧 \"quoted\""},"unit":{"type":"string","enum":["celsius","fahrenheit"],"default":"celsius"},"days":{"type":"integer","minimum":1},"threshold":{"type":"number","default":0.50}},"required":["location"],"additionalProperties":false}}},{"function":{"parameters":{"type":"object","$defs":{"z":{},"a":{}},"big":9007199254740993,"sci":1e-7},"name":"apply_patch"},"type":"function"}]`
+const tools = `[{"type":"function","function":{"name":"get_weather","description":"Get the <current> weather & ` +
+	`more for a 'city'","parameters":{"type":"object","properties":{"location":{"type":"string","description":"City, ` +
+	`e.g. São Paulo 🌧 \"quoted\""},"unit":{"type":"string","enum":["celsius","fahrenheit"],"default":"celsius"},` +
+	`"days":{"type":"integer","minimum":1},"threshold":{"type":"number","default":0.50}},"required":["location"],` +
+	`"additionalProperties":false}}},{"function":{"parameters":{"type":"object","$defs":{"z":{},"a":{}},` +
+	`"big":9007199254740993,"sci":1e-7},"name":"apply_patch"},"type":"function"}]`
 
 // members returns the other members of a body.
 func (g *generator) members(kind string) string {

@@ -27,7 +27,8 @@ type Report struct {
 const maxFaults = 8
 
 func (r *Report) String() string {
-	return fmt.Sprintf("%d equal, %d refused by the engine, %d not exact, %d different", r.Equal, r.Refused, r.Inexact, r.Different)
+	return fmt.Sprintf("%d equal, %d refused by the engine, %d not exact, %d different", r.Equal, r.Refused, r.Inexact,
+		r.Different)
 }
 
 func (r *Report) fault(format string, a ...any) {
@@ -40,7 +41,9 @@ func (r *Report) fault(format string, a ...any) {
 // with messages or with prompt) and compares the returned ids with those of model.
 // The error is about the engine alone: it cannot be reached or its response is not
 // a list of tokens.
-func Compare(ctx context.Context, client *http.Client, base string, model *chat.Model, bodies [][]byte) (*Report, error) {
+func Compare(
+	ctx context.Context, client *http.Client, base string, model *chat.Model, bodies [][]byte,
+) (*Report, error) {
 	report := &Report{}
 	for n, body := range bodies {
 		want, refused, err := ask(ctx, client, base+"/tokenize", body)

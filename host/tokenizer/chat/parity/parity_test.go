@@ -53,7 +53,8 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Different != 1 || got.Refused < 1 || got.Inexact != 0 || got.Equal+got.Refused != len(bodies)-1 || got.Equal < 15 || len(got.Faults) != 1 {
+	if got.Different != 1 || got.Refused < 1 || got.Inexact != 0 || got.Equal+got.Refused != len(bodies)-1 ||
+		got.Equal < 15 || len(got.Faults) != 1 {
 		t.Errorf("%v, faults %v", got, got.Faults)
 	}
 }

@@ -28,7 +28,8 @@ const (
 // sources are folders and files under GOROOT: prose and code.
 var sources = []string{
 	"doc", "LICENSE", "README.md", "CONTRIBUTING.md", "SECURITY.md",
-	"src/net/http", "src/encoding/json", "src/strings", "src/context", "src/sync", "src/time", "src/fmt", "src/errors", "src/io", "src/testing",
+	"src/net/http", "src/encoding/json", "src/strings", "src/context", "src/sync", "src/time", "src/fmt", "src/errors",
+	"src/io", "src/testing",
 	"src/cmd/go/alldocs.go", "src/database/sql", "src/text/template", "src/math/rand",
 }
 
@@ -229,7 +230,8 @@ var plain = []string{"<tool_call>", "</tool_call>", "<tool_response>", "</tool_r
 type object = map[string]any
 
 func added(content string, special bool) object {
-	return object{"content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": special}
+	return object{"content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+		"special": special}
 }
 
 // forAdded calls f with every added token and its id.
