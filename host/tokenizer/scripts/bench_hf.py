@@ -1,7 +1,8 @@
 """bench_hf.py [DIR]: MB/s of Hugging Face tokenizers on the texts of BenchmarkEncode, one thread.
 
-DIR holds english.txt, code.txt and multilingual.txt as `go test -run TestBenchTexts -bench-texts DIR ./bpe` writes
-them; without DIR the script has them written itself. One line a measurement, in the form of `go test -bench`.
+DIR holds english.txt, code.txt and multilingual.txt, as written by `go test -run TestBenchTexts -bench-texts DIR
+./bpe`; without DIR the script runs that command itself. It prints one line per measurement, in the format of
+`go test -bench`.
 """
 import os
 import subprocess

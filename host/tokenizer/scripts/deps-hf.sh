@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds what the tag hf links with into ${KVASIR_CACHE:-$HOME/.cache/kvasir}/libtokenizers.
+# Builds the library for the build tag hf in ${KVASIR_CACHE:-$HOME/.cache/kvasir}/libtokenizers.
 # Build and test with:
 #
 #   CGO_LDFLAGS="-L${KVASIR_CACHE:-$HOME/.cache/kvasir}/libtokenizers" go test -tags hf ./host/tokenizer/hf

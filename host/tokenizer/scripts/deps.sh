@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs what the tokenizer tests compare with into
+# Installs the references of the tokenizer tests in
 # ${KVASIR_CACHE:-$HOME/.cache/kvasir}: real tokenizer files, Hugging Face
-# tokenizers in a Python environment of its own, and texts in some ninety
-# languages (Django's translations, BSD licence). Safe to run again; what is
-# there is kept.
+# tokenizers in a separate Python environment, and texts in about ninety
+# languages (Django's translations, BSD licence). It is safe to run again and
+# keeps existing files.
 set -eu
 die() { echo "deps: $*" >&2; exit 1; }
 

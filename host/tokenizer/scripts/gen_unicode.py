@@ -2,11 +2,11 @@
 
     ${KVASIR_CACHE:-$HOME/.cache/kvasir}/venv/bin/python gen_unicode.py ../bpe
 
-Classes come from PyPI unicodedata2, whose major version is the Unicode version: 16, that of the regex engine inside
-Hugging Face tokenizers 0.22 and 0.23. Its NFC has the tables of Unicode 9 or older, so code points that Unicode 16
-reorders or composes and Hugging Face leaves alone are taken out of the composition data (normal forms of assigned
-characters never change, so nothing else differs). The word characters of single_word tokens belong to a third table,
-that of Rust's regex crate, and are found by asking the library about every code point.
+The classes come from PyPI unicodedata2, whose major version is the Unicode version: 16, the version of the regex engine
+in Hugging Face tokenizers 0.22 and 0.23. Their NFC uses the tables of Unicode 9 or older, so the script removes the code
+points that Unicode 16 reorders or composes and Hugging Face leaves unchanged from the composition data (normal forms of
+assigned characters never change, so nothing else differs). The word characters of single_word tokens come from a third
+table, that of Rust's regex crate; the script determines them by encoding every code point with the library.
 """
 import base64
 import sys
@@ -23,7 +23,7 @@ SPACES = {9, 10, 11, 12, 13, 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0
 
 
 def late_code_points():
-    """Code points that Unicode 16 reorders or composes and Hugging Face's NFC leaves alone."""
+    """Code points that Unicode 16 reorders or composes and Hugging Face's NFC leaves unchanged."""
     hf = normalizers.NFC().normalize_str
     late = set()
     for c in ALL:
@@ -82,7 +82,7 @@ def write(name, *parts):
 
 
 late = late_code_points()
-word = probe(single_word=True)  # one id: the token is discarded and all is unknown text
+word = probe(single_word=True)  # one id: the token is discarded and the whole text is unknown
 assert probe(rstrip=True) == SPACES, "the spaces of lstrip and rstrip are not those of the pattern"
 composites = {}
 second = {*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)}
@@ -105,7 +105,7 @@ def cls(c):
     g = u.category(ch)
     k = 10 if c in SPACES else CLASSES.get(g, CLASSES.get(g[0], 0))
     if combining(c) or c in second or c not in late and u.normalize("NFC", ch) != ch:
-        k |= 16  # not in NFC whatever stands before it
+        k |= 16  # not in NFC regardless of what precedes it
     return k
 
 

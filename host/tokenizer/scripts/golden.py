@@ -1,4 +1,4 @@
-"""golden.py > ../testdata/golden.json: ids of the demo tokenizer by Hugging Face, for tests that have no Python."""
+"""golden.py > ../testdata/golden.json: ids of the demo tokenizer by Hugging Face, for tests that run without Python."""
 import json
 import os
 

@@ -1,7 +1,7 @@
 """oracle.py TOKENIZER_JSON DOCS OUT: ids by Hugging Face tokenizers.
 
-DOCS holds documents, each a uint32 of its length and its UTF-8 bytes; OUT receives for each document the number of its
-ids and the ids, all uint32, little endian. No special tokens are added.
+DOCS holds documents, each a uint32 length followed by its UTF-8 bytes. OUT receives, for each document, the number of
+its ids and the ids, all uint32, little endian. No special tokens are added.
 """
 import array
 import os

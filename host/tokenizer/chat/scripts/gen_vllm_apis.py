@@ -1,4 +1,4 @@
-"""Makes testdata/vllm_apis.json: what vLLM makes of bodies of the Anthropic and the responses API before it renders them.
+"""Generates testdata/vllm_apis.json: bodies of the Anthropic and the responses API as vLLM converts them before it renders them.
 
 usage: PYTHON gen_vllm_apis.py OUT     with the Python of an installed vLLM 0.32
 """
