@@ -21,15 +21,18 @@ func tiny(more, model string) string {
 		key, _ := json.Marshal(chars(string([]byte{byte(b)}))[0])
 		vocab = append(vocab, fmt.Sprintf("%s:%d", key, b))
 	}
-	return fmt.Sprintf(`{"version":"1.0",%s"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},
+	return fmt.Sprintf(`{"version":"1.0",%s`+
+		`"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},
 "model":{"type":"BPE",%s"vocab":{%s,"ab":256,"abc":257},"merges":["a b","ab c"]}}`, more, model,
 		strings.Join(vocab, ","))
 }
 
 func TestParse_tiny(t *testing.T) {
-	tok, err := bpe.Parse([]byte(tiny(`"added_tokens":[{"id":258,"content":"<s>","special":true,"single_word":false,"lstrip":false,"rstrip":false,"normalized":false}],
+	tok, err := bpe.Parse([]byte(tiny(`"added_tokens":[{"id":258,"content":"<s>","special":true,`+
+		`"single_word":false,"lstrip":false,"rstrip":false,"normalized":false}],
 		"post_processor":{"type":"Sequence","processors":[{"type":"ByteLevel"},{"type":"TemplateProcessing",
-		"single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"<s>","type_id":0}}],
+		"single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}},`+
+		`{"SpecialToken":{"id":"<s>","type_id":0}}],
 		"special_tokens":{"<s>":{"id":"<s>","ids":[258],"tokens":["<s>"]}}}]},`, "")))
 	if err != nil {
 		t.Fatal(err)

@@ -127,21 +127,29 @@ func TestPrompt_fields(t *testing.T) {
 	hi := `"messages":[{"role":"user","content":"hi"}]`
 	for body, want := range map[string]string{
 		`{` + hi + `}`: "<s>[user|hi]no tools no documents True    14:00",
-		`{` + hi + `,"add_generation_prompt":false}`:                                               "<s>[user|hi]no tools no documents False    14:00",
-		`{` + hi + `,"reasoning_effort":"low"}`:                                                    "<s>[user|hi]no tools no documents True True low  14:00",
-		`{` + hi + `,"reasoning_effort":"none"}`:                                                   "<s>[user|hi]no tools no documents True False none  14:00",
-		`{` + hi + `,"reasoning_effort":"low","chat_template_kwargs":{"enable_thinking":null}}`:    "<s>[user|hi]no tools no documents True  low  14:00",
-		`{` + hi + `,"reasoning_effort":"low","chat_template_kwargs":{"reasoning_effort":"high"}}`: "<s>[user|hi]no tools no documents True True low  14:00",
-		`{` + hi + `,"chat_template_kwargs":{"x":"auto","enable_thinking":1.50}}`:                  "<s>[user|hi]no tools no documents True 1.5   14:00",
-		`{` + hi + `,"chat_template_kwargs":{"add_generation_prompt":false,"x":[1,"é"]}}`:          "<s>[user|hi]no tools no documents True   [1, 'é'] 14:00",
-		`{` + hi + `,"chat_template_kwargs":{"bos_token":"B"}}`:                                    "B[user|hi]no tools no documents True    14:00",
-		`{` + hi + `,"documents":[{"title":"a","text":"b"}]}`:                                      "<s>[user|hi]no tools 1 True    14:00",
-		`{` + hi + `,"tools":[]}`:                                                                  "<s>[user|hi]no tools no documents True    14:00",
-		`{` + hi + `,"tools":null,"documents":null,"chat_template_kwargs":null}`:                   "<s>[user|hi]no tools no documents True    14:00",
-		`{` + hi + `,"tools":[{"function":{"name":"f"}}],"tool_choice":"none"}`:                    "<s>[user|hi]1 no documents True    14:00",
-		`{` + hi + `,"chat_template":"{{ x }}"}`:                                                   "<s>[user|hi]no tools no documents True    14:00",
-		`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":" so "}],"add_generation_prompt":false,"continue_final_message":true}`: "<s>[user|q][assistant|so",
-		`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"so"}],"add_generation_prompt":false,"continue_final_message":true}`:   "<s>[user|q][assistant|so",
+		`{` + hi + `,"add_generation_prompt":false}`: "<s>[user|hi]no tools no documents False    14:00",
+		`{` + hi + `,"reasoning_effort":"low"}`:      "<s>[user|hi]no tools no documents True True low  14:00",
+		`{` + hi + `,"reasoning_effort":"none"}`:     "<s>[user|hi]no tools no documents True False none  14:00",
+		`{` + hi + `,"reasoning_effort":"low","chat_template_kwargs":{"enable_thinking":null}}`: "<s>[user|hi]" +
+			"no tools no documents True  low  14:00",
+		`{` + hi + `,"reasoning_effort":"low","chat_template_kwargs":{"reasoning_effort":"high"}}`: "<s>[user|hi]" +
+			"no tools no documents True True low  14:00",
+		`{` + hi + `,"chat_template_kwargs":{"x":"auto","enable_thinking":1.50}}`: "<s>[user|hi]" +
+			"no tools no documents True 1.5   14:00",
+		`{` + hi + `,"chat_template_kwargs":{"add_generation_prompt":false,"x":[1,"é"]}}`: "<s>[user|hi]" +
+			"no tools no documents True   [1, 'é'] 14:00",
+		`{` + hi + `,"chat_template_kwargs":{"bos_token":"B"}}`: "B[user|hi]no tools no documents True    14:00",
+		`{` + hi + `,"documents":[{"title":"a","text":"b"}]}`:   "<s>[user|hi]no tools 1 True    14:00",
+		`{` + hi + `,"tools":[]}`:                               "<s>[user|hi]no tools no documents True    14:00",
+		`{` + hi + `,"tools":null,"documents":null,"chat_template_kwargs":null}`: "<s>[user|hi]" +
+			"no tools no documents True    14:00",
+		`{` + hi + `,"tools":[{"function":{"name":"f"}}],"tool_choice":"none"}`: "<s>[user|hi]1 no documents True    14:00",
+		`{` + hi + `,"chat_template":"{{ x }}"}`: "<s>[user|hi]" +
+			"no tools no documents True    14:00",
+		`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":" so "}],` +
+			`"add_generation_prompt":false,"continue_final_message":true}`: "<s>[user|q][assistant|so",
+		`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"so"}],` +
+			`"add_generation_prompt":false,"continue_final_message":true}`: "<s>[user|q][assistant|so",
 		`{` + hi + `,"continue_final_message":true}`: "",
 		`{"messages":[]}`:   "",
 		`{"messages":null}`: "",
@@ -177,7 +185,8 @@ func TestPrompt_continueParts(t *testing.T) {
 	m := demoModel(t, func(c *chat.Config) {
 		c.Template = `{% for m in messages %}[{% for c in m.content %}{{ c.text }};{% endfor %}]{% endfor %}`
 	})
-	r := scan(t, llmapi.OpChat, []byte(`{"messages":[{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"text","text":"b "}]}],"add_generation_prompt":false,"continue_final_message":true}`))
+	r := scan(t, llmapi.OpChat, []byte(`{"messages":[{"role":"assistant","content":[{"type":"text","text":"a"},`+
+		`{"type":"text","text":"b "}]}],"add_generation_prompt":false,"continue_final_message":true}`))
 	if got, err := m.Prompt(r); got != "[a;b " || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -187,9 +196,11 @@ func TestPrompt_continueParts(t *testing.T) {
 // the prompt of a chat that continues its last message.
 func TestPrepare_unfinished(t *testing.T) {
 	m := demoModel(t, func(c *chat.Config) {
-		c.Template = `{% for m in messages %}[{{ m.role }}|{{ m.content }}]{% endfor %}{% if add_generation_prompt %}[{% endif %}`
+		c.Template = `{% for m in messages %}[{{ m.role }}|{{ m.content }}]{% endfor %}{% if add_generation_prompt ` +
+			`%}[{% endif %}`
 	})
-	chatBody := `{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"half a "}],"add_generation_prompt":false,"continue_final_message":true}`
+	chatBody := `{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"half a "}],` +
+		`"add_generation_prompt":false,"continue_final_message":true}`
 	want, err := m.Prompt(scan(t, llmapi.OpChat, []byte(chatBody)))
 	if err != nil || want != "[user|hi][assistant|half a " {
 		t.Fatalf("%q, %v", want, err)
@@ -203,7 +214,8 @@ func TestPrepare_unfinished(t *testing.T) {
 			t.Errorf("%s: %q, %v", last, got, err)
 		}
 	}
-	done := `{"input":[{"role":"user","content":"hi"},{"type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"x"}]}]}`
+	done := `{"input":[{"role":"user","content":"hi"},{"type":"message","role":"assistant","status":"completed",` +
+		`"content":[{"type":"output_text","text":"x"}]}]}`
 	if got, err := m.Prompt(scan(t, llmapi.OpResponses, []byte(done))); got != "[user|hi][assistant|x][" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -254,7 +266,8 @@ func TestPrepare_responses(t *testing.T) {
 // template's handling of "none".
 func TestPrepare_thinking(t *testing.T) {
 	for template, want := range map[string]string{
-		`{{ messages[0].content }}|{{ reasoning_effort }}|{{ enable_thinking }}`:                                  "hi|none|False",
+		`{{ messages[0].content }}|{{ reasoning_effort }}|{{ enable_thinking }}`: "hi|none|" +
+			"False",
 		`{{ messages[0].content }}|{{ enable_thinking }}`:                                                         "hi|False",
 		`{{ messages[0].content }}{% set e = reasoning_effort if reasoning_effort == "low" else "max" %}|{{ e }}`: "hi|low",
 		`{% if reasoning_effort == "none" %}{{ raise_exception("no") }}{% endif %}{{ reasoning_effort }}`:         "low",
@@ -271,8 +284,10 @@ func TestPrepare_thinking(t *testing.T) {
 // TestNew_inexact checks that a model reports why its prompts cannot be exact.
 func TestNew_inexact(t *testing.T) {
 	for want, set := range map[string]func(*chat.Config){
-		"the model has no chat template":                                       func(c *chat.Config) { c.Files = fstest.MapFS{} },
-		"the chat template is not supported: tag \"include\" is not supported": func(c *chat.Config) { c.Template = "{% include 'x' %}" },
+		"the model has no chat template": func(c *chat.Config) { c.Files = fstest.MapFS{} },
+		"the chat template is not supported: tag \"include\" is not supported": func(c *chat.Config) {
+			c.Template = "{% include 'x' %}"
+		},
 		"engines render gpt_oss by code of their own": func(c *chat.Config) {
 			c.Files = fstest.MapFS{"config.json": {Data: []byte(`{"model_type":"gpt_oss"}`)}}
 		},

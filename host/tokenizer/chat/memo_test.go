@@ -101,7 +101,8 @@ func ask(t testing.TB, m *chat.Model, op llmapi.Operation, body []byte, q *token
 var templates = map[string]string{
 	"demo": "",
 	"moving": `{% for m in messages %}<|im_start|>{{ m.role }}
-{% if loop.last %}{{ messages[0].content }}|{% endif %}{{ m.content | trim }}{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}<|im_end|>
+{% if loop.last %}{{ messages[0].content }}|{% endif %}{{ m.content | trim }}` +
+		`{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}<|im_end|>
 {% endfor %}{{ messages | length }}{% if tools %}{{ tools | tojson(indent=2) }}{% endif %}{{ strftime_now('%d') }}`,
 	"bare": `{% for m in messages %}{{ m.role ~ ': ' ~ m.content ~ ' ' }}{% endfor %}`,
 	"shuffle": `{% for m in messages | reverse %}{{ (m.content or '')[3:] }}<|im_end|>{{ m.content | replace('o', ` +
