@@ -132,7 +132,7 @@ func (r *reader) value() (json.RawMessage, error) {
 			}
 		case '{', '[':
 			if depth++; depth > maxDepth {
-				return nil, r.fail("nested too deep")
+				return nil, r.fail("nested too deeply")
 			}
 			r.p++
 		case '}', ']':
@@ -177,7 +177,7 @@ func (r *reader) number() (uint32, error) {
 	for ; r.p < len(r.b) && r.b[r.p]-'0' <= 9; r.p++ {
 		n = n*10 + uint64(r.b[r.p]-'0')
 		if n > 1<<32-1 {
-			return 0, r.fail("number too great")
+			return 0, r.fail("number too large")
 		}
 	}
 	if r.p == st {

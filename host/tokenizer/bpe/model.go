@@ -108,7 +108,7 @@ func (r *reader) mergeArray(dst []byte) (out []byte, a int, ok bool, err error) 
 		return nil
 	})
 	if err == nil && n != 2 {
-		err = r.fail("merge that is not of two tokens")
+		err = r.fail("merge without exactly two tokens")
 	}
 	return dst, a, ok, err
 }
@@ -126,13 +126,13 @@ func (r *reader) mergeText(dst []byte) (out []byte, a int, ok, skip bool, err er
 	for i := range len(s) {
 		if s[i] == ' ' {
 			if sp >= 0 {
-				return dst, 0, false, false, r.fail("merge that is not of two tokens")
+				return dst, 0, false, false, r.fail("merge without exactly two tokens")
 			}
 			sp = i
 		}
 	}
 	if sp < 0 {
-		return dst, 0, false, false, r.fail("merge that is not of two tokens")
+		return dst, 0, false, false, r.fail("merge without exactly two tokens")
 	}
 	out, ok = appendBytes(dst, s[:sp])
 	a = len(out)

@@ -15,7 +15,7 @@ var (
 	nfcBlocks [][64]uint16           // canonical combining class and the bits defined below
 )
 
-// Bits beside the combining class, which is the low byte.
+// Bits in addition to the combining class, which is the low byte.
 const (
 	nfcSecond = 1 << 8  // may compose with a preceding code point
 	nfcParts  = 1 << 9  // has a decomposition

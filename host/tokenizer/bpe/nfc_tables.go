@@ -18,7 +18,7 @@ const combiningRuns = "" +
 	"YDAAXmzQEAAQkDAAEHewABCQEH+wEAAQkBB34AAQl2AAEJAQdzAAEJkwoAAQmwnQEABQE7AAfm56IBAAEBxikAAtgDAQMAAeIF2AgACNwCAAXm" +
 	"AtweAATmlAEAA+a7GwAH5gEAEeYCAAfmAQAC5gEABealEQAH3G0ABuYBB7WtPAA="
 
-// decompositions: (distance, length, code points): full canonical decompositions but for Hangul.
+// decompositions: (distance, length, code points): full canonical decompositions except Hangul.
 const decompositions = "" +
 	"wAECQYAGAQJBgQYBAkGCBgECQYMGAQJBiAYBAkGKBgICQ6cGAQJFgAYBAkWBBgECRYIGAQJFiAYBAkmABgECSYEGAQJJggYBAkmIBgICToMGAQ" +
 	"JPgAYBAk+BBgECT4IGAQJPgwYBAk+IBgMCVYAGAQJVgQYBAlWCBgECVYgGAQJZgQYDAmGABgECYYEGAQJhggYBAmGDBgECYYgGAQJhigYCAmOn" +
@@ -161,7 +161,7 @@ const decompositions = "" +
 	"CgEBkrYCAQHAuAIBAf25AgEBzpkBAQHtmQEBAee6AgEBzsEKAQH4mQEBAYXCCgEBjsQKAQGRxQoBAbu9AgEB1poBAQH5vQIBAf69AgEBhb4CAQ" +
 	"GPvgIBAZa+AgEBu74CAQGAzAo="
 
-// compositions: (first, second, composite): canonical compositions but for Hangul.
+// compositions: (first, second, composite): canonical compositions except Hangul.
 const compositions = "" +
 	"PLgG7kQ9uAbgRD64Bu9EQYAGwAFBgQbBAUGCBsIBQYMGwwFBhAaAAkGGBoICQYcGpgRBiAbEAUGJBqI9QYoGxQFBjAbNA0GPBoAEQZEGggRBow" +
 	"agPUGlBoA8QagGhAJChwaCPEKjBoQ8QrEGhjxDgQaGAkOCBogCQ4cGigJDjAaMAkOnBscBRIcGijxEjAaOAkSjBow8RKcGkDxErQaSPESxBo48" +

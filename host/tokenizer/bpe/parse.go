@@ -65,7 +65,7 @@ func readFile(raw []byte) (*file, error) {
 	seen := map[string]bool{}
 	err := r.object(func(name string) error {
 		if seen[name] {
-			return r.fail(fmt.Sprintf("second %q", name))
+			return r.fail(fmt.Sprintf("duplicate member %q", name))
 		}
 		seen[name] = true
 		if name == "model" {
@@ -138,7 +138,7 @@ func (f *file) readModel(r *reader) error {
 			return err
 		}
 		if _, twice := flags[name]; twice || name == "vocab" || name == "merges" {
-			return r.fail(fmt.Sprintf("second %q", name))
+			return r.fail(fmt.Sprintf("duplicate member %q", name))
 		}
 		v, err := r.value()
 		flags[name] = v

@@ -304,7 +304,7 @@ func TestNew_inexact(t *testing.T) {
 	}
 	if _, err := chat.New(chat.Config{ContentFormat: "x", BudgetBytes: -1}); err == nil ||
 		strings.Count(err.Error(), "\n") != 3 {
-		t.Errorf("%v, want four faults", err)
+		t.Errorf("%v, want four errors", err)
 	}
 }
 

@@ -83,22 +83,22 @@ func (c Config) withDefaults() Config {
 
 // Validate reports all errors of c.
 func (c Config) Validate() error {
-	var faults []error
+	var errs []error
 	if c.Encoder == nil {
-		faults = append(faults, errors.New("chat: no encoder"))
+		errs = append(errs, errors.New("chat: missing Encoder"))
 	}
 	if c.Files == nil && c.Template == "" {
-		faults = append(faults, errors.New("chat: neither files nor a template"))
+		errs = append(errs, errors.New("chat: missing Files or Template"))
 	}
 	switch c.ContentFormat {
 	case "", "auto", "string", "openai":
 	default:
-		faults = append(faults, fmt.Errorf("chat: content format %q, want auto, string or openai", c.ContentFormat))
+		errs = append(errs, fmt.Errorf("chat: content format %q, want auto, string or openai", c.ContentFormat))
 	}
 	if c.BudgetBytes < 0 {
-		faults = append(faults, fmt.Errorf("chat: budget of %d bytes", c.BudgetBytes))
+		errs = append(errs, fmt.Errorf("chat: negative BudgetBytes %d", c.BudgetBytes))
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // cutter is an encoder that can encode a prompt in parts; see *bpe.Tokenizer.
@@ -258,7 +258,7 @@ func checkSizes(sizes []int) error {
 		}
 		for _, t := range sizes[:i] {
 			if s == t {
-				return fmt.Errorf("chat: block size %d twice", s)
+				return fmt.Errorf("chat: duplicate block size %d", s)
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func (r *run) arith(op operation, a, b Value) Value {
 	x, ok1 := a.number()
 	y, ok2 := b.number()
 	if !ok1 || !ok2 {
-		fail("operands do not fit operator %s", op)
+		fail("invalid operands for operator %s", op)
 	}
 	if a.k == kindBig || b.k == kindBig {
 		unsupported("arithmetic of integers beyond 64 bits")
@@ -201,6 +201,6 @@ func negate(v Value) Value {
 		}
 		return bigInt("-" + v.s)
 	}
-	fail("operand does not fit unary -")
+	fail("invalid operand for unary -")
 	return undefined
 }

@@ -48,7 +48,7 @@ func (l *loop) attr(name string) Value {
 	case "cycle":
 		return fn(name, func(r *run, a []Value, _ []keyword) Value {
 			if len(a) == 0 {
-				fail("no items for cycling given")
+				fail("cycle needs at least one item")
 			}
 			return a[l.i%len(a)]
 		})

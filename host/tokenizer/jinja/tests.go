@@ -61,7 +61,7 @@ func sequence(_ *run, x, _ Value) bool {
 
 func modulo(x, y Value) int64 {
 	if !x.isInt() || !y.isInt() {
-		fail("operands do not fit operator %%")
+		fail("invalid operands for operator %%")
 	}
 	return divInt(opMod, x.n, y.n)
 }

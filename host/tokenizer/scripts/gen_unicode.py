@@ -135,7 +135,7 @@ write(
 write(
     "nfc_tables.go",
     const("combiningRuns", "runs of (length, canonical combining class) over all code points.", runs(combining)),
-    const("decompositions", "(distance, length, code points): full canonical decompositions but for Hangul.", decomposed),
-    const("compositions", "(first, second, composite): canonical compositions but for Hangul.", pairs),
+    const("decompositions", "(distance, length, code points): full canonical decompositions except Hangul.", decomposed),
+    const("compositions", "(first, second, composite): canonical compositions except Hangul.", pairs),
 )
 print("%d late code points, %d word characters, %d compositions" % (len(late), len(word), len(composites)), file=sys.stderr)

@@ -96,7 +96,7 @@ func ask(ctx context.Context, client *http.Client, url string, body []byte) (ids
 	}
 	var answer struct{ Tokens []uint32 }
 	if err := json.Unmarshal(b, &answer); err != nil {
-		return nil, "", fmt.Errorf("parity: answer of the engine: %w", err)
+		return nil, "", fmt.Errorf("parity: response of the engine: %w", err)
 	}
 	return answer.Tokens, "", nil
 }
