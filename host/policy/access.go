@@ -12,8 +12,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// ErrNoRule reports that a policy has no rule for a question, which it thereby
-// leaves to the router.
+// ErrNoRule reports that a policy has no rule for a question: the router decides
+// it without the policy.
 var ErrNoRule = errors.New("policy: no such rule")
 
 // AdminQuestion asks whether a principal may call the admin API for an object.
@@ -21,9 +21,9 @@ type AdminQuestion struct {
 	Principal *identity.Principal
 	Verb      string // area:action
 	Name      string // of the plugin, key, endpoint or revision
-	Tenant    string // of the object; "" = none. A key is asked about twice: by its name and by its tenant
-	Author    string // who pushed what is activated; "" = unknown
-	Undo      bool   // what is activated was in force before
+	Tenant    string // of the object; "" = none. A key is checked twice: by its name and by its tenant
+	Author    string // name of the principal that pushed the activated version; "" = unknown
+	Undo      bool   // the activated version was in force before
 }
 
 // BackendQuestion asks whether an endpoint may join a pool.
@@ -38,9 +38,9 @@ type Answer struct {
 	Refusals []string // reasons of a refusal, sorted; for operators
 }
 
-// Admin evaluates data.kvasir.admin.allow. The error is ErrNoRule, or says why there
-// is no answer, which is a refusal. Answers are not cached, since calls of the admin
-// API are rare.
+// Admin evaluates data.kvasir.admin.allow. The error is ErrNoRule, or the reason why
+// there is no answer, which counts as a refusal. Answers are not cached, since calls
+// of the admin API are rare.
 func (s *Snapshot) Admin(q *AdminQuestion) (Answer, error) {
 	p := q.Principal
 	object := map[string]any{}
@@ -89,7 +89,8 @@ func (s *Snapshot) answer(name string, input map[string]any) (a Answer, err erro
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Budget)
 	defer cancel()
-	rs, err := rego.New(rego.Query("data.kvasir."+name), rego.Compiler(s.prog.compiler), rego.Store(s.data.store), rego.Transaction(s.data.txn), rego.Input(input)).Eval(ctx)
+	rs, err := rego.New(rego.Query("data.kvasir."+name), rego.Compiler(s.prog.compiler), rego.Store(s.data.store),
+		rego.Transaction(s.data.txn), rego.Input(input)).Eval(ctx)
 	if err != nil {
 		return a, fmt.Errorf("policy: %s: %w", ref, err)
 	}

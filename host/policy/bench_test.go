@@ -12,7 +12,7 @@ import (
 	"github.com/kvasir-router/kvasir/policies"
 )
 
-// shipped returns the files of the policy that ships.
+// shipped returns the files of the policy that ships with the router.
 func shipped(t testing.TB) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{}
@@ -30,8 +30,8 @@ func shipped(t testing.TB) map[string][]byte {
 	return out
 }
 
-// manyTenants returns the shipped policy with n tenants more, whose records are
-// acme's with 8 models and a pool of their own.
+// manyTenants returns the shipped policy with n further tenants, whose records are
+// copies of acme's with 8 models and a separate pool.
 func manyTenants(t testing.TB, n, edition int) *Source {
 	t.Helper()
 	files := shipped(t)
@@ -49,7 +49,8 @@ func manyTenants(t testing.TB, n, edition int) *Source {
 		for m := range 8 {
 			models[fmt.Sprintf("model-%d", m)] = true
 		}
-		record["models"], record["pools"], record["description"] = models, []string{"main", fmt.Sprintf("pool-%d", i%7)}, fmt.Sprintf("edition %d", edition)
+		record["models"], record["pools"] = models, []string{"main", fmt.Sprintf("pool-%d", i%7)}
+		record["description"] = fmt.Sprintf("edition %d", edition)
 		all[fmt.Sprintf("tenant-%d", i)] = record
 	}
 	b, err := json.Marshal(all)
@@ -64,7 +65,7 @@ func manyTenants(t testing.TB, n, edition int) *Source {
 	return src
 }
 
-// bar times rounds of f and fails where the best one, per unit, is above most:
+// bar measures rounds of f and fails if the best round takes more than most per unit:
 // other programs on the machine make rounds slower, never faster.
 func bar(b *testing.B, units int, most time.Duration, f func()) {
 	b.Helper()
@@ -85,15 +86,16 @@ func bar(b *testing.B, units int, most time.Duration, f func()) {
 func benchInputs(n int) (out []*Input) {
 	for i := range n {
 		out = append(out, &Input{
-			Principal: &identity.Principal{Tenant: fmt.Sprintf("tenant-%d", i%1000), Method: identity.MethodAPIKey}, Operation: "chat.completions",
-			Model: fmt.Sprintf("model-%d", i/1000%8), Priority: []string{"", "high", "low"}[i/8000%3], SizeClass: "m",
+			Principal: &identity.Principal{Tenant: fmt.Sprintf("tenant-%d", i%1000), Method: identity.MethodAPIKey},
+			Operation: "chat.completions",
+			Model:     fmt.Sprintf("model-%d", i/1000%8), Priority: []string{"", "high", "low"}[i/8000%3], SizeClass: "m",
 		})
 	}
 	return out
 }
 
-// BenchmarkSnapshot measures decisions of the shipped policy with 1,000 tenants,
-// against the bars of the design.
+// BenchmarkSnapshot measures decisions of the shipped policy with 1,000 tenants, and
+// fails if they are slower than the limits of the design.
 func BenchmarkSnapshot(b *testing.B) {
 	s, err := Load(manyTenants(b, 1000, 0), Config{Key: key32(), NoTests: true}, nil)
 	if err != nil {

@@ -16,7 +16,8 @@ const (
 )
 
 // cache holds decisions by the whole key, so that no two inputs can be confused. It
-// lives as long as its snapshot, so that its entries are never stale. It is safe for concurrent use.
+// lives as long as its snapshot, so that its entries are never stale. It is safe for
+// concurrent use.
 type cache struct {
 	seed   maphash.Seed
 	shards [cacheShards]cacheShard
@@ -87,7 +88,9 @@ func (c *cache) get(key []byte, count *Counters) *cacheEntry {
 
 // fill returns the entry of a key that get did not find. One caller computes it, the
 // others wait for the result. Errors are not cached.
-func (c *cache) fill(key []byte, tenant string, count *Counters, compute func() (*cacheEntry, error)) (*cacheEntry, error) {
+func (c *cache) fill(
+	key []byte, tenant string, count *Counters, compute func() (*cacheEntry, error),
+) (*cacheEntry, error) {
 	sh := &c.shards[c.shard(key)]
 	sh.mu.Lock()
 	if e := sh.m[string(key)]; e != nil {
@@ -190,7 +193,7 @@ func (c *cache) inputs(n int) (out []*Input) {
 				if e := o.queue[i]; e.in != nil {
 					out = append(out, e.in)
 				} else {
-					before-- // it counts as seen
+					before-- // an entry without an input counts as visited
 				}
 			}
 		}
@@ -233,7 +236,8 @@ type Stats struct {
 
 // Stats returns the counts.
 func (c *Counters) Stats() Stats {
-	s := Stats{Misses: c.misses.Load(), Errors: c.errors.Load(), Evaluations: c.evaluations.Load(), Evicted: c.evicted.Load(), EvalNanos: c.evalNanos.Load()}
+	s := Stats{Misses: c.misses.Load(), Errors: c.errors.Load(), Evaluations: c.evaluations.Load(),
+		Evicted: c.evicted.Load(), EvalNanos: c.evalNanos.Load()}
 	for i := range c.hits {
 		s.Hits += c.hits[i].Load()
 	}

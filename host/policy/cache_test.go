@@ -12,13 +12,14 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// TestCache_bounds: no tenant has more entries than its bound, all together not
-// more than theirs, and the tenant with most makes room.
+// TestCache_bounds: no tenant has more entries than the bound of a tenant, the cache
+// has no more than its bound, and entries of the tenant with the most are evicted.
 func TestCache_bounds(t *testing.T) {
 	var n Counters
 	c := newCache(100, 40)
 	fill := func(tenant string, i int) {
-		if _, err := c.fill(fmt.Appendf(nil, "%s/%d", tenant, i), tenant, &n, func() (*cacheEntry, error) { return &cacheEntry{}, nil }); err != nil {
+		if _, err := c.fill(fmt.Appendf(nil, "%s/%d", tenant, i), tenant, &n,
+			func() (*cacheEntry, error) { return &cacheEntry{}, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,13 +44,13 @@ func TestCache_bounds(t *testing.T) {
 	for i := range c.shards {
 		entries += len(c.shards[i].m)
 		if len(c.shards[i].flights) != 0 {
-			t.Error("an evaluation is left over")
+			t.Error("an evaluation has not ended")
 		}
 	}
 	quiet := 0
 	for _, o := range c.owners {
 		if len(o.queue) == 0 {
-			t.Errorf("tenant %s has no entries and is not forgotten", o.name)
+			t.Errorf("tenant %s without entries was not deleted", o.name)
 		}
 		quiet += len(o.queue)
 	}
@@ -58,20 +59,20 @@ func TestCache_bounds(t *testing.T) {
 	}
 }
 
-// TestCache_used: an entry that is asked for outlives those that are not.
+// TestCache_used: an entry that is used outlives entries that are not.
 func TestCache_used(t *testing.T) {
 	var n Counters
 	c := newCache(1000, 8)
 	for i := range 200 {
 		if i > 0 && c.get([]byte("0"), &n) == nil {
-			t.Fatalf("entry 0 went after %d others", i)
+			t.Fatalf("entry 0 was evicted after %d others", i)
 		}
 		c.fill(fmt.Append(nil, i), "t", &n, func() (*cacheEntry, error) { return &cacheEntry{}, nil })
 	}
 }
 
-// TestCache_flight: of callers with one key one evaluates and all get its result;
-// an error is not kept.
+// TestCache_flight: of concurrent callers with one key, one evaluates and all receive
+// its result; an error is not cached.
 func TestCache_flight(t *testing.T) {
 	var n Counters
 	c := newCache(100, 100)
@@ -102,7 +103,7 @@ func TestCache_flight(t *testing.T) {
 		}
 	}
 	if c.size() != 0 {
-		t.Error("an error was kept")
+		t.Error("an error was cached")
 	}
 	e, err := c.fill([]byte("k"), "t", &n, func() (*cacheEntry, error) { return &cacheEntry{}, nil })
 	if err != nil || c.get([]byte("k"), &n) != e {
@@ -110,12 +111,12 @@ func TestCache_flight(t *testing.T) {
 	}
 }
 
-// TestSnapshot_stress decides from many goroutines with a cache that is too
-// small: every decision is the one of its own input, in its own namespace.
+// TestSnapshot_stress decides in many goroutines with a cache that is too small:
+// every decision belongs to its input, and has the namespace of its input.
 func TestSnapshot_stress(t *testing.T) {
 	s := mustLoad(t, with(), Config{MaxEntries: 12, MaxPerTenant: 5})
 	want := map[string]string{} // by tenant, user, model
-	tenants, models := []string{"acme", "globex", "initech", "secret", "off", "nobody"}, []string{"m", "n", "o"}
+	tenants, models := []string{"acme", "globex", "initech", "secret", "off", "unlisted"}, []string{"m", "n", "o"}
 	name := func(tenant, user, model string) string { return tenant + " " + user + " " + model }
 	input := func(tenant, user, model string) *Input {
 		return &Input{Principal: &identity.Principal{Tenant: tenant, User: user}, Model: model}
@@ -151,11 +152,11 @@ func TestSnapshot_stress(t *testing.T) {
 	}
 }
 
-// TestSnapshot_allocs: a cached decision allocates nothing, also for a user whose
-// namespace is his own.
+// TestSnapshot_allocs: a cached decision allocates nothing, also for a user with a
+// separate namespace.
 func TestSnapshot_allocs(t *testing.T) {
 	s := mustLoad(t, with(), Config{})
-	for _, tenant := range []string{"acme", "globex", "nobody"} {
+	for _, tenant := range []string{"acme", "globex", "unlisted"} {
 		in := ask(tenant, "m")
 		in.Principal.User = "u"
 		if got := testing.AllocsPerRun(1000, func() { s.Decide(in) }); got != 0 {
@@ -164,10 +165,11 @@ func TestSnapshot_allocs(t *testing.T) {
 	}
 }
 
-// TestSnapshot_budget: an evaluation that takes too long ends within the budget
-// with an error that is not cached, and others are not held up by it.
+// TestSnapshot_budget: an evaluation that exceeds the budget ends with an error that
+// is not cached, and does not delay other evaluations.
 func TestSnapshot_budget(t *testing.T) {
-	rules := strings.Replace(base["kvasir/decision.rego"], "	tenant.enabled\n	tenant.models[input.request.model]\n}", `	slow
+	const enabled = "	tenant.enabled\n	tenant.models[input.request.model]\n}"
+	rules := strings.Replace(base["kvasir/decision.rego"], enabled, `	slow
 	tenant.models[input.request.model]
 }
 
@@ -199,8 +201,8 @@ slow if {
 	}
 }
 
-// TestSnapshot_errors: a policy that contradicts itself, or gives something else
-// than a decision, gives an error each time.
+// TestSnapshot_errors: a policy that contradicts itself, or whose result is not a
+// decision, returns an error each time.
 func TestSnapshot_errors(t *testing.T) {
 	f := func(what, rule, want string) {
 		t.Helper()
@@ -215,11 +217,12 @@ func TestSnapshot_errors(t *testing.T) {
 		}
 	}
 	f("conflict", `decision := {"allow": false, "reason": "other"} if tenant.enabled`, "conflict")
-	f("builtin error", "decision := {\"allow\": false, \"reason\": \"x\"} if {\n\tinput.request.model != \"\"\n\tto_number(input.request.model) > 1\n}\n", "eval_builtin_error")
+	f("builtin error", "decision := {\"allow\": false, \"reason\": \"x\"} if {\n\tinput.request.model != "+
+		"\"\"\n\tto_number(input.request.model) > 1\n}\n", "eval_builtin_error")
 }
 
-// TestInputSet_key: keys of inputs that differ in what is referred to differ,
-// wherever the values' borders are.
+// TestInputSet_key: inputs that differ in a value that the policy refers to have
+// different keys, even if the concatenations of their values are equal.
 func TestInputSet_key(t *testing.T) {
 	var s inputSet
 	for l := range s.uses {
@@ -235,7 +238,7 @@ func TestInputSet_key(t *testing.T) {
 		}
 		doc := string(inputJSON(in))
 		if old, there := keys[string(b)]; there && old != doc {
-			t.Errorf("%s and %s have one key", old, doc)
+			t.Errorf("%s and %s have the same key", old, doc)
 		}
 		keys[string(b)] = doc
 	}

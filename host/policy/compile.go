@@ -18,7 +18,7 @@ import (
 // Entry points of a policy.
 const (
 	decisionPath = "data.kvasir.decision"
-	decisionFile = "kvasir/decision.rego" // the file that is named if it is missing
+	decisionFile = "kvasir/decision.rego" // the file that errors name if the rule is missing
 )
 
 // testSuffix marks the modules that hold the policy's own tests.
@@ -55,9 +55,8 @@ func (s *settings) compiler() *ast.Compiler {
 		WithUseTypeCheckAnnotations(true).WithStrict(true).WithDefaultRegoVersion(ast.RegoV1)
 }
 
-// compile parses and compiles the modules of src and checks what can be checked
-// without data. It takes parsed modules from prev, which may be nil, where they are
-// the same.
+// compile parses and compiles the modules of src and makes the checks that need no
+// data. It reuses parsed modules of prev, which may be nil, if their text is the same.
 func compile(src *Source, prev *program, f *faults) *program {
 	p := &program{src: src, modules: map[string]*ast.Module{}}
 	before := len(f.all)
@@ -68,7 +67,8 @@ func compile(src *Source, prev *program, f *faults) *program {
 			p.modules[name] = m
 			continue
 		}
-		m, err := ast.ParseModuleWithOpts(name, string(src.modules[name]), ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: p.set.caps, ProcessAnnotation: true})
+		m, err := ast.ParseModuleWithOpts(name, string(src.modules[name]),
+			ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: p.set.caps, ProcessAnnotation: true})
 		if err != nil {
 			f.rego(err)
 		} else if m == nil {
@@ -97,7 +97,8 @@ func compile(src *Source, prev *program, f *faults) *program {
 
 // parsed returns the module name of p if src has the same, else nil.
 func (p *program) parsed(src *Source, name string) *ast.Module {
-	if p == nil || !bytes.Equal(p.src.capabilities, src.capabilities) || !bytes.Equal(p.src.modules[name], src.modules[name]) {
+	if p == nil || !bytes.Equal(p.src.capabilities, src.capabilities) ||
+		!bytes.Equal(p.src.modules[name], src.modules[name]) {
 		return nil
 	}
 	return p.modules[name]
@@ -109,7 +110,8 @@ func readSettings(src *Source, f *faults) settings {
 	if src.capabilities != nil {
 		caps, err := ast.LoadCapabilitiesJSON(bytes.NewReader(src.capabilities))
 		if err != nil {
-			f.add(capabilityFile, 0, 0, err.Error(), "write it as opa capabilities --current prints it, without what rules may not use")
+			f.add(capabilityFile, 0, 0, err.Error(), "write it as opa capabilities --current prints it, "+
+				"without the functions that rules must not use")
 		} else {
 			s.caps = caps
 		}
@@ -141,12 +143,14 @@ func (p *program) check(f *faults) {
 	ref := ast.MustParseRef(decisionPath)
 	rules := p.compiler.GetRulesExact(ref)
 	if len(rules) == 0 {
-		f.add(decisionFile, 0, 0, "missing rule "+decisionPath, `write package kvasir and default decision := {"allow": false, "reason": "policy_undefined"}`)
+		f.add(decisionFile, 0, 0, "missing rule "+decisionPath,
+			`write package kvasir and default decision := {"allow": false, "reason": "policy_undefined"}`)
 		return
 	}
 	if !slices.ContainsFunc(rules, deniesByDefault) {
 		l := rules[0].Loc()
-		f.add(l.File, l.Row, l.Col, "decision has no default that denies", `write default decision := {"allow": false, "reason": "policy_undefined"}`)
+		f.add(l.File, l.Row, l.Col, "decision has no default that denies",
+			`write default decision := {"allow": false, "reason": "policy_undefined"}`)
 	}
 	t := typeCheck{p: p, faults: f, seen: map[string]bool{}}
 	t.decision(p.compiler.TypeEnv.GetByRef(ref), rules[0])
@@ -190,7 +194,7 @@ func (f *faults) rego(err error) {
 	}
 }
 
-// fixFor returns what to write instead of what OPA refused.
+// fixFor returns the suggested fix for an error of OPA.
 func fixFor(e *ast.Error) string {
 	if d, ok := e.Details.(*ast.RefErrInvalidDetail); ok && len(d.OneOf) > 0 {
 		var known []string
@@ -218,7 +222,8 @@ var fixes = []struct{ text, fix string }{
 	{"cannot be used for rule name", "begin the rule with a name that is not a keyword, or complete the rule before it"},
 	{"with keyword target", "write input, data or a function after with"},
 	{"unexpected import path", "import data.…, input.… or rego.v1"},
-	{"undefined function", "the function does not exist, or decisions may not depend on it: use input and data only (capabilities.json lists the functions)"},
+	{"undefined function", "the function does not exist, or decisions may not depend on it: use input and data only " +
+		"(capabilities.json lists the functions)"},
 	{"undefined ref", "define it, import it, or fix its name"},
 	{"match error", "compare values of one type"},
 	{"invalid argument(s)", "use arguments of the types that the function takes"},

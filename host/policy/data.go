@@ -84,7 +84,8 @@ func merge(into, from *jsonNode, src *Source, f *faults) {
 			merge(old, v, src, f)
 		default:
 			line, col := lineCol(src.data[from.file], from.keyAt[i])
-			f.add(dataName(from.file), line, col, fmt.Sprintf("duplicate key %.80q, also in %s", k, dataName(old.file)), "delete one of them")
+			f.add(dataName(from.file), line, col, fmt.Sprintf("duplicate key %.80q, also in %s", k, dataName(old.file)),
+				"delete one of them")
 		}
 	}
 }
@@ -143,7 +144,8 @@ func (d *dataset) readClasses(src *Source, f *faults) {
 		v, ok := rat(p)
 		if !ok || !v.IsInt() || !v.Num().IsInt64() || v.Num().Int64() < math.MinInt16 || v.Num().Int64() > math.MaxInt16 {
 			line, col := lineCol(src.data[p.file], p.at)
-			f.add(dataName(p.file), line, col, fmt.Sprintf("invalid priority of class %q", name), "want a whole number from -32768 to 32767")
+			f.add(dataName(p.file), line, col, fmt.Sprintf("invalid priority of class %q", name),
+				"want a whole number from -32768 to 32767")
 			continue
 		}
 		d.classes[name] = int(v.Num().Int64())

@@ -20,15 +20,20 @@ var decisionFields = []field[verdict]{
 		doc("HTTP status of a refusal: "+orList(denyStatuses), strconv.Itoa(defaultDenyStatus)),
 	newField("model", stringKind, func(v *verdict) *string { return &v.Model }).
 		doc("the model to use", "the model of the request"),
-	newField("constraints", array(object(constraintFields, nil)), func(v *verdict) *[]Constraint { return &v.Constraints }).as(constraintText).
-		doc("`{label, op: in or not_in, values}`: endpoints must meet all of them. An empty list of values matches no endpoint, and nothing relaxes a constraint",
+	newField("constraints", array(object(constraintFields, nil)),
+		func(v *verdict) *[]Constraint { return &v.Constraints }).as(constraintText).
+		doc("`{label, op: in or not_in, values}`: endpoints must meet all of them. An empty list of values matches no "+
+			"endpoint, and nothing relaxes a constraint",
 			"where the configuration lists the label in `required_labels` (`pool`): refused, `"+reasonIncomplete+"`"),
-	newField("prefer", array(object(preferenceFields, nil)), func(v *verdict) *[]Preference { return &v.Prefer }).as(preferenceText).
+	newField("prefer", array(object(preferenceFields, nil)),
+		func(v *verdict) *[]Preference { return &v.Prefer }).as(preferenceText).
 		doc("`{label, values, weight}`, weight 0 to 1: endpoints whose label has one of the values are worth more", "none"),
 	newField("cache", object(cacheFields, checkCache), func(v *verdict) *verdict { return v }).
-		doc("`{scope, group}`: who shares cached blocks: `tenant`, `user`, `group`, `public` (only with `allow_public_scope`), `none` (nothing shared, nothing predicted)", "`tenant`"),
+		doc("`{scope, group}`: who shares cached blocks: `tenant`, `user`, `group`, `public` (only with "+
+			"`allow_public_scope`), `none` (nothing shared, nothing predicted)", "`tenant`"),
 	newField("affinity", object(affinityFields, nil), func(v *verdict) *Affinity { return &v.Affinity }).
-		doc(fmt.Sprintf("`{weight 0…%d, max_share (0…1], sticky}`: credit of a cached prefix, largest share of one endpoint's work, sessions stay on their endpoint", maxAffinityWeight), "1, none, false"),
+		doc(fmt.Sprintf("`{weight 0…%d, max_share (0…1], sticky}`: credit of a cached prefix, largest share of one "+
+			"endpoint's work, sessions stay on their endpoint", maxAffinityWeight), "1, none, false"),
 	newField("priority", classKind, func(v *verdict) *int { return &v.Priority }).
 		doc("a class of `data.classes`; the log and explain show its number", "`"+defaultClass+"`"),
 	newField("rate_class", stringKind, func(v *verdict) *string { return &v.RateClass }).
@@ -54,7 +59,8 @@ var preferenceFields = []field[Preference]{
 }
 
 var cacheFields = []field[verdict]{
-	newField("scope", oneOf(ScopeTenant, ScopeUser, ScopeGroup, ScopePublic, ScopeNone), func(v *verdict) *string { return &v.Scope }).needed(),
+	newField("scope", oneOf(ScopeTenant, ScopeUser, ScopeGroup, ScopePublic, ScopeNone),
+		func(v *verdict) *string { return &v.Scope }).needed(),
 	newField("group", nameKind, func(v *verdict) *string { return &v.group }),
 }
 

@@ -53,9 +53,8 @@ func (d *decoder) fail(path, format string, args ...any) {
 	}
 }
 
-// decode reads the document v. A field that the contract does not have, or a
-// value of another form, is an error: a misspelt constraint must not pass as
-// none.
+// decode reads the document v. A field that the contract does not have, or a value
+// of another type, is an error: a misspelt constraint must not be ignored.
 func decode(v ast.Value, classes map[string]int) (*verdict, error) {
 	if _, ok := v.(ast.Object); !ok {
 		return nil, errors.New("policy: the decision is not an object")

@@ -28,7 +28,7 @@ var (
 )
 
 // typeCheck compares the type that OPA infers for the decision with the contract, so
-// that a misspelt field is an error and not ignored.
+// that a misspelt field is an error instead of being ignored.
 type typeCheck struct {
 	p *program
 	*faults
@@ -109,9 +109,10 @@ func (c *typeCheck) wrong(path, got string, s *shape, at *ast.Location) {
 	}
 }
 
-// keyAt returns the place to report for the field key: where it first has a value
-// of the wrong type, or else where it is first beside a field that the object has,
-// or else its first occurrence. s is nil if an object of shape of has no such field.
+// keyAt returns the location to report for the field key: its first occurrence with a
+// value of the wrong type, or else its first occurrence beside a known field of the
+// object, or else its first occurrence. s is nil if an object of shape of has no such
+// field.
 func (c *typeCheck) keyAt(key string, s, of *shape) (at *ast.Location) {
 	wrong := false
 	look := func(o ast.Object) {
@@ -143,8 +144,8 @@ func (c *typeCheck) keyAt(key string, s, of *shape) (at *ast.Location) {
 	return at
 }
 
-// elementAt returns where a rule adds a literal of another type than s to the set at
-// path, nil if none does. The set has the name of the path's last part.
+// elementAt returns the location at which a rule adds a literal of another type than s
+// to the set at path, nil if no rule does. The set has the name of the path's last part.
 func (c *typeCheck) elementAt(path string, s *shape) (at *ast.Location) {
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	c.p.eachModule(func(m *ast.Module) bool {

@@ -21,7 +21,7 @@ type Diff struct {
 	Same        int `json:"same"`
 	AllowToDeny int `json:"allow_to_deny"`
 	DenyToAllow int `json:"deny_to_allow"`
-	Widened     int `json:"widened"`     // more share the cache
+	Widened     int `json:"widened"`     // more requests share the cache
 	Namespace   int `json:"namespace"`   // another cache namespace, not wider: its prefixes are cold
 	Constraints int `json:"constraints"` // other endpoints
 	Other       int `json:"other"`       // limits, priority, profile, reason and the like
@@ -64,7 +64,7 @@ func Compare(old, candidate *Snapshot, inputs []*Input, d time.Duration) *Diff {
 	end := time.Now().Add(d)
 	listed := map[string]int{}
 	var took []time.Duration
-	var aside Counters // a replay is not traffic
+	var aside Counters // replayed decisions do not count as traffic
 	for i, in := range inputs {
 		if time.Now().After(end) {
 			out.Skipped = len(inputs) - i
@@ -80,7 +80,8 @@ func Compare(old, candidate *Snapshot, inputs []*Input, d time.Duration) *Diff {
 			continue
 		}
 		if listed[kind]++; listed[kind] <= maxChanges {
-			out.Changes = append(out.Changes, Change{kind, inputJSON(in), decisionJSON(before, oldErr), decisionJSON(after, err)})
+			out.Changes = append(out.Changes, Change{kind, inputJSON(in), decisionJSON(before, oldErr),
+				decisionJSON(after, err)})
 		}
 	}
 	if slices.Sort(took); len(took) > 0 {
@@ -113,7 +114,7 @@ func (x *Diff) count(before, after *Decision, oldErr, err error) string {
 	return kind
 }
 
-// scopeWidth orders scopes by how many share a namespace.
+// scopeWidth orders scopes by how many requests share a namespace.
 var scopeWidth = map[string]int{ScopeNone: 0, ScopeUser: 1, ScopeTenant: 2, ScopeGroup: 3, ScopePublic: 4}
 
 func changeOf(before, after *Decision, oldErr, err error) string {
@@ -206,7 +207,8 @@ func (g Gates) Check(d *Diff) error {
 		{"errors", "would get no decision", d.Errors, g.Errors},
 	} {
 		if share := float64(x.n) / float64(max(1, d.Compared)); share > x.most {
-			f.add("", 0, 0, fmt.Sprintf("%d of %d live decisions %s (%.1f %%, policy.gates.%s is %.1f %%)", x.n, d.Compared, x.what, 100*share, x.name, 100*x.most),
+			f.add("", 0, 0, fmt.Sprintf("%d of %d live decisions %s (%.1f %%, policy.gates.%s is %.1f %%)", x.n, d.Compared,
+				x.what, 100*share, x.name, 100*x.most),
 				"see kvasir policy diff; if the changes are intended, reload with --force or raise the gate")
 		}
 	}

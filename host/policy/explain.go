@@ -16,7 +16,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// Explanation is how a policy came to a decision.
+// Explanation describes how a policy made a decision.
 type Explanation struct {
 	Input      json.RawMessage `json:"input"`      // the whole document
 	DependsOn  []string        `json:"depends_on"` // the paths of it that the policy refers to
@@ -37,9 +37,10 @@ type RuleHeld struct {
 }
 
 // Explain decides about in and reports which rules held. It evaluates the whole input
-// document, without the cache. Tests check that the decision is that of Decide.
+// document, without the cache. Tests check that the decision equals that of Decide.
 func (s *Snapshot) Explain(in *Input) *Explanation {
-	x := &Explanation{Input: inputJSON(in), DependsOn: s.Inputs(), Result: json.RawMessage("null"), Rules: []RuleHeld{}, Revision: s.revision}
+	x := &Explanation{Input: inputJSON(in), DependsOn: s.Inputs(), Result: json.RawMessage("null"), Rules: []RuleHeld{},
+		Revision: s.revision}
 	d, err := s.Uncached(in)
 	if err != nil {
 		x.Error = err.Error()
@@ -144,9 +145,11 @@ func ParseInput(text []byte) (*Input, error) {
 		return nil, fmt.Errorf("policy: input: router.hour_utc %d is not an hour", d.Router.HourUTC)
 	}
 	in := &Input{
-		Principal: &identity.Principal{Tenant: d.Tenant.ID, User: d.Tenant.User, Groups: d.Tenant.Groups, Scopes: d.Tenant.Scopes, Method: d.Tenant.Auth.Method, Issuer: d.Tenant.Auth.Issuer},
-		Operation: d.Request.Operation, Model: d.Request.Model, Adapter: d.Request.Adapter, Stream: d.Request.Stream, Priority: d.Request.Priority,
-		SizeClass: d.Request.SizeClass, Region: d.Router.Region, HourUTC: d.Router.HourUTC, CapacityState: d.Router.CapacityState,
+		Principal: &identity.Principal{Tenant: d.Tenant.ID, User: d.Tenant.User, Groups: d.Tenant.Groups,
+			Scopes: d.Tenant.Scopes, Method: d.Tenant.Auth.Method, Issuer: d.Tenant.Auth.Issuer},
+		Operation: d.Request.Operation, Model: d.Request.Model, Adapter: d.Request.Adapter, Stream: d.Request.Stream,
+		Priority: d.Request.Priority, SizeClass: d.Request.SizeClass,
+		Region: d.Router.Region, HourUTC: d.Router.HourUTC, CapacityState: d.Router.CapacityState,
 	}
 	for name, value := range d.Request.Labels {
 		in.Labels = append(in.Labels, Label{Name: name, Value: value})

@@ -63,7 +63,8 @@ func (f *faults) err() error {
 		return nil
 	}
 	slices.SortStableFunc(f.all, func(a, b Fault) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col), cmp.Compare(a.What, b.What))
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col),
+			cmp.Compare(a.What, b.What))
 	})
 	return slices.Compact(f.all)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// kind is a type of values in a decision document: how the type checker, the
-// JSON Schema, the decoder and the reader of a log see them.
+// kind is a type of values in a decision document: its form for the type checker,
+// the JSON Schema, the decoder and the log.
 type kind[V any] struct {
 	shape  *shape
 	schema func(indent string) string // members of a JSON Schema object, without the braces
@@ -50,7 +50,7 @@ func (f field[T]) needed() field[T] {
 	return f
 }
 
-// inDenials makes f a field that is shown of a denial.
+// inDenials makes f a field that denials show too.
 func (f field[T]) inDenials() field[T] {
 	f.denied = true
 	return f
@@ -151,8 +151,8 @@ func objectSchema[T any](fields []field[T], indent string) string {
 	return strings.Join(out, ",\n"+indent+"  ")
 }
 
-// separator returns what stands between the members of a schema: they share a
-// line unless one of them has several.
+// separator returns the text between the members of a schema: they share a line
+// unless one of them has several lines.
 func separator(text, indent string) string {
 	if strings.Contains(text, "\n") {
 		return ",\n" + indent + "  "
@@ -168,8 +168,8 @@ func braces(text, indent string) string {
 	return "{" + text + "}"
 }
 
-// object is the kind of an object of the fields; check, if it is not nil, looks
-// at fields that depend on each other.
+// object is the kind of an object of the fields; check, if it is not nil, checks
+// fields that depend on each other.
 func object[T any](fields []field[T], check func(d *decoder, path string, v *T)) kind[T] {
 	return kind[T]{
 		shape:  objectShape(fields),

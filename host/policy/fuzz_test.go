@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzLoad: whatever stands in the files, a policy is loaded or refused with
-// faults that each say what to do.
+// FuzzLoad: with any files, a policy is loaded, or refused with faults that each have
+// a suggested fix.
 func FuzzLoad(f *testing.F) {
 	f.Add(base["kvasir/decision.rego"], base["data/tenants/all.json"])
 	f.Add(strings.Replace(base["kvasir/decision.rego"], "tenant.enabled", "input.request.labels[x]", 1), `{"acme": {}}`)
@@ -38,17 +38,19 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// FuzzLastGood: no contents of the file make it fail, and none that was not
-// written with the key are taken.
+// FuzzLastGood: no contents of the file cause a panic, and contents that were not
+// written with the key are refused.
 func FuzzLastGood(f *testing.F) {
 	f.Add([]byte("0000\n{}"))
-	f.Add([]byte(lastGoodMAC(make([]byte, KeyBytes), []byte(`{"version": 1, "files": {"a.rego": "cGFja2FnZSBh"}}`)) + "\n" + `{"version": 1, "files": {"a.rego": "cGFja2FnZSBh"}}`))
+	f.Add([]byte(lastGoodMAC(make([]byte, KeyBytes), []byte(`{"version": 1, "files": {"a.rego": "cGFja2FnZSBh"}}`)) +
+		"\n" + `{"version": 1, "files": {"a.rego": "cGFja2FnZSBh"}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if _, err := parseLastGood(text, key32()); err == nil {
-			t.Errorf("%q was taken", text)
+			t.Errorf("%q was accepted", text)
 		}
 		_, body, _ := strings.Cut(string(text), "\n")
-		if k, err := parseLastGood([]byte(lastGoodMAC(key32(), []byte(body))+"\n"+body), key32()); err == nil && len(k.Source.modules) == 0 {
+		if k, err := parseLastGood([]byte(lastGoodMAC(key32(), []byte(body))+"\n"+body), key32()); err == nil &&
+			len(k.Source.modules) == 0 {
 			t.Errorf("%q has no module", body)
 		}
 	})

@@ -11,14 +11,14 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what is generated from decisionFields in policies/")
 
-// The table of policies/README.md stands between these lines.
+// The table of policies/README.md is between these lines.
 const (
 	tableBegin = "<!-- decision fields: generated from host/policy/decisionfields.go by make generate -->\n"
 	tableEnd   = "<!-- end of decision fields -->\n"
 )
 
-// TestDecisionFields_generated fails where the schema or the table of the
-// decision is not what decisionFields says: run make generate.
+// TestDecisionFields_generated fails if the schema or the table of the decision
+// differs from the text generated from decisionFields: run make generate.
 func TestDecisionFields_generated(t *testing.T) {
 	const schema, readme = "../../policies/schemas/decision.json", "../../policies/README.md"
 	current(t, schema, []byte(decisionSchema()))
@@ -34,8 +34,7 @@ func TestDecisionFields_generated(t *testing.T) {
 	current(t, readme, []byte(before+tableBegin+decisionTable()+tableEnd+after))
 }
 
-// TestDecisionFields_documented: a row without a sentence for its reader is not
-// whole.
+// TestDecisionFields_documented: each row has documentation.
 func TestDecisionFields_documented(t *testing.T) {
 	for _, f := range decisionFields {
 		if f.is == "" || f.without == "" {
@@ -44,12 +43,15 @@ func TestDecisionFields_documented(t *testing.T) {
 	}
 }
 
-// TestFields_whole: every field of a decision that is set is shown, so that no
-// row is left out of the log and of explain, and the schema accepts it.
+// TestFields_whole: every field of a decision that is set is shown, so that the log
+// and explain contain every row, and the schema accepts the result.
 func TestFields_whole(t *testing.T) {
-	v, err := decodeJSON(t, `{"allow": true, "reason": "r", "model": "m", "constraints": [{"label": "l", "op": "not_in", "values": ["v"]}],
-		"prefer": [{"label": "l", "values": ["v"], "weight": 0.5}], "cache": {"scope": "group", "group": "g"}, "affinity": {"weight": 2, "max_share": 0.5, "sticky": true},
-		"priority": "high", "rate_class": "gold", "limits": {"max_prompt_tokens": 1, "max_output_tokens": 2, "max_concurrency": 3, "tokens_per_minute": 4000000, "requests_per_minute": 5},
+	v, err := decodeJSON(t, `{"allow": true, "reason": "r", "model": "m", "constraints": [{"label": "l", "op": "not_in",
+	"values": ["v"]}],
+		"prefer": [{"label": "l", "values": ["v"], "weight": 0.5}], "cache": {"scope": "group", "group": "g"},
+		"affinity": {"weight": 2, "max_share": 0.5, "sticky": true},
+		"priority": "high", "rate_class": "gold", "limits": {"max_prompt_tokens": 1, "max_output_tokens": 2,
+		"max_concurrency": 3, "tokens_per_minute": 4000000, "requests_per_minute": 5},
 		"profile": "fast", "audit": "full"}`)
 	if err != nil {
 		t.Fatal(err)
@@ -60,8 +62,10 @@ func TestFields_whole(t *testing.T) {
 			t.Errorf("%s is not shown: %v", f.name, shown)
 		}
 	}
-	want := "[model m l not in [v] prefers l [v] by 0.5 cache scope group affinity max_share 0.5, sticky true, weight 2 priority 9 rate_class gold " +
-		"limits max_concurrency 3, max_output_tokens 2, max_prompt_tokens 1, requests_per_minute 5, tokens_per_minute 4000000 profile fast audit full]"
+	want := "[model m l not in [v] prefers l [v] by 0.5 cache scope group affinity max_share 0.5, sticky true, weight " +
+		"2 priority 9 rate_class gold " +
+		"limits max_concurrency 3, max_output_tokens 2, max_prompt_tokens 1, requests_per_minute 5, tokens_per_minute " +
+		"4000000 profile fast audit full]"
 	if got := fmt.Sprint(shown.Text()); got != want {
 		t.Errorf("text is\n%s\nwant\n%s", got, want)
 	}
@@ -76,7 +80,7 @@ func TestFields_whole(t *testing.T) {
 	}
 }
 
-// current compares the file with the text, or writes it.
+// current compares the file with the text, or writes the text to the file.
 func current(t *testing.T, path string, want []byte) {
 	t.Helper()
 	if *update {
@@ -95,7 +99,8 @@ func current(t *testing.T, path string, want []byte) {
 }
 
 func decisionSchema() string {
-	return "{\n  \"$schema\": \"http://json-schema.org/draft-07/schema#\",\n  \"title\": \"Output of data.kvasir.decision\",\n  " + objectSchema(decisionFields, "") + "\n}\n"
+	return "{\n  \"$schema\": \"http://json-schema.org/draft-07/schema#\",\n  \"title\": \"Output of " +
+		"data.kvasir.decision\",\n  " + objectSchema(decisionFields, "") + "\n}\n"
 }
 
 func decisionTable() string {

@@ -108,7 +108,9 @@ func (g *Guard) Decide(in *Input) (*Decision, error) {
 	g.cfg.Health.fallbacks.Add(1)
 	tenant := in.Principal.Tenant
 	return &Decision{
-		Allow: true, Reason: "policy_fallback", Constraints: g.cfg.Fallback, Audit: AuditFull, Rules: []string{"policy_fallback"},
-		Scope: ScopeTenant, Salt: Salt(g.cfg.Key, ScopeTenant, tenant), Namespace: NamespaceHash(g.cfg.Key, ScopeTenant, tenant), Revision: g.snapshot.revision,
+		Allow: true, Reason: "policy_fallback", Constraints: g.cfg.Fallback, Audit: AuditFull,
+		Rules: []string{"policy_fallback"},
+		Scope: ScopeTenant, Salt: Salt(g.cfg.Key, ScopeTenant, tenant),
+		Namespace: NamespaceHash(g.cfg.Key, ScopeTenant, tenant), Revision: g.snapshot.revision,
 	}, nil
 }

@@ -37,8 +37,10 @@ const (
 
 // leafPaths are the paths of the leaves in the input document, in the order of the
 // document: the leaves of one object are consecutive.
-var leafPaths = [leaves]string{"version", "tenant.id", "tenant.user", "tenant.groups", "tenant.scopes", "tenant.auth.method", "tenant.auth.issuer",
-	"request.operation", "request.model", "request.adapter", "request.stream", "request.priority", "request.size_class", "request.labels",
+var leafPaths = [leaves]string{"version", "tenant.id", "tenant.user", "tenant.groups", "tenant.scopes",
+	"tenant.auth.method", "tenant.auth.issuer",
+	"request.operation", "request.model", "request.adapter", "request.stream", "request.priority",
+	"request.size_class", "request.labels",
 	"router.region", "router.hour_utc", "router.capacity_state"}
 
 // inputSet is the part of the input document that a policy refers to. A decision
@@ -61,7 +63,8 @@ func newInputSet(refs []ast.Ref, p *program, f *faults) *inputSet {
 		}
 		path := refPath(r[1:])
 		if path == "" {
-			s.fault(f, p, r, "a rule refers to input as a whole", "name the fields that it needs, such as input.tenant.id: decisions are cached by the fields that rules name")
+			s.fault(f, p, r, "a rule refers to input as a whole",
+				"name the fields that it needs, such as input.tenant.id: decisions are cached by the fields that rules name")
 			continue
 		}
 		s.paths = append(s.paths, "input."+path)
@@ -125,8 +128,8 @@ const (
 )
 
 // key appends the values of in that the policy refers to, each with its length,
-// in the order of the leaves, and after them the tenant, whose namespace the
-// decision is for. ok is false if a value is out of bounds.
+// in the order of the leaves, followed by the tenant, to whose namespace the
+// decision belongs. ok is false if a value is out of bounds.
 func (s *inputSet) key(b []byte, in *Input) (_ []byte, ok bool) {
 	ok = true
 	str := func(v string) {
@@ -276,7 +279,8 @@ func (b *docBuilder) labels(in *Input) ast.Object {
 func (in *Input) clone() *Input {
 	c := *in
 	c.Trace = nil
-	for _, s := range []*string{&c.Operation, &c.Model, &c.Adapter, &c.Priority, &c.SizeClass, &c.Region, &c.CapacityState} {
+	for _, s := range []*string{&c.Operation, &c.Model, &c.Adapter, &c.Priority, &c.SizeClass, &c.Region,
+		&c.CapacityState} {
 		*s = strings.Clone(*s)
 	}
 	c.Labels = make([]Label, len(in.Labels))

@@ -7,8 +7,8 @@ import (
 )
 
 // parseJSON reads one JSON value without duplicate keys. Errors have an offset. It
-// accepts what encoding/json accepts, in a tenth of the time that its tokens take:
-// data of 1,000 tenants has 40,000 values.
+// accepts what encoding/json accepts, in a tenth of the time that reading the tokens
+// of a json.Decoder takes: the data of 1,000 tenants has 40,000 values.
 func parseJSON(text []byte) (*jsonNode, *jsonError) {
 	r := jsonReader{text: text}
 	n := r.value(0)
@@ -207,9 +207,9 @@ func (r *jsonReader) number() string {
 		}
 		return r.at > from
 	}
-	take := func(any string) bool {
-		for i := 0; i < len(any); i++ {
-			if r.at < len(r.text) && r.text[r.at] == any[i] {
+	take := func(set string) bool {
+		for i := 0; i < len(set); i++ {
+			if r.at < len(r.text) && r.text[r.at] == set[i] {
 				r.at++
 				return true
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// jsonNode is one value of a JSON file, with its place.
+// jsonNode is one value of a JSON file, with its position.
 type jsonNode struct {
 	kind  jsonKind
 	text  string      // of a string or number

@@ -22,8 +22,8 @@ const KeyBytes = 32
 // key and writes it there with mode 0600, its directory with mode 0700. Several
 // processes may do so at once: all get the same key. A file that others can read, a
 // directory that others can write and a file of another form are errors: with another
-// key every cached prefix would be lost, and who knows the key can compute the salt of
-// every namespace.
+// key every cached prefix would be lost, and anyone who has the key can compute the
+// salt of every namespace.
 func LoadOrCreateKey(path string) ([]byte, error) {
 	key, err := LoadKey(path)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -15,8 +15,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/internal/atomicfile"
 )
 
-// lastGood is the content of the file below its first line, which is a MAC of it in
-// hexadecimal: a policy that another program wrote there is refused.
+// lastGood is the content of the file after its first line. The first line is the MAC
+// of the rest, in hexadecimal: a policy that another program wrote is refused.
 type lastGood struct {
 	Version  int               `json:"version"`
 	Revision string            `json:"revision"`
@@ -40,9 +40,9 @@ const (
 	maxLastGood     = 2 * maxTotalBytes
 )
 
-// SaveLastGood writes the policy in force to path, mode 0600, for a start at
-// which its directory is broken or, with over, is as it was: see Kept. key keys
-// the MAC.
+// SaveLastGood writes the policy in force to path, with mode 0600. A later start uses
+// it if the policy's directory is broken or, with over, if the directory is unchanged:
+// see Kept. key is the key of the MAC.
 func SaveLastGood(path string, key []byte, s *Snapshot, over string, now time.Time) error {
 	b, err := json.Marshal(lastGood{lastGoodVersion, s.revision, now.UTC(), over, s.src.Files()})
 	if err != nil {

@@ -53,19 +53,23 @@ priority := input.request.priority if tenant.priorities[input.request.priority]
 import data.kvasir
 
 test_denies_unknown if {
-	d := kvasir.decision with input as {"version": "1", "tenant": {"id": "nobody"}, "request": {"model": "m"}}
+	d := kvasir.decision with input as {"version": "1", "tenant": {"id": "unlisted"}, "request": {"model": "m"}}
 	not d.allow
 }
 `,
 	"schemas/tenants.json": `{"type": "object", "additionalProperties": {"$ref": "tenant.json"}}`,
-	"schemas/tenant.json": `{"type": "object", "additionalProperties": false, "required": ["enabled", "pools"], "properties": {
-  "enabled": {"type": "boolean"}, "models": {"type": "object"}, "pools": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+	"schemas/tenant.json": `{"type": "object", "additionalProperties": false, "required": ["enabled", "pools"],
+	"properties": {
+  "enabled": {"type": "boolean"}, "models": {"type": "object"}, "pools": {"type": "array", "minItems": 1,
+  "items": {"type": "string"}},
   "limits": {"type": "object"}, "priorities": {"type": "object"}, "trust_group": {"type": "string"},
   "cache": {"enum": ["tenant", "user", "group", "public", "none"]}}}`,
 	"data/tenants/all.json": `{
-  "acme": {"enabled": true, "models": {"m": true}, "pools": ["shared"], "limits": {"max_prompt_tokens": 1000}, "priorities": {"high": true}},
+  "acme": {"enabled": true, "models": {"m": true}, "pools": ["shared"], "limits": {"max_prompt_tokens": 1000},
+  "priorities": {"high": true}},
   "globex": {"enabled": true, "models": {"m": true, "n": true}, "pools": ["ded"], "limits": {}, "cache": "user"},
-  "initech": {"enabled": true, "models": {"m": true}, "pools": ["shared"], "limits": {}, "cache": "group", "trust_group": "g"},
+  "initech": {"enabled": true, "models": {"m": true}, "pools": ["shared"], "limits": {}, "cache": "group",
+  "trust_group": "g"},
   "open": {"enabled": true, "models": {"m": true}, "pools": ["shared"], "limits": {}, "cache": "public"},
   "secret": {"enabled": true, "models": {"m": true}, "pools": ["shared"], "limits": {}, "cache": "none"},
   "off": {"enabled": false, "pools": ["shared"], "limits": {}}
@@ -108,7 +112,8 @@ func mustLoad(t testing.TB, f fstest.MapFS, cfg Config) *Snapshot {
 
 func TestSnapshot_decide(t *testing.T) {
 	s := mustLoad(t, with(), Config{AllowPublicScope: true})
-	if got, want := s.Inputs(), []string{"input.request.model", "input.request.priority", "input.tenant.id"}; !slices.Equal(got, want) {
+	if got, want := s.Inputs(), []string{"input.request.model", "input.request.priority",
+		"input.tenant.id"}; !slices.Equal(got, want) {
 		t.Errorf("inputs %v, want %v", got, want)
 	}
 	f := func(tenant, user, model, priority string) *Decision {
@@ -124,7 +129,7 @@ func TestSnapshot_decide(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again, _ := s.Decide(in); again != a {
-			t.Error("decision was made twice")
+			t.Error("the decision was made twice")
 		}
 		if same(a, b) != "" {
 			t.Errorf("cached and uncached differ: %s", same(a, b))
@@ -132,17 +137,19 @@ func TestSnapshot_decide(t *testing.T) {
 		return a
 	}
 	d := f("acme", "", "m", "high")
-	if !d.Allow || d.Priority != 7 || d.MaxPromptTokens != 1000 || d.Salt != Salt(key32(), ScopeTenant, "acme") || d.Revision != s.Revision() ||
+	if !d.Allow || d.Priority != 7 || d.MaxPromptTokens != 1000 || d.Salt != Salt(key32(), ScopeTenant, "acme") ||
+		d.Revision != s.Revision() ||
 		!slices.Equal(d.Constraints[0].Values, []string{"shared"}) || !slices.Equal(d.Rules, []string{"allowed"}) {
 		t.Errorf("got %+v", d)
 	}
 	if d := f("acme", "", "m", "other"); d.Priority != 0 {
 		t.Errorf("got %+v", d)
 	}
-	if d := f("acme", "", "n", ""); d.Allow || d.Status != 404 || d.Reason != "model_not_allowed" || d.Salt != "" || d.Scope != "" {
+	if d := f("acme", "", "n", ""); d.Allow || d.Status != 404 || d.Reason != "model_not_allowed" || d.Salt != "" ||
+		d.Scope != "" {
 		t.Errorf("got %+v", d)
 	}
-	if d := f("nobody", "", "m", ""); d.Allow || d.Status != 403 || d.Reason != "policy_undefined" {
+	if d := f("unlisted", "", "m", ""); d.Allow || d.Status != 403 || d.Reason != "policy_undefined" {
 		t.Errorf("got %+v", d)
 	}
 	u, v := f("globex", "u", "m", ""), f("globex", "v", "m", "")
@@ -177,16 +184,18 @@ func TestSnapshot_decide(t *testing.T) {
 
 func TestSnapshot_settings(t *testing.T) {
 	s := mustLoad(t, with(), Config{})
-	if d, err := s.Decide(ask("open", "m")); err != nil || d.Allow || d.Reason != "public_scope_not_allowed" || d.Status != 503 {
+	if d, err := s.Decide(ask("open", "m")); err != nil || d.Allow || d.Reason != "public_scope_not_allowed" ||
+		d.Status != 503 {
 		t.Errorf("got %+v %v", d, err)
 	}
 	s = mustLoad(t, with(), Config{RequiredLabels: []string{"pool", "region"}})
-	if d, err := s.Decide(ask("acme", "m")); err != nil || d.Allow || d.Reason != "policy_incomplete" || d.Status != 503 || d.Salt != "" {
+	if d, err := s.Decide(ask("acme", "m")); err != nil || d.Allow || d.Reason != "policy_incomplete" || d.Status != 503 ||
+		d.Salt != "" {
 		t.Errorf("got %+v %v", d, err)
 	}
 }
 
-// same says how two decisions differ, "" = not at all.
+// same describes how two decisions differ, "" = not at all.
 func same(a, b *Decision) string {
 	x, y := *a, *b
 	if err := equalJSON(x, y); err != nil {
@@ -195,8 +204,8 @@ func same(a, b *Decision) string {
 	return ""
 }
 
-// TestLoad_refused holds policies that must not be loaded: each fault names its
-// file and line, and what to write instead.
+// TestLoad_refused: policies with an error are refused, and each fault names its file,
+// its line and a suggested fix.
 func TestLoad_refused(t *testing.T) {
 	f := func(what, file string, line int, want, fix string, change ...string) {
 		t.Helper()
@@ -207,7 +216,8 @@ func TestLoad_refused(t *testing.T) {
 			return
 		}
 		for _, x := range all {
-			if x.File == file && (x.Line == line || line == 0) && strings.Contains(x.What, want) && strings.Contains(x.Fix, fix) {
+			if x.File == file && (x.Line == line || line == 0) && strings.Contains(x.What, want) &&
+				strings.Contains(x.Fix, fix) {
 				return
 			}
 		}
@@ -222,49 +232,66 @@ func TestLoad_refused(t *testing.T) {
 		return []string{"kvasir/decision.rego", strings.Replace(decision, old, new, 1)}
 	}
 	const file = "kvasir/decision.rego"
-	f("schema typo", file, 17, "undefined ref", "model", edit("tenant.models[input.request.model]\n}", "tenant.models[input.request.modle]\n}")...)
+	f("schema typo", file, 17, "undefined ref", "model",
+		edit("tenant.models[input.request.model]\n}", "tenant.models[input.request.modle]\n}")...)
 	f("header", file, 0, "undefined ref", "unknown name", edit("tenant.enabled", `input.headers["x"] == "y"`)...)
-	f("http", file, 0, "undefined function", "may not depend on it", edit("tenant.enabled", `http.send({"url": "x"}).status == 200`)...)
+	f("http", file, 0, "undefined function", "may not depend on it",
+		edit("tenant.enabled", `http.send({"url": "x"}).status == 200`)...)
 	f("time", file, 0, "undefined function", "may not depend on it", edit("tenant.enabled", "time.now_ns() > 1")...)
 	f("random", file, 0, "undefined function", "may not depend on it", edit("tenant.enabled", `rand.intn("x", 3) == 1`)...)
 	f("whole input", file, 0, "input as a whole", "name the fields", edit("tenant.enabled", `count(input) > 2`)...)
 	f("walk", file, 0, "input as a whole", "name the fields", edit("tenant.enabled", "walk(input, [_, 1])")...)
 	f("unused", file, 0, "unused", "use it", edit("tenant.enabled\n", "x := tenant.enabled\n")...)
 	f("v0", file, 0, "if", "", edit("} if {\n	tenant.enabled\n	tenant.models", "} {\n	tenant.enabled\n	tenant.models")...)
-	f("no such rule", file, 12, "no such rule data.kvasir.cash", `did you mean "cache"`, edit(`"cache": cache`, `"cache": data.kvasir.cash.scope`)...)
-	f("no such package", "kvasir/z.rego", 3, "no such rule data.kvasir.isolatoin", "", "kvasir/z.rego", "package kvasir.z\n\nx := data.kvasir.isolatoin.constraints\n")
-	f("misspelt field", file, 11, "unknown decision field contraints", `did you mean "constraints"`, edit(`"constraints"`, `"contraints"`)...)
-	f("misspelt inner field", file, 11, "unknown decision field constraints[_].lable", `did you mean "label"`, edit(`"label"`, `"lable"`)...)
+	f("no such rule", file, 12, "no such rule data.kvasir.cash", `did you mean "cache"`,
+		edit(`"cache": cache`, `"cache": data.kvasir.cash.scope`)...)
+	f("no such package", "kvasir/z.rego", 3, "no such rule data.kvasir.isolatoin", "", "kvasir/z.rego",
+		"package kvasir.z\n\nx := data.kvasir.isolatoin.constraints\n")
+	f("misspelt field", file, 11, "unknown decision field contraints", `did you mean "constraints"`,
+		edit(`"constraints"`, `"contraints"`)...)
+	f("misspelt inner field", file, 11, "unknown decision field constraints[_].lable", `did you mean "label"`,
+		edit(`"label"`, `"lable"`)...)
 	f("allow no boolean", file, 10, "allow is a string", "a boolean", edit(`"allow": true`, `"allow": "yes"`)...)
 	f("no default", file, 0, "no default", "write default", edit("default decision :=", "decision :=")...)
-	f("default that allows", file, 0, "no default", "write default", edit(`default decision := {"allow": false`, `default decision := {"allow": true`)...)
+	f("default that allows", file, 0, "no default", "write default",
+		edit(`default decision := {"allow": false`, `default decision := {"allow": true`)...)
 	f("no decision", file, 0, "missing rule", "write package", edit("package kvasir", "package other")...)
-	f("own test", "kvasir/decision_test.rego", 5, "test kvasir_test.test_denies_unknown: failed", "fix the rule", edit(`default decision := {"allow": false, "reason": "policy_undefined"}`, `default decision := {"allow": false, "reason": "x"}
+	f("own test", "kvasir/decision_test.rego", 5, "test kvasir_test.test_denies_unknown: failed", "fix the rule",
+		edit(`default decision := {"allow": false, "reason": "policy_undefined"}`,
+			`default decision := {"allow": false, "reason": "x"}
 
 decision := {"allow": true, "constraints": []} if not tenant`)...)
-	f("endless test", "kvasir/x_test.rego", 3, "test kvasir_x_test.test_x: error", "fix", "kvasir/x_test.rego", `package kvasir_x_test
+	f("endless test", "kvasir/x_test.rego", 3, "test kvasir_x_test.test_x: error", "fix",
+		"kvasir/x_test.rego", `package kvasir_x_test
 
 test_x if { some i in numbers.range(1, 100000000); i < 0 }
 `)
 	f("syntax", file, 0, "", "", edit("tenant.enabled", "tenant.enabled ((")...)
 	f("no package", "kvasir/x.rego", 1, "package", "", "kvasir/x.rego", "x := 1\n")
-	f("data typo", "data/tenants/all.json", 3, "/tenants/globex/pool: unknown field", `did you mean "pools"`, "data/tenants/all.json", "{\n\n\"globex\": {\"enabled\": true, \"pool\": [\"x\"], \"pools\": [\"x\"]}}")
-	f("data type", "data/tenants/all.json", 2, "/tenants/globex/enabled: has type string", "boolean", "data/tenants/all.json", "{\n\"globex\": {\"enabled\": \"true\", \"pools\": [\"x\"]}}")
-	f("data lacks", "data/tenants/all.json", 2, `missing required field "pools"`, "add it", "data/tenants/all.json", "{\n\"globex\": {\"enabled\": true}}")
-	f("data twice", "data/tenants/b.json", 1, `duplicate key "enabled", also in data/tenants/all.json`, "delete one", "data/tenants/b.json", `{"acme": {"enabled": true, "pools": ["x"]}}`)
+	f("data typo", "data/tenants/all.json", 3, "/tenants/globex/pool: unknown field", `did you mean "pools"`,
+		"data/tenants/all.json", "{\n\n\"globex\": {\"enabled\": true, \"pool\": [\"x\"], \"pools\": [\"x\"]}}")
+	f("data type", "data/tenants/all.json", 2, "/tenants/globex/enabled: has type string", "boolean",
+		"data/tenants/all.json", "{\n\"globex\": {\"enabled\": \"true\", \"pools\": [\"x\"]}}")
+	f("data lacks", "data/tenants/all.json", 2, `missing required field "pools"`, "add it", "data/tenants/all.json",
+		"{\n\"globex\": {\"enabled\": true}}")
+	f("data twice", "data/tenants/b.json", 1, `duplicate key "enabled", also in data/tenants/all.json`, "delete one",
+		"data/tenants/b.json", `{"acme": {"enabled": true, "pools": ["x"]}}`)
 	f("data syntax", "data/tenants/b.json", 2, "invalid character", "JSON", "data/tenants/b.json", "{\n,")
 	f("key twice", "data/classes.json", 2, "duplicate key", "", "data/classes.json", "{\"classes\": {},\n\"classes\": {}}")
 	f("yaml", "data/x.yaml", 0, "YAML", "JSON", "data/x.yaml", "a: b")
 	f("package as data", "data/x.json", 1, "is a package", "another name", "data/x.json", `{"kvasir": {}}`)
-	f("priority", "data/classes.json", 1, "invalid priority", "whole number", "data/classes.json", `{"classes": {"high": {"priority": 1.5}}}`)
+	f("priority", "data/classes.json", 1, "invalid priority", "whole number", "data/classes.json",
+		`{"classes": {"high": {"priority": 1.5}}}`)
 	f("schema keyword", "schemas/tenants.json", 1, "keyword", "did you mean", "schemas/tenants.json", `{"typ": "object"}`)
 	f("schema syntax", "schemas/tenants.json", 1, "", "JSON", "schemas/tenants.json", `{"type": `)
-	f("warm", file, 0, "invalid decision", "", edit(`default decision := {"allow": false, "reason": "policy_undefined"}`, `default decision := {"allow": false, "reason": "Not this way!"}`)...)
+	f("warm", file, 0, "invalid decision", "", edit(`default decision := {"allow": false, "reason": "policy_undefined"}`,
+		`default decision := {"allow": false, "reason": "Not this way!"}`)...)
 }
 
-// TestLoad_all: faults of rules, data and schemas are told together.
+// TestLoad_all: faults of rules, data and schemas are reported together.
 func TestLoad_all(t *testing.T) {
-	_, err := load(t, with("kvasir/a.rego", "package a\nx if {", "kvasir/b.rego", "package b\ny {", "data/x.json", "{"), Config{})
+	_, err := load(t, with("kvasir/a.rego", "package a\nx if {", "kvasir/b.rego", "package b\ny {", "data/x.json", "{"),
+		Config{})
 	for _, want := range []string{"kvasir/a.rego:2:", "kvasir/b.rego:2:", "data/x.json:1:"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -272,10 +299,11 @@ func TestLoad_all(t *testing.T) {
 	}
 }
 
-// TestLoad_dataOnly: compiled rules are taken over where only data changed.
+// TestLoad_dataOnly: compiled rules are reused if only data changed.
 func TestLoad_dataOnly(t *testing.T) {
 	a := mustLoad(t, with(), Config{})
-	src, err := Read(with("data/tenants/all.json", `{"acme": {"enabled": true, "models": {"m": true}, "pools": ["other"], "limits": {}}}`), nil)
+	src, err := Read(with("data/tenants/all.json", `{"acme": {"enabled": true, "models": {"m": true}, "pools": `+
+		`["other"], "limits": {}}}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,13 +316,13 @@ func TestLoad_dataOnly(t *testing.T) {
 	}
 	x, _ := a.Decide(ask("acme", "m"))
 	y, _ := b.Decide(ask("acme", "m"))
-	if x.Constraints[0].Values[0] != "shared" || y.Constraints[0].Values[0] != "other" || x.Revision == y.Revision || x.Salt != y.Salt {
+	if x.Constraints[0].Values[0] != "shared" || y.Constraints[0].Values[0] != "other" || x.Revision == y.Revision ||
+		x.Salt != y.Salt {
 		t.Errorf("got %+v %+v", x, y)
 	}
 }
 
-// TestSnapshot_test: tests that do not end in time are a fault, and not a policy
-// of which nothing is reached.
+// TestSnapshot_test: tests that do not end in time are an error, not a coverage of 0.
 func TestSnapshot_test(t *testing.T) {
 	files := with("kvasir/own_test.rego", "package kvasir_test\n\ntest_version if data.kvasir.decision.allow == false\n")
 	s := mustLoad(t, files, Config{NoTests: true})
@@ -302,7 +330,8 @@ func TestSnapshot_test(t *testing.T) {
 		t.Errorf("got %+v, %v %%, %v", results, coverage, err)
 	}
 	s.cfg.TestTime = 1 // ns
-	if _, coverage, err := s.Test(); err == nil || !strings.Contains(err.Error(), "the tests took longer than") || coverage != 0 {
+	if _, coverage, err := s.Test(); err == nil || !strings.Contains(err.Error(), "the tests took longer than") ||
+		coverage != 0 {
 		t.Errorf("out of time: %v %%, %v", coverage, err)
 	}
 }

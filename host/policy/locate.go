@@ -7,8 +7,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// rules calls f with each module that is not a test, in the order of names,
-// until it returns false.
+// eachModule calls f with each module that is not a test, in the order of their
+// names, until f returns false.
 func (p *program) eachModule(f func(m *ast.Module) bool) {
 	for _, name := range p.src.names() {
 		if m := p.modules[name]; m != nil && !strings.HasSuffix(name, testSuffix) && !f(m) {
@@ -17,8 +17,8 @@ func (p *program) eachModule(f func(m *ast.Module) bool) {
 	}
 }
 
-// locate returns the place of the first reference that begins with ref, nil if there
-// is none in the rules.
+// locate returns the location of the first reference that match accepts, nil if
+// there is none in the rules.
 func (p *program) locate(match func(ast.Ref) bool) (at *ast.Location) {
 	p.eachModule(func(m *ast.Module) bool {
 		at = locateRef(m, match)
@@ -38,13 +38,14 @@ func locateRef(m *ast.Module, match func(ast.Ref) bool) (at *ast.Location) {
 	return at
 }
 
-// relocate corrects the place of errors about references. OPA gives a reference
-// that goes through an import or a rule of the same package the place of the
-// last one that does; the parsed module still has each in its own. Of duplicate
-// defaults the last is reported.
+// relocate corrects the location of errors about references. OPA reports a
+// reference through an import, or to a rule of the same package, at the location
+// of the last such reference; the parsed module still has the location of each.
+// Of duplicate defaults the last one is reported.
 func (p *program) relocate(all ast.Errors) {
 	for _, e := range all {
-		if found := strings.LastIndex(e.Message, ", "); e.Location != nil && found > 0 && strings.HasPrefix(e.Message, "multiple default rules") {
+		if found := strings.LastIndex(e.Message, ", "); e.Location != nil && found > 0 &&
+			strings.HasPrefix(e.Message, "multiple default rules") {
 			file, row, _ := strings.Cut(e.Message[found+2:], ":")
 			if n, err := strconv.Atoi(row); err == nil {
 				e.Location = &ast.Location{File: file, Row: n, Col: 1}

@@ -17,7 +17,7 @@ type Trace struct {
 }
 
 // Document returns the input document as JSON values, with only the paths that the
-// policy refers to: what a log may hold.
+// policy refers to: the part that a log may contain.
 func (s *Snapshot) Document(in *Input) (map[string]any, error) {
 	v, err := ast.JSON(s.prog.inputs.document(in))
 	m, ok := v.(map[string]any)
@@ -27,12 +27,12 @@ func (s *Snapshot) Document(in *Input) (map[string]any, error) {
 	return m, nil
 }
 
-// maskPath is the rule that says what a decision log must not hold. Its name and
+// maskPath is the rule that lists what a decision log must not contain. Its name and
 // shape are those of OPA.
 const maskPath = "data.system.log.mask"
 
-// LogMask evaluates what stays out of the decision log. It is safe for concurrent
-// use.
+// LogMask evaluates which values are removed from the decision log. It is safe for
+// concurrent use.
 type LogMask struct {
 	query  rego.PreparedEvalQuery
 	s      *Snapshot
@@ -48,7 +48,8 @@ func (s *Snapshot) LogMask() (*LogMask, error) {
 	if len(s.prog.compiler.GetRulesExact(ref)) == 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNoRule, ref)
 	}
-	q, err := rego.New(rego.Query(maskPath), rego.Compiler(s.prog.compiler), rego.Store(s.data.store), rego.Transaction(s.data.txn)).PrepareForEval(context.Background())
+	q, err := rego.New(rego.Query(maskPath), rego.Compiler(s.prog.compiler), rego.Store(s.data.store),
+		rego.Transaction(s.data.txn)).PrepareForEval(context.Background())
 	if err != nil {
 		return nil, fmt.Errorf("policy: %s: %w", maskPath, err)
 	}

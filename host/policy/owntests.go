@@ -27,12 +27,12 @@ type TestResult struct {
 // testBudget bounds one test.
 const testBudget = 2 * time.Second
 
-// measuredFactor is how many times longer a run may take that measures coverage:
-// each step is reported to the coverage tool, and no router waits for it.
+// measuredFactor is how many times longer a run with coverage may take: each step is
+// reported to the coverage tool, and no router waits for the run.
 const measuredFactor = 10
 
-// runTests runs the policy's own tests with the engine and the data that will
-// decide. Tests are compiled with the rules, in a program of their own.
+// runTests runs the policy's own tests with the engine and the data that decisions
+// will use. Tests are compiled together with the rules, in a separate program.
 func (s *Snapshot) runTests(f *faults) {
 	results := s.test(nil, f)
 	for _, r := range results {
@@ -41,14 +41,15 @@ func (s *Snapshot) runTests(f *faults) {
 		case r.Passed:
 			s.tests++
 		default:
-			f.add(r.File, r.Line, 1, fmt.Sprintf("test %s: %s", r.Name, r.Fault), "fix the rule, or the test if its expectation has changed")
+			f.add(r.File, r.Line, 1, fmt.Sprintf("test %s: %s", r.Name, r.Fault),
+				"fix the rule, or the test if its expectation has changed")
 		}
 	}
 }
 
 // Test runs the policy's own tests and returns their results by name, and the share
 // of the rules' lines that they cover, in percent. Load ran them too. The error
-// reports that they did not end in time; the coverage is then unknown.
+// reports that the tests did not end in time; the coverage is then unknown.
 func (s *Snapshot) Test() (results []TestResult, coverage float64, err error) {
 	var f faults
 	c := cover.New()
@@ -63,7 +64,8 @@ func (s *Snapshot) Test() (results []TestResult, coverage float64, err error) {
 
 // test runs the tests and measures their coverage with c if it is not nil.
 func (s *Snapshot) test(c *cover.Cover, f *faults) []TestResult {
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(s.prog.modules)), func(n string) bool { return strings.HasSuffix(n, testSuffix) }) {
+	isTest := func(name string) bool { return strings.HasSuffix(name, testSuffix) }
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(s.prog.modules)), isTest) {
 		return nil
 	}
 	whole, each := s.cfg.TestTime, testBudget
@@ -94,7 +96,8 @@ func (s *Snapshot) test(c *cover.Cover, f *faults) []TestResult {
 }
 
 func testResult(r *tester.Result) TestResult {
-	out := TestResult{Name: strings.TrimPrefix(r.Package, "data.") + "." + r.Name, Passed: r.Pass(), Skipped: r.Skip, Millis: float64(r.Duration) / float64(time.Millisecond)}
+	out := TestResult{Name: strings.TrimPrefix(r.Package, "data.") + "." + r.Name, Passed: r.Pass(), Skipped: r.Skip,
+		Millis: float64(r.Duration) / float64(time.Millisecond)}
 	if r.Location != nil {
 		out.File, out.Line = r.Location.File, r.Location.Row
 	}

@@ -68,15 +68,19 @@ func ask(tenant, model string) *Input {
 
 func TestStatic(t *testing.T) {
 	s := newStatic(t, StaticConfig{Tenants: map[string]Tenant{"acme": {
-		Models: []string{"m1", "m2"}, Pools: []string{"p"}, Constraints: []Constraint{{Label: "region", NotIn: true, Values: []string{"us"}}},
-		Profile: "fast", Priority: 3, MaxPromptTokens: 10, MaxOutputTokens: 20,
+		Models: []string{"m1", "m2"}, Pools: []string{"p"},
+		Constraints: []Constraint{{Label: "region", NotIn: true, Values: []string{"us"}}},
+		Profile:     "fast", Priority: 3, MaxPromptTokens: 10, MaxOutputTokens: 20,
 	}}})
 	d, err := s.Decide(ask("acme", "m2"))
-	if err != nil || !d.Allow || d.Salt != Salt(key32(), ScopeTenant, "acme") || d.Namespace != "ba47bf4db5cc9583" || d.Profile != "fast" ||
-		d.Priority != 3 || d.MaxPromptTokens != 10 || d.MaxOutputTokens != 20 || !slices.Contains(d.Rules, "tenant_pools") || d.Revision == "" {
+	if err != nil || !d.Allow || d.Salt != Salt(key32(), ScopeTenant, "acme") || d.Namespace != "ba47bf4db5cc9583" ||
+		d.Profile != "fast" ||
+		d.Priority != 3 || d.MaxPromptTokens != 10 || d.MaxOutputTokens != 20 || !slices.Contains(d.Rules, "tenant_pools") ||
+		d.Revision == "" {
 		t.Errorf("got %+v %v", d, err)
 	}
-	if len(d.Constraints) != 2 || d.Constraints[0].Label != "pool" || d.Constraints[0].Values[0] != "p" || !d.Constraints[1].NotIn {
+	if len(d.Constraints) != 2 || d.Constraints[0].Label != "pool" || d.Constraints[0].Values[0] != "p" ||
+		!d.Constraints[1].NotIn {
 		t.Errorf("got %+v", d.Constraints)
 	}
 	if d, _ := s.Decide(ask("acme", "m3")); d.Allow || d.Status != 403 || d.Salt != "" || d.Reason == "" {
@@ -87,7 +91,7 @@ func TestStatic(t *testing.T) {
 		t.Errorf("got %+v", g)
 	}
 	if again, _ := s.Decide(ask("globex", "other")); again != g {
-		t.Error("decision of a tenant was made twice")
+		t.Error("the decision of a tenant was made twice")
 	}
 	for _, p := range []*identity.Principal{nil, {}} {
 		if d, _ := s.Decide(&Input{Principal: p}); d.Allow || d.Status != 401 {
@@ -110,7 +114,8 @@ func TestStatic_denyOthers(t *testing.T) {
 }
 
 func TestStatic_errors(t *testing.T) {
-	_, err := NewStatic(StaticConfig{Key: []byte("x"), Tenants: map[string]Tenant{"": {Constraints: []Constraint{{}}, MaxPromptTokens: -1}}})
+	_, err := NewStatic(StaticConfig{Key: []byte("x"),
+		Tenants: map[string]Tenant{"": {Constraints: []Constraint{{}}, MaxPromptTokens: -1}}})
 	if err == nil || strings.Count(err.Error(), "\n") != 3 {
 		t.Errorf("got %v, want four faults", err)
 	}
@@ -124,8 +129,8 @@ func TestStatic_allocs(t *testing.T) {
 	}
 }
 
-// TestStatic_stress asks for many tenants at once: each gets one decision with
-// its own salt.
+// TestStatic_stress decides concurrently for many tenants: each tenant gets one
+// decision, with its own salt.
 func TestStatic_stress(t *testing.T) {
 	s := newStatic(t, StaticConfig{})
 	var mu sync.Mutex // guards seen

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// readAttempts is how often a directory is read that changes meanwhile. A
-// deployment replaces one by a single rename, so that the second read is of one
-// version; five also cover an editor that saves several files.
+// readAttempts is the number of attempts to read a directory that changes during the
+// read. A deployment replaces a directory by a single rename, so that the second read
+// sees one version; five attempts also cover an editor that saves several files.
 const readAttempts = 5
 
 // ReadDir reads the policy in dir: its *.rego files, the folder schemas and
@@ -19,8 +19,8 @@ const readAttempts = 5
 // Folders named examples, and files and folders whose names begin with a dot or
 // ..data as Kubernetes makes them, are not read.
 //
-// What it returns was in the directories at one time: files that change during
-// the read, or a link to another version of the directory, make it read again.
+// The result is the contents of the directories at one time: if files change during
+// the read, or a link points to another version of the directory, ReadDir reads again.
 // Errors are Faults.
 func ReadDir(dir, dataDir string) (*Source, error) {
 	dirs := []string{dir}
@@ -41,8 +41,8 @@ func ReadDir(dir, dataDir string) (*Source, error) {
 	}}
 }
 
-// resolve returns what dirs are without links, so that one read stays in one
-// version of a directory. One that is not there stays as it is.
+// resolve returns dirs with symbolic links resolved, so that one read stays in one
+// version of a directory. A directory that does not exist is returned unchanged.
 func resolve(dirs []string) []string {
 	out := slices.Clone(dirs)
 	for i, d := range dirs {
@@ -76,8 +76,8 @@ type listing struct {
 	files []fs.FileInfo
 }
 
-// listDirs lists the files below dirs. What cannot be listed is left out: reading
-// it returns the error.
+// listDirs lists the files below dirs. It leaves out files that cannot be listed:
+// reading them returns the error.
 func listDirs(dirs []string) listing {
 	var l listing
 	for _, dir := range dirs {

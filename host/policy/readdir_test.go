@@ -53,7 +53,7 @@ func TestReadDir_replaced(t *testing.T) {
 	for range 1000 {
 		s, err := ReadDir(link+"/", "")
 		if err != nil {
-			continue // it changed during each read, and ReadDir says so
+			continue // the directory changed during each read, and ReadDir returned an error
 		}
 		whole++
 		versions := map[string]bool{}
@@ -68,6 +68,6 @@ func TestReadDir_replaced(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d of 1,000 reads returned one version, %d replacements", whole, replaced)
 	if whole == 0 {
-		t.Error("every read was given up")
+		t.Error("every read failed")
 	}
 }

@@ -26,8 +26,8 @@ const (
 // Salt returns the cache salt of a namespace: base64url without padding of
 // HMAC-SHA256(key, "kvasir/cache-salt/v1" ‖ scope ‖ namespace), both strings
 // preceded by their length as 4 bytes, big endian: 43 characters. It is "" for
-// ScopePublic and random for ScopeNone. key is K_epoch. Salts stay out of logs:
-// who knows a salt and can reach an engine can probe the namespace.
+// ScopePublic and random for ScopeNone. key is K_epoch. Salts must not be logged: a
+// client that knows a salt and can reach an engine can probe the namespace.
 func Salt(key []byte, scope, namespace string) string {
 	switch scope {
 	case ScopePublic:

@@ -72,7 +72,8 @@ func (x *schemaSet) file(name string) *schemaCompiler {
 	if !ok {
 		return nil
 	}
-	c := &schemaCompiler{set: x, faults: x.faults, file: "schemas/" + name + ".json", text: text, refs: map[string]*schema{}}
+	c := &schemaCompiler{set: x, faults: x.faults, file: "schemas/" + name + ".json", text: text,
+		refs: map[string]*schema{}}
 	x.files[name] = c
 	root, bad := parseJSON(text)
 	if bad != nil {
@@ -99,7 +100,8 @@ func (c *schemaCompiler) fault(n *jsonNode, what, fix string) {
 }
 
 // annotations are keywords that constrain nothing.
-var annotations = map[string]bool{"$schema": true, "$id": true, "$comment": true, "title": true, "description": true, "default": true, "examples": true,
+var annotations = map[string]bool{"$schema": true, "$id": true, "$comment": true, "title": true, "description": true,
+	"default": true, "examples": true,
 	"definitions": true, "$defs": true, "readOnly": true, "deprecated": true}
 
 func (c *schemaCompiler) compile(n *jsonNode) *schema {
@@ -140,7 +142,8 @@ func (c *schemaCompiler) follow(n *jsonNode) *schema {
 	to := c
 	if file != "" {
 		if to = c.set.file(strings.TrimSuffix(file, ".json")); to == nil || !strings.HasSuffix(file, ".json") {
-			c.fault(n, fmt.Sprintf("$ref %.80q: no such file in the folder schemas", n.text), `refer to "name.json" or "#/definitions/name"`)
+			c.fault(n, fmt.Sprintf("$ref %.80q: no such file in the folder schemas", n.text),
+				`refer to "name.json" or "#/definitions/name"`)
 			return new(schema)
 		}
 	}

@@ -12,11 +12,12 @@ import (
 	"github.com/open-policy-agent/opa/v1/rego"
 )
 
-// oracleSchema asks OPA's own validator, json.match_schema, whether a document
-// satisfies a schema.
+// oracleSchema reports whether a document satisfies a schema according to OPA's own
+// validator, json.match_schema.
 func oracleSchema(t testing.TB) func(doc, schema any) (bool, error) {
 	t.Helper()
-	q, err := rego.New(rego.Query("[ok, _] := json.match_schema(input.document, input.schema)")).PrepareForEval(context.Background())
+	q, err := rego.New(rego.Query("[ok, _] := json.match_schema(input.document, input.schema)")).PrepareForEval(
+		context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,22 +33,31 @@ func oracleSchema(t testing.TB) func(doc, schema any) (bool, error) {
 	}
 }
 
-// schemaCases are schemas and documents, of which each is tried with each.
+// schemaCases are schemas and documents; each schema is tested with each document.
 var schemaCases = []string{
-	`true`, `{}`, `{"type": "object"}`, `{"type": ["string", "null"]}`, `{"type": "integer"}`, `{"enum": ["a", 1, null, [1], {"a": 1}]}`, `{"const": {"a": [1, 2]}}`,
-	`{"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}`, `{"properties": {"a": {"type": "number"}}, "additionalProperties": false}`,
-	`{"properties": {"a": true}, "additionalProperties": {"type": "string"}}`, `{"patternProperties": {"^a": {"type": "string"}}, "additionalProperties": false}`,
-	`{"propertyNames": {"pattern": "^[a-b]+$"}}`, `{"minProperties": 1, "maxProperties": 2}`, `{"items": {"type": "string"}}`, `{"minItems": 1, "maxItems": 2}`, `{"uniqueItems": true}`,
-	`{"type": "string", "minLength": 1, "maxLength": 3}`, `{"pattern": "^a.c$"}`, `{"minimum": 1, "maximum": 3}`, `{"exclusiveMinimum": 1, "exclusiveMaximum": 3}`,
-	`{"anyOf": [{"type": "string"}, {"type": "number"}]}`, `{"allOf": [{"minimum": 1}, {"maximum": 3}]}`, `{"oneOf": [{"minimum": 1}, {"maximum": 3}]}`, `{"not": {"type": "string"}}`,
+	`true`, `{}`, `{"type": "object"}`, `{"type": ["string", "null"]}`, `{"type": "integer"}`,
+	`{"enum": ["a", 1, null, [1], {"a": 1}]}`, `{"const": {"a": [1, 2]}}`,
+	`{"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}`,
+	`{"properties": {"a": {"type": "number"}}, "additionalProperties": false}`,
+	`{"properties": {"a": true}, "additionalProperties": {"type": "string"}}`,
+	`{"patternProperties": {"^a": {"type": "string"}}, "additionalProperties": false}`,
+	`{"propertyNames": {"pattern": "^[a-b]+$"}}`, `{"minProperties": 1, "maxProperties": 2}`,
+	`{"items": {"type": "string"}}`, `{"minItems": 1, "maxItems": 2}`, `{"uniqueItems": true}`,
+	`{"type": "string", "minLength": 1, "maxLength": 3}`, `{"pattern": "^a.c$"}`, `{"minimum": 1, "maximum": 3}`,
+	`{"exclusiveMinimum": 1, "exclusiveMaximum": 3}`,
+	`{"anyOf": [{"type": "string"}, {"type": "number"}]}`, `{"allOf": [{"minimum": 1}, {"maximum": 3}]}`,
+	`{"oneOf": [{"minimum": 1}, {"maximum": 3}]}`, `{"not": {"type": "string"}}`,
 	`{"definitions": {"w": {"type": "string", "minLength": 2}}, "items": {"$ref": "#/definitions/w"}}`,
-	`{"definitions": {"n": {"properties": {"a": {"$ref": "#/definitions/n"}}, "additionalProperties": false}}, "$ref": "#/definitions/n"}`,
+	`{"definitions": {"n": {"properties": {"a": {"$ref": "#/definitions/n"}}, "additionalProperties": false}}, "$ref": ` +
+		`"#/definitions/n"}`,
 	`{"type": "object", "properties": {"b": {"type": "array", "items": {"enum": ["x", "y"]}, "minItems": 1}}}`,
 }
 
 var documentCases = []string{
-	`null`, `true`, `0`, `1`, `1.0`, `1.5`, `3`, `-2`, `1e2`, `""`, `"a"`, `"abc"`, `"äöü"`, `"abcd"`, `[]`, `[1]`, `["a"]`, `["a", "a"]`, `["ab", "abc"]`, `[1, 1.0]`, `[1, 2, 3]`, `[{"a": 1}, {"a": 1}]`,
-	`{}`, `{"a": 1}`, `{"a": "x"}`, `{"a": "x", "b": ["x"]}`, `{"b": []}`, `{"b": ["z"]}`, `{"ab": "x"}`, `{"c": 1}`, `{"a": {"a": {}}}`, `{"a": {"a": {"b": 1}}}`, `{"a": [1, 2]}`, `{"a": 1, "b": 2, "c": 3}`,
+	`null`, `true`, `0`, `1`, `1.0`, `1.5`, `3`, `-2`, `1e2`, `""`, `"a"`, `"abc"`, `"äöü"`, `"abcd"`, `[]`, `[1]`,
+	`["a"]`, `["a", "a"]`, `["ab", "abc"]`, `[1, 1.0]`, `[1, 2, 3]`, `[{"a": 1}, {"a": 1}]`,
+	`{}`, `{"a": 1}`, `{"a": "x"}`, `{"a": "x", "b": ["x"]}`, `{"b": []}`, `{"b": ["z"]}`, `{"ab": "x"}`, `{"c": 1}`,
+	`{"a": {"a": {}}}`, `{"a": {"a": {"b": 1}}}`, `{"a": [1, 2]}`, `{"a": 1, "b": 2, "c": 3}`,
 }
 
 // TestSchema_oracle: our validator and OPA's agree on every schema and document.
@@ -92,9 +102,11 @@ func TestSchema_oracle(t *testing.T) {
 	t.Logf("%d pairs", n)
 }
 
-// TestSchema_endless: schemas that refer to themselves on the same value end.
+// TestSchema_endless: validation by schemas that refer to themselves on the same value
+// terminates.
 func TestSchema_endless(t *testing.T) {
-	for _, text := range []string{`{"allOf": [{"$ref": "#"}]}`, `{"not": {"$ref": "#"}}`, `{"anyOf": [{"$ref": "#"}, {"$ref": "#"}], "not": {"$ref": "#"}}`, `{"$ref": "#"}`} {
+	for _, text := range []string{`{"allOf": [{"$ref": "#"}]}`, `{"not": {"$ref": "#"}}`,
+		`{"anyOf": [{"$ref": "#"}, {"$ref": "#"}], "not": {"$ref": "#"}}`, `{"$ref": "#"}`} {
 		var f faults
 		s := readSchemas(&Source{schemas: map[string][]byte{"x": []byte(text)}}, &f)["x"]
 		n, _ := parseJSON([]byte(`{"a": 1}`))
@@ -121,12 +133,12 @@ func check(t *testing.T, ask func(doc, schema any) (bool, error), doc, schema an
 		n = v
 	}
 	if got := at.s.validate(n, ""); (len(got) == 0) != want {
-		t.Errorf("%v with %s: got %v, OPA says %v", schema, text, got, want)
+		t.Errorf("%v with %s: got %v, want %v as OPA", schema, text, got, want)
 	}
 }
 
-// FuzzParseJSON: what parseJSON takes encoding/json takes with the same meaning,
-// and what it refuses has a place in the text.
+// FuzzParseJSON: encoding/json accepts each text that parseJSON accepts, with the same
+// value, and each error of parseJSON has a position in the text.
 func FuzzParseJSON(f *testing.F) {
 	for _, s := range append(documentCases, schemaCases...) {
 		f.Add([]byte(s))
@@ -157,7 +169,7 @@ func FuzzParseJSON(f *testing.F) {
 			return
 		}
 		if err != nil {
-			t.Fatalf("%q: taken, but %v", text, err)
+			t.Fatalf("%q: accepted, but %v", text, err)
 		}
 		got, want := n.plain(), v
 		if string(mustJSON(got)) != string(mustJSON(want)) {
@@ -166,7 +178,7 @@ func FuzzParseJSON(f *testing.F) {
 	})
 }
 
-// plain is the value as encoding/json has it.
+// plain returns the value as encoding/json decodes it.
 func (n *jsonNode) plain() any {
 	switch n.kind {
 	case jsonBool:
@@ -191,7 +203,7 @@ func (n *jsonNode) plain() any {
 	return nil
 }
 
-// FuzzSchema: no schema and no data make the validator fail.
+// FuzzSchema: no schema and no data cause a panic of the validator.
 func FuzzSchema(f *testing.F) {
 	for i, s := range schemaCases {
 		f.Add([]byte(s), []byte(documentCases[i%len(documentCases)]))

@@ -20,8 +20,8 @@ type Config struct {
 	// Key is K_epoch, see LoadOrCreateKey.
 	Key []byte
 	// RequiredLabels are the labels that every allowed decision must constrain with
-	// "in"; others are denied: a rule over a missing field is undefined, and so is
-	// its constraint. nil = pool; empty = none.
+	// "in"; a decision without such a constraint is denied, because a rule over a
+	// missing field is undefined, and so is its constraint. nil = pool; empty = none.
 	RequiredLabels []string
 	// AllowPublicScope lets the policy give the cache scope public.
 	AllowPublicScope bool
@@ -109,7 +109,8 @@ func Open(dir, dataDir string, cfg Config) (*Snapshot, error) {
 func Load(src *Source, cfg Config, prev *Snapshot) (s *Snapshot, err error) {
 	defer func() { // a panic in OPA must not end the router
 		if p := recover(); p != nil {
-			s, err = nil, Faults{{What: fmt.Sprintf("the policy cannot be compiled: %v", p), Fix: "revert the last change: the policy engine fails on it"}}
+			s, err = nil, Faults{{What: fmt.Sprintf("the policy cannot be compiled: %v", p),
+				Fix: "revert the last change: the policy engine fails on it"}}
 		}
 	}()
 	cfg.withDefaults()
@@ -163,8 +164,8 @@ func (s *Snapshot) prepare() (err error) {
 	if s.data.txn, err = s.data.store.NewTransaction(ctx); err != nil {
 		return fmt.Errorf("policy: %w", err)
 	}
-	s.query, err = rego.New(rego.Query(decisionPath), rego.Compiler(s.prog.compiler), rego.Store(s.data.store), rego.Transaction(s.data.txn),
-		rego.StrictBuiltinErrors(true), rego.GenerateJSON(asTerm)).PrepareForEval(ctx)
+	s.query, err = rego.New(rego.Query(decisionPath), rego.Compiler(s.prog.compiler), rego.Store(s.data.store),
+		rego.Transaction(s.data.txn), rego.StrictBuiltinErrors(true), rego.GenerateJSON(asTerm)).PrepareForEval(ctx)
 	if err != nil {
 		return fmt.Errorf("policy: %w", err)
 	}
@@ -183,16 +184,18 @@ var errBudget = errors.New("policy: evaluation took longer")
 // asTerm keeps OPA from turning a result into Go maps.
 func asTerm(t *ast.Term, _ *rego.EvalContext) (any, error) { return t, nil }
 
-// warm evaluates once: it triggers OPA's lazy work, and a policy that cannot decide
-// at all is reported at load.
+// warm evaluates once, so that OPA's lazy initialization is done, and a policy that
+// cannot decide at all is reported at load.
 func (s *Snapshot) warm() error {
 	in := &Input{Principal: noPrincipal, Operation: "models"}
 	if _, err := s.evaluate(in, new(Counters)); err != nil {
-		l, fix := s.prog.compiler.GetRulesExact(ast.MustParseRef(decisionPath))[0].Loc(), "make the decision deny what it does not know"
+		l := s.prog.compiler.GetRulesExact(ast.MustParseRef(decisionPath))[0].Loc()
+		fix := "make the decision deny what it does not know"
 		if errors.Is(err, errBudget) {
 			fix = "simplify the rules: no loops over large data, and membership as the keys of an object"
 		}
-		return Faults{{File: l.File, Line: l.Row, Col: l.Col, What: "invalid decision about a request without a tenant: " + err.Error(), Fix: fix}}
+		return Faults{{File: l.File, Line: l.Row, Col: l.Col,
+			What: "invalid decision about a request without a tenant: " + err.Error(), Fix: fix}}
 	}
 	return nil
 }
@@ -216,9 +219,9 @@ func (s *Snapshot) Cached() int { return s.cache.size() }
 // keyBytes is the length of most keys; longer ones are allocated.
 const keyBytes = 512
 
-// Decide implements Engine. A decision that is cached allocates nothing. The
-// error says why the policy gave no decision; it is not the client's fault, and
-// it is not cached.
+// Decide implements Engine. A cached decision allocates nothing. The error is the
+// reason why the policy gave no decision; it is not the client's fault, and it is
+// not cached.
 func (s *Snapshot) Decide(in *Input) (*Decision, error) { return s.decide(in, s.cfg.Counters) }
 
 // decide is Decide; it counts into c.
@@ -245,7 +248,8 @@ func (s *Snapshot) decide(in *Input, c *Counters) (*Decision, error) {
 	if !e.perUser {
 		return e.decision, nil
 	}
-	key = append(binary.AppendUvarint(key, uint64(len(in.Principal.User))), in.Principal.User...) // longer than any key of its kind
+	// With the user, the key is longer than any key without it.
+	key = append(binary.AppendUvarint(key, uint64(len(in.Principal.User))), in.Principal.User...)
 	if u := s.cache.get(key, c); u != nil {
 		return u.decision, nil
 	}
@@ -328,7 +332,8 @@ func (s *Snapshot) eval(input ast.Value, c *Counters, opts ...rego.EvalOption) (
 	cancel := topdown.NewCancel()
 	timer := time.AfterFunc(s.cfg.Budget, cancel.Cancel)
 	defer timer.Stop()
-	rs, err := s.query.Eval(context.Background(), append(opts, rego.EvalParsedInput(input), rego.EvalExternalCancel(cancel), rego.EvalTransaction(s.data.txn),
+	rs, err := s.query.Eval(context.Background(), append(opts, rego.EvalParsedInput(input),
+		rego.EvalExternalCancel(cancel), rego.EvalTransaction(s.data.txn),
 		rego.EvalSortSets(false), rego.EvalCopyMaps(false))...)
 	c.evaluations.Add(1)
 	c.evalNanos.Add(uint64(time.Since(begun)))
@@ -361,8 +366,8 @@ func ruleIDs(t *topdown.EvaluatedRuleTracker) []string {
 	return ids
 }
 
-// demand turns an allowed decision into a denial if it lacks what the router
-// requires.
+// demand turns an allowed decision into a denial if it lacks a required label or
+// has a scope that the configuration does not allow.
 func (s *Snapshot) demand(v *verdict) {
 	if !v.Allow {
 		return
@@ -379,11 +384,12 @@ func (s *Snapshot) demand(v *verdict) {
 }
 
 func (v *verdict) refuse(reason string) {
-	v.Decision = Decision{Status: statusUnavailable, Reason: reason, Rules: v.Rules, Revision: v.Revision, Audit: AuditFull}
+	v.Decision = Decision{Status: statusUnavailable, Reason: reason, Rules: v.Rules, Revision: v.Revision,
+		Audit: AuditFull}
 }
 
-// bind makes the decision for the principal of in from the policy's verdict. Without
-// a user name, scope user becomes scope none.
+// bind returns the decision for the principal of in, from the policy's verdict.
+// Without a user name, scope user becomes scope none.
 func (s *Snapshot) bind(v *verdict, in *Input) *Decision {
 	d := v.Decision
 	if !d.Allow {
@@ -411,7 +417,8 @@ func (s *Snapshot) bind(v *verdict, in *Input) *Decision {
 func (in *Input) printable() bool {
 	p := in.Principal
 	ok := true
-	for _, s := range []string{p.Tenant, p.User, p.Method, p.Issuer, in.Operation, in.Model, in.Adapter, in.Priority, in.SizeClass, in.Region, in.CapacityState} {
+	for _, s := range []string{p.Tenant, p.User, p.Method, p.Issuer, in.Operation, in.Model, in.Adapter, in.Priority,
+		in.SizeClass, in.Region, in.CapacityState} {
 		ok = ok && printable(s)
 	}
 	for _, s := range slices.Concat(p.Groups, p.Scopes) {
@@ -424,5 +431,6 @@ func (in *Input) printable() bool {
 }
 
 func printable(s string) bool {
-	return len(s) <= maxInputString && strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) < 0
+	return len(s) <= maxInputString && strings.IndexFunc(s,
+		func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) < 0
 }

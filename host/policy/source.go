@@ -76,7 +76,8 @@ func FromFiles(files map[string][]byte) (*Source, error) {
 	for name, text := range files {
 		total += len(text)
 		if !fs.ValidPath(name) || len(text) > maxFileBytes {
-			f.add(name, 0, 0, fmt.Sprintf("invalid path, or more than %d bytes", maxFileBytes), "name files relative to the policy's directory, and split large ones")
+			f.add(name, 0, 0, fmt.Sprintf("invalid path, or more than %d bytes", maxFileBytes),
+				"name files relative to the policy's directory, and split large ones")
 		} else if below, ok := strings.CutPrefix(name, dataFolder+"/"); ok {
 			s.takeData(below, func() []byte { return text }, &f)
 		} else {
@@ -84,7 +85,8 @@ func FromFiles(files map[string][]byte) (*Source, error) {
 		}
 	}
 	if total > maxTotalBytes || len(files) > maxFiles {
-		f.add("", 0, 0, fmt.Sprintf("%d files of %d bytes, more than %d files or %d bytes", len(files), total, maxFiles, maxTotalBytes), "move what no rule reads out of the directory")
+		f.add("", 0, 0, fmt.Sprintf("%d files of %d bytes, more than %d files or %d bytes", len(files), total, maxFiles,
+			maxTotalBytes), "move what no rule reads out of the directory")
 	}
 	return s.finish(&f)
 }
@@ -99,7 +101,8 @@ func (s *Source) finish(f *faults) (*Source, error) {
 		f.add("", 0, 0, "no *.rego file", "name the directory that holds kvasir/decision.rego")
 	}
 	if len(s.modules) > maxModules {
-		f.add("", 0, 0, fmt.Sprintf("%d modules, more than %d", len(s.modules), maxModules), "describe tenants in data, not in Rego")
+		f.add("", 0, 0, fmt.Sprintf("%d modules, more than %d", len(s.modules), maxModules),
+			"describe tenants in data, not in Rego")
 	}
 	h := sha256.New()
 	hashFiles(h, s.modules)
@@ -231,7 +234,8 @@ func (r *reader) read(f fs.FS, name string) []byte {
 	case len(text) > maxFileBytes:
 		r.add(path.Join(r.prefix, name), 0, 0, fmt.Sprintf("more than %d bytes", maxFileBytes), "split it")
 	case r.left <= 0:
-		r.add(path.Join(r.prefix, name), 0, 0, fmt.Sprintf("with this file the policy has more than %d bytes", maxTotalBytes), "move what no rule reads out of the directory")
+		r.add(path.Join(r.prefix, name), 0, 0, fmt.Sprintf("with this file the policy has more than %d bytes", maxTotalBytes),
+			"move what no rule reads out of the directory")
 	default:
 		return text
 	}

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// TestReadDir_special: what is no file of bytes is a fault and is not waited for: a
-// pipe that nobody writes would hold every later reload, of keys too.
+// TestReadDir_special: a file that is not regular is a fault, and reading does not wait
+// for it: a pipe without a writer would block every later reload, including reloads of
+// keys.
 func TestReadDir_special(t *testing.T) {
 	dir := t.TempDir()
 	for name, f := range with() {
@@ -45,11 +46,12 @@ func TestReadDir_special(t *testing.T) {
 		}()
 		select {
 		case err := <-done:
-			if err == nil || !strings.Contains(err.Error(), filepath.Base(name)) || !strings.Contains(err.Error(), "not a regular file") {
+			if err == nil || !strings.Contains(err.Error(), filepath.Base(name)) ||
+				!strings.Contains(err.Error(), "not a regular file") {
 				t.Errorf("%s: got %v", name, err)
 			}
 		case <-time.After(10 * time.Second):
-			t.Fatalf("%s: reading waits for a writer", name)
+			t.Fatalf("%s: the read waits for a writer", name)
 		}
 		syscall.Unlink(at)
 	}

@@ -97,8 +97,8 @@ func NewStatic(cfg StaticConfig) (*Static, error) {
 	return s, nil
 }
 
-// Decide implements Engine. The error is always nil. The second decision
-// of a tenant allocates nothing.
+// Decide implements Engine. The error is always nil. From the second decision of a
+// tenant on, it allocates nothing.
 func (s *Static) Decide(in *Input) (*Decision, error) {
 	if in.Principal == nil || in.Principal.Tenant == "" {
 		return s.noTenant, nil
@@ -113,8 +113,8 @@ func (s *Static) Decide(in *Input) (*Decision, error) {
 	return t.allow, nil
 }
 
-// add makes the decisions for a tenant that is not configured, and keeps them while
-// there is room.
+// add makes the decisions for a tenant that is not configured, and keeps them if
+// fewer than maxTenants are kept.
 func (s *Static) add(name string) *tenantRules {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,11 +13,12 @@ import (
 const sitePackage = "data.site"
 
 // entryPoints are the rules that the router evaluates.
-var entryPoints = []string{decisionPath, "data.kvasir.admin.allow", "data.kvasir.admin.refusals", "data.kvasir.backend.allow", "data.kvasir.backend.refusals", "data.system.log.mask"}
+var entryPoints = []string{decisionPath, "data.kvasir.admin.allow", "data.kvasir.admin.refusals",
+	"data.kvasir.backend.allow", "data.kvasir.backend.refusals", "data.system.log.mask"}
 
 // checkUnread finds rules that would be ignored silently: a rule of the site that
-// nothing refers to, such as denails, and a module of another package none of whose
-// rules is referred to, such as package stie. References in tests do not count.
+// no other rule refers to, such as denails, and a module of another package of which
+// no rule is referred to, such as package stie. References in tests do not count.
 func (p *program) checkUnread(f *faults) {
 	p.checkSite(f)
 	read := p.reachable()
@@ -40,16 +41,17 @@ func (p *program) checkUnread(f *faults) {
 			return true
 		}
 		m := p.compiler.Modules[parsed.Package.Location.File]
-		any := false
+		used := false
 		for _, r := range m.Rules {
-			any = any || read[r]
+			used = used || read[r]
 			if pkg == sitePackage && !read[r] {
 				name := strings.TrimPrefix(r.Ref().ConstantPrefix().String(), sitePackage+".")
 				f.add(r.Loc().File, r.Loc().Row, r.Loc().Col, "no decision reads "+sitePackage+"."+name, nearest(name, hooks))
 			}
 		}
-		if l := parsed.Package.Location; pkg != sitePackage && !any && len(m.Rules) > 0 {
-			f.add(l.File, l.Row, l.Col, "no decision reads a rule of package "+strings.TrimPrefix(pkg, "data."), "write package site, or refer to it from there")
+		if l := parsed.Package.Location; pkg != sitePackage && !used && len(m.Rules) > 0 {
+			f.add(l.File, l.Row, l.Col, "no decision reads a rule of package "+strings.TrimPrefix(pkg, "data."),
+				"write package site, or refer to it from there")
 		}
 		return true
 	})
@@ -99,7 +101,8 @@ func (p *program) checkReferences(f *faults) {
 			}); l != nil {
 				at = l
 			}
-			f.add(at.File, at.Row, at.Col, fmt.Sprintf("no such rule %v", missing), nearest(refPath(missing[len(missing)-1:]), p.siblings(missing)))
+			f.add(at.File, at.Row, at.Col, fmt.Sprintf("no such rule %v", missing),
+				nearest(refPath(missing[len(missing)-1:]), p.siblings(missing)))
 			return false
 		})
 	}

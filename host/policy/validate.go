@@ -37,7 +37,8 @@ type schemaWalk struct {
 func (s *schema) within(n *jsonNode, path string, left schemaWalk) (out []violation) {
 	left.depth--
 	if *left.steps--; left.depth < 0 || *left.steps < 0 {
-		return []violation{{n.file, n.at, path, "cannot be checked: the schema refers to itself without end", "fix the schema"}}
+		return []violation{{n.file, n.at, path, "cannot be checked: the schema refers to itself without end",
+			"fix the schema"}}
 	}
 	bad := func(what, fix string) { out = append(out, violation{n.file, n.at, path, what, fix}) }
 	if s.no {
@@ -160,7 +161,7 @@ func (s *schema) text(n *jsonNode, bad func(what, fix string)) {
 	}
 }
 
-// lengthText says which lengths are allowed; most is negative without a maximum.
+// lengthText describes the allowed lengths; most is negative if there is no maximum.
 func lengthText(least, most int) string {
 	if most < 0 {
 		return fmt.Sprintf("want at least %d", least)

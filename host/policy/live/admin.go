@@ -23,7 +23,7 @@ type Rules interface {
 	// another policy came into force meanwhile. On error nothing has changed.
 	PutPolicy(load func(base InForce) (*Candidate, error)) (InForce, error)
 	// Disable refuses the requests of tenants until another policy is in force, or
-	// the directory is as the policy in force again.
+	// the directory matches the policy in force again.
 	Disable(tenants []string)
 }
 
@@ -31,8 +31,8 @@ type Rules interface {
 var errNoDir = errors.New("policy: the configuration has no policy.dir")
 
 // reload puts the policy of the directory in force. On error nothing has changed.
-// Tenants that the directory disables are refused before it is compiled, and
-// whether or not it is taken.
+// Requests of tenants that the directory disables are refused before the policy is
+// compiled, and whether or not it is accepted.
 func (k *Keeper) reload(rules Rules, why string, force bool) (InForce, error) {
 	return k.put(rules, why, func(base InForce) (*Candidate, error) {
 		rules.Disable(k.Withdrawn(base.Config, base, true))
@@ -58,12 +58,12 @@ func (k *Keeper) put(rules Rules, why string, load func(base InForce) (*Candidat
 	return in, err
 }
 
-// Admin is the admin API's face of the policy.
+// Admin serves the policy's part of the admin API.
 type Admin struct {
 	Keeper *Keeper
 	Rules  Rules
-	// Author returns who pushed a stored version of a plugin, "" if that is not
-	// known. Policy about operators sees it.
+	// Author returns the name of the principal that pushed a stored version of a
+	// plugin, "" if it is not known. It is input of the policy's admin rules.
 	Author func(plugin, digest string) string
 }
 
@@ -167,9 +167,9 @@ func (a Admin) inForce() (*policy.Snapshot, error) {
 	return in.Snapshot, nil
 }
 
-// Authorize implements admin.Authorizer: it narrows what the admin API's scopes
-// allow by what the policy in force allows. Where there is none, or it has no rule
-// for that, scopes alone decide; one that gives no answer allows nothing.
+// Authorize implements admin.Authorizer: the policy in force narrows what the admin
+// API's scopes allow. If there is no policy, or it has no rule for admin calls, the
+// scopes alone decide; a policy that gives no answer allows nothing.
 func (a Admin) Authorize(w *admin.Question) (bool, string) {
 	s := a.Rules.Policy().Snapshot
 	if s == nil {
@@ -181,11 +181,11 @@ func (a Admin) Authorize(w *admin.Question) (bool, string) {
 	case kind == "tenant":
 		q.Tenant = name
 	case w.Verb == admin.ScopeExplainOwn:
-		q.Tenant = w.Principal.Tenant // what is another's is asked about by another verb
+		q.Tenant = w.Principal.Tenant // requests of other tenants have another verb
 	case w.Own:
 		q.Author = w.Principal.Name()
 	case w.Verb == admin.ScopePluginActivate && w.Version != "":
-		// A version that is not there is refused when it is to be activated.
+		// A version that does not exist is refused at its activation.
 		q.Author = a.Author(name, w.Version)
 	}
 	answer, err := s.Admin(&q)

@@ -20,7 +20,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// lastGoodFile, in the state directory, has the last policy that was put in force.
+// lastGoodFile, in the state directory, holds the last policy that was put in force.
 const lastGoodFile = "policy.last"
 
 // Limits of the comparison with live decisions: 1,000 tenants with 8 models and two
@@ -127,8 +127,8 @@ func (k *Keeper) decisionFailed(err error, allowed bool) {
 	}
 }
 
-// Load compiles the policy of the directories of c and runs its tests. Unchanged parts
-// are taken over from before, which may be nil. It compares nothing with live
+// Load compiles the policy of the directories of c and runs its tests. It reuses
+// unchanged parts of before, which may be nil. It does not compare the policy with live
 // decisions.
 func (k *Keeper) Load(c *config.Policy, before *policy.Snapshot) (*Candidate, error) {
 	src, err := policy.ReadDir(c.Dir, c.DataDir)
@@ -272,8 +272,8 @@ func (k *Keeper) compare(
 	return s, nil
 }
 
-// unchanged records that the directory has the policy in force, as after an invalid
-// edit was undone.
+// unchanged records that the directory holds the policy in force, for example after an
+// invalid edit was undone.
 func (k *Keeper) unchanged() {
 	k.health.Fine()
 	k.mu.Lock()
@@ -289,7 +289,7 @@ func (k *Keeper) over() string {
 	return k.last.over
 }
 
-// contents identifies what was read, or the error.
+// contents identifies the files that were read, or the error.
 func contents(src *policy.Source, err error) string {
 	if err != nil {
 		return "error: " + err.Error()

@@ -14,10 +14,10 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// policyEvery is the polling interval of the policy's directories. Contents that two
-// polls in a row find are loaded, so that no half of an edit is: an edit is in force
-// within twice the interval and its time of loading. A poll costs a stat call for each
-// file, and the interval grows with its duration.
+// policyEvery is the polling interval of the policy's directories. Contents are loaded
+// when two polls in a row find the same, so that a half-saved edit is not loaded: an
+// edit is in force within twice the interval plus its loading time. A poll costs a stat
+// call for each file, and the interval grows with the poll's duration.
 const policyEvery = 200 * time.Millisecond
 
 // settled is the age of a modification from which equal size and time mean equal
@@ -43,11 +43,11 @@ type watcher struct {
 	pending bool
 }
 
-// NoteFunc records in the audit log what the router did by itself; detail are
-// names and values in turn.
+// NoteFunc records an action of the router itself in the audit log; detail are
+// alternating names and values.
 type NoteFunc func(verb, object string, err error, detail ...string)
 
-// Watch puts in force what is saved in the policy's directories until ctx ends.
+// Watch puts each edit of the policy's directories in force, until ctx ends.
 func (k *Keeper) Watch(ctx context.Context, rules Rules, note NoteFunc) error {
 	w := &watcher{k: k, rules: rules, note: note}
 	pause := policyEvery
@@ -73,7 +73,7 @@ func (w *watcher) look() (took time.Duration) {
 	}
 	took = time.Since(begun)
 	const cause = "file changed"
-	in, err := w.k.reload(w.rules, cause, false) // which logs and counts its error
+	in, err := w.k.reload(w.rules, cause, false) // reload logs and counts its error
 	Note(w.note, in, err, cause)
 	return took
 }
@@ -141,7 +141,7 @@ func statFiles(now time.Time, dirs ...string) (sum [sha256.Size]byte, fresh bool
 				return err
 			}
 			st, err := d.Info()
-			if err == nil && st.Mode()&fs.ModeSymlink != 0 { // both may change
+			if err == nil && st.Mode()&fs.ModeSymlink != 0 { // the link and its target may change
 				fmt.Fprintf(s, "%d ", st.ModTime().UnixNano())
 				if to, e := fs.Stat(f, name); e == nil {
 					st = to

@@ -13,17 +13,17 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// tenantFolder is where the data of the policy that ships with the router says
-// which tenants there are: an object with "enabled" for each.
+// tenantFolder holds the tenants in the data of the policy that ships with the router:
+// an object with "enabled" for each.
 const tenantFolder = "tenants"
 
 // maxTenantFile bounds one file of tenants, as package policy does.
 const maxTenantFile = 16 << 20
 
-// Withdrawn returns the tenants that the policy in force enables and the data of
-// the directories of c disable or no longer have, whatever is wrong with the rest
-// of the directories. Where a file of tenants cannot be read, tenants that are in
-// none of the others count as enabled. asked is as in FromDir.
+// Withdrawn returns the tenants that the policy in force enables and that the data in
+// the directories of c disables or does not contain, even if the rest of the
+// directories is invalid. If a file of tenants cannot be read, tenants that are in none
+// of the other files count as enabled. asked is as in FromDir.
 func (k *Keeper) Withdrawn(c *config.Policy, base InForce, asked bool) []string {
 	if base.Snapshot == nil || c.Dir == "" {
 		return nil
@@ -86,7 +86,8 @@ func tenantsOf(src *policy.Source) map[string]bool {
 	return out
 }
 
-// addTenants adds the tenants of one file; false if it is not such a file.
+// addTenants adds the tenants of one file. It returns false if the file, or a tenant in
+// it, is malformed.
 func addTenants(enabled map[string]bool, text []byte) bool {
 	var file map[string]json.RawMessage
 	if json.Unmarshal(text, &file) != nil {
