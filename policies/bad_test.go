@@ -14,10 +14,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// badCase is a policy that must be refused: the shipped one with a mistake.
+// badCase is a policy that must be refused: the shipped policy with a mistake.
 //
-// The files below testdata/bad hold one family of mistakes each. A case is a
-// paragraph:
+// Each file in testdata/bad holds one family of mistakes. A case is a paragraph:
 //
 //	## name
 //	swap FILE: OLD -> NEW     replaces the first OLD; \n is a line's end
@@ -25,8 +24,8 @@ import (
 //	add FILE:                 appends them
 //	drop FILE                 deletes a file
 //	fill FILE N               writes a file of N bytes
-//	fault FILE: MARK          where the fault stands: the first line with MARK; no MARK = line 1, or the
-//	                          file as a whole; <end> = behind the last line, <end>-1 = the last but one
+//	fault FILE: MARK          location of the fault: the first line with MARK; no MARK = line 1, or the
+//	                          file as a whole; <end> = after the last line, <end>-1 = the last but one
 //	what TEXT                 part of what is wrong; empty = anything
 //	fix TEXT                  part of the fix
 type badCase struct {
@@ -67,7 +66,7 @@ func readBad(t *testing.T) []*badCase {
 	return out
 }
 
-// read takes one line of a case and the block below it.
+// read parses one line of a case and the block below it.
 func (c *badCase) read(t *testing.T, verb, rest, block string) {
 	t.Helper()
 	file, text, _ := strings.Cut(rest, ": ")
@@ -108,7 +107,7 @@ func (c *badCase) read(t *testing.T, verb, rest, block string) {
 		}
 		edit(func(_ *testing.T, files map[string][]byte) { files[name] = bytes.Repeat([]byte{' '}, n) })
 	default:
-		t.Fatalf("%s: %q is no verb", c.name, verb)
+		t.Fatalf("%s: unknown verb %q", c.name, verb)
 	}
 }
 
@@ -125,13 +124,13 @@ func line(t *testing.T, text []byte, mark string) int {
 	}
 	at := bytes.Index(text, []byte(mark))
 	if at < 0 {
-		t.Fatalf("there is no %q", mark)
+		t.Fatalf("missing mark %q", mark)
 	}
 	return 1 + bytes.Count(text[:at], []byte("\n"))
 }
 
-// TestBadPolicies: 200 mistakes, each refused with the file, the line and what
-// to write instead, and none of them alike.
+// TestBadPolicies: 200 mistakes, no two of them the same; each is refused with the
+// file, the line and a suggested fix.
 func TestBadPolicies(t *testing.T) {
 	good := files(t)
 	mustLoad(t, good)
@@ -160,7 +159,8 @@ func TestBadPolicies(t *testing.T) {
 			}
 			want := line(t, all[c.file], c.mark)
 			if !slices.ContainsFunc(faults, func(f policy.Fault) bool {
-				return f.File == c.file && (f.Line == want || c.mark == "" && f.Line <= 1) && strings.Contains(f.What, c.what) && f.Fix != "" && strings.Contains(f.Fix, c.fix)
+				return f.File == c.file && (f.Line == want || c.mark == "" && f.Line <= 1) && strings.Contains(f.What, c.what) &&
+					f.Fix != "" && strings.Contains(f.Fix, c.fix)
 			}) {
 				t.Errorf("want %s:%d … %s … %s, got\n%v", c.file, want, c.what, c.fix, err)
 			}

@@ -41,24 +41,27 @@ type answer struct {
 	Audit     string
 }
 
-// decision is what the router must make of a document: its fields, and the
-// namespace of those who share cached blocks.
+// decision is what the router must derive from a document: its fields, and the
+// namespace whose requests share cached blocks.
 func (a *answer) decision(in *policy.Input, classes object) *policy.Decision {
 	if !a.Allow {
 		return &policy.Decision{Reason: a.Reason, Status: a.Status, Audit: a.Audit}
 	}
 	d := &policy.Decision{
 		Allow: true, Reason: "allowed", Model: a.Model, Prefer: a.Prefer, Scope: a.Cache.Scope,
-		Affinity: policy.Affinity{Weight: max(a.Affinity.Weight, 1e-6), MaxShare: a.Affinity.MaxShare, Sticky: a.Affinity.Sticky},
+		Affinity: policy.Affinity{Weight: max(a.Affinity.Weight, 1e-6), MaxShare: a.Affinity.MaxShare,
+			Sticky: a.Affinity.Sticky},
 		Priority: classes[a.Priority].(object)["priority"].(int), RateClass: a.RateClass, Profile: a.Profile, Audit: a.Audit,
-		MaxPromptTokens: a.Limits["max_prompt_tokens"], MaxOutputTokens: a.Limits["max_output_tokens"], MaxConcurrency: a.Limits["max_concurrency"],
+		MaxPromptTokens: a.Limits["max_prompt_tokens"], MaxOutputTokens: a.Limits["max_output_tokens"],
+		MaxConcurrency:  a.Limits["max_concurrency"],
 		TokensPerMinute: a.Limits["tokens_per_minute"], RequestsPerMinute: a.Limits["requests_per_minute"],
 	}
 	for _, c := range a.Constraints {
 		d.Constraints = append(d.Constraints, policy.Constraint{Label: c.Label, NotIn: c.Op == "not_in", Values: c.Values})
 	}
 	p := in.Principal
-	who := map[string]string{"tenant": p.Tenant, "user": p.Tenant + "\x00" + p.User, "group": a.Cache.Group, "public": p.Tenant, "none": p.Tenant}[d.Scope]
+	who := map[string]string{"tenant": p.Tenant, "user": p.Tenant + "\x00" + p.User, "group": a.Cache.Group,
+		"public": p.Tenant, "none": p.Tenant}[d.Scope]
 	d.Namespace = policy.NamespaceHash(key, d.Scope, who)
 	if d.Scope != "none" {
 		d.Salt = policy.Salt(key, d.Scope, who)
@@ -74,7 +77,7 @@ func parse(t *testing.T, text json.RawMessage) (out any) {
 	return out
 }
 
-// plain is d without what upstream does not say, in one order.
+// plain returns d without the fields that upstream does not have, in one order.
 func plain(d *policy.Decision) *policy.Decision {
 	out := *d
 	out.Rules, out.Revision = nil, ""
@@ -89,8 +92,9 @@ func plain(d *policy.Decision) *policy.Decision {
 	return &out
 }
 
-// TestUpstreamDecides asks the router and upstream OPA the same 1,000 random
-// questions, about ten random sets of data, with and without rules of a site.
+// TestUpstreamDecides compares the decisions of the router and of upstream OPA for
+// the same 1,000 random inputs, with ten random sets of data, with and without rules
+// of a site.
 func TestUpstreamDecides(t *testing.T) {
 	const worlds, questions = 10, 100
 	seen := map[string]int{}
@@ -104,7 +108,8 @@ func TestUpstreamDecides(t *testing.T) {
 		all := w.over(t, files(t, examples...))
 		if len(examples) > 0 {
 			all["data/site_data.json"] = []byte(`{"site_data": {"business_hours": {"acme": {"from": 7, "to": 18}},
-				"canary_model": {"llama": {"to": "qwen", "share": 0.5}}, "batch_offpeak": {"from": 20, "to": 6, "priority": "low"}}}`)
+				"canary_model": {"llama": {"to": "qwen", "share": 0.5}}, "batch_offpeak": {"from": 20, "to": 6,
+				"priority": "low"}}}`)
 		}
 		s := mustLoad(t, all)
 		ins := make([]*policy.Input, questions)
@@ -137,11 +142,12 @@ func TestUpstreamDecides(t *testing.T) {
 			seen[want.Scope]++
 		}
 	}
-	// The questions are worth asking only if every answer is among them.
-	for _, word := range append(slices.Clone(scopes), "allowed", "tenant_unknown", "tenant_disabled", "auth_method_not_allowed", "model_not_allowed",
+	// The comparison is meaningful only if every kind of decision occurs.
+	for _, word := range append(slices.Clone(scopes), "allowed", "tenant_unknown", "tenant_disabled",
+		"auth_method_not_allowed", "model_not_allowed",
 		"adapter_not_allowed", "outside_business_hours", "trust_group_one_sided", "batch_waits") {
 		if seen[word] == 0 {
-			t.Errorf("no question was answered with %s: %v", word, seen)
+			t.Errorf("no decision was %s: %v", word, seen)
 		}
 	}
 	t.Log(seen)
@@ -163,7 +169,8 @@ func TestCommandExplains(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(harness.Binary(t), "policy", "explain", dir, "--allow-public-scope", "--input", "-", "--output", "json")
+		cmd := exec.Command(harness.Binary(t), "policy", "explain", dir, "--allow-public-scope", "--input", "-", "--output",
+			"json")
 		cmd.Stdin = bytes.NewReader(input)
 		var x struct{ Result json.RawMessage }
 		out, err := cmd.Output()

@@ -21,11 +21,11 @@ import (
 // key is K_epoch of the tests.
 var key = bytes.Repeat([]byte{7}, policy.KeyBytes)
 
-// budget of one evaluation: the default counts on a machine that is not busy with
-// other tests.
+// budget bounds one evaluation: the default is too short on a machine that runs other
+// tests at the same time.
 const budget = 3 * time.Second
 
-// files returns a policy folder with examples laid over.
+// files returns a policy folder overlaid with examples.
 func files(t testing.TB, examples ...string) map[string][]byte {
 	t.Helper()
 	out, err := policies.Files(examples...)
@@ -35,7 +35,7 @@ func files(t testing.TB, examples ...string) map[string][]byte {
 	return out
 }
 
-// folder writes files to a folder of their own.
+// folder writes files to a temporary folder.
 func folder(t testing.TB, files map[string][]byte) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,8 +78,8 @@ func mustLoad(t testing.TB, files map[string][]byte) *policy.Snapshot {
 	return s
 }
 
-// TestExamples lays each example over the shipped policy, and all together, and
-// runs the tests of both in upstream OPA and in the router's engine.
+// TestExamples overlays the shipped policy with each example, and with all together,
+// and runs the tests of both in upstream OPA and in the router's engine.
 func TestExamples(t *testing.T) {
 	sets := [][]string{policies.Examples()}
 	for _, name := range policies.Examples() {
@@ -90,21 +90,22 @@ func TestExamples(t *testing.T) {
 			all := files(t, set...)
 			dir := folder(t, all)
 			opa(t, dir, append([]string{"check", "--strict", "kvasir", "site"}, strict...)...)
-			covered(t, opa(t, dir, append([]string{"test", "--coverage", "--coverage-runs=", "kvasir", "site", "data"}, strict...)...))
+			covered(t, opa(t, dir, append([]string{"test", "--coverage", "--coverage-runs=", "kvasir", "site", "data"},
+				strict...)...))
 			if n := mustLoad(t, all).Tests(); n < 90 {
 				t.Errorf("the router ran %d tests", n)
 			}
 			for _, name := range set {
 				if !bytes.Contains(all["site/"+name+".md"], []byte("policy init my-policy --example "+name+" ")) {
-					t.Errorf("%s: the README does not say how to have it", name)
+					t.Errorf("%s: the README does not describe how to install it", name)
 				}
 			}
 		})
 	}
 }
 
-// covered asks that the tests reach nearly every line of every file. A test that
-// failed has ended the test before.
+// covered checks that the policy's tests reach nearly every line of every file. It
+// assumes that all of them passed.
 func covered(t *testing.T, report []byte) {
 	t.Helper()
 	var r struct {
@@ -127,7 +128,7 @@ func covered(t *testing.T, report []byte) {
 	}
 }
 
-// digest tells contents of a folder apart.
+// digest identifies the contents of a folder.
 func digest(files map[string][]byte) string {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(files)) {

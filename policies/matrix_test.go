@@ -25,8 +25,7 @@ func allowed(t *testing.T, dir, rule string, asked []object) []bool {
 	return out
 }
 
-// compare asks that got is what want says of each input, and that both answers
-// occur.
+// compare checks that got equals want of each input, and that both answers occur.
 func compare(t *testing.T, asked []object, got []bool, want func(in object) bool) {
 	t.Helper()
 	yes := 0
@@ -39,7 +38,7 @@ func compare(t *testing.T, asked []object, got []bool, want func(in object) bool
 		}
 	}
 	if yes < len(asked)/100 || yes > len(asked)/2 {
-		t.Errorf("%d of %d were allowed: the questions are one-sided", yes, len(asked))
+		t.Errorf("%d of %d were allowed: only one answer occurs", yes, len(asked))
 	}
 	t.Logf("%d of %d allowed", yes, len(asked))
 }
@@ -47,8 +46,10 @@ func compare(t *testing.T, asked []object, got []bool, want func(in object) bool
 // TestAdminMatrix: every verb × scopes × credential × object.
 func TestAdminMatrix(t *testing.T) {
 	var asked []object
-	for _, verb := range []string{"policy:read", "policy:activate", "plugin:push", "explain:read", "key:issue", "", "policy", "policy:*", "*", "Policy:read", "explain:", "a:b:c"} {
-		for _, held := range [][]string{{}, {"policy:read"}, {"policy:*"}, {"plugin:push", "policy:read"}, {"explain:read"}, {"explain:read", "explain:any"}, {"explain:*"}, {"*"},
+	for _, verb := range []string{"policy:read", "policy:activate", "plugin:push", "explain:read", "key:issue", "",
+		"policy", "policy:*", "*", "Policy:read", "explain:", "a:b:c"} {
+		for _, held := range [][]string{{}, {"policy:read"}, {"policy:*"}, {"plugin:push", "policy:read"}, {"explain:read"},
+			{"explain:read", "explain:any"}, {"explain:*"}, {"*"},
 			{"policy"}, {"*:read"}, {""}, {"policy:rea"}, {"POLICY:READ"}, {verb}, {"plugin:*", "key:issue"}} {
 			for _, id := range []string{"", "ada"} {
 				for _, method := range []string{"api_key", "jwt", "mtls", "admin_token", "anonymous", ""} {
@@ -66,7 +67,8 @@ func TestAdminMatrix(t *testing.T) {
 		held := p["scopes"].([]string)
 		area, _, _ := strings.Cut(verb, ":")
 		switch {
-		case p["id"] == "" || !slices.Contains([]string{"api_key", "jwt", "mtls", "admin_token"}, p["auth"].(object)["method"].(string)):
+		case p["id"] == "" || !slices.Contains([]string{"api_key", "jwt", "mtls", "admin_token"},
+			p["auth"].(object)["method"].(string)):
 			return false
 		case !verbs.MatchString(verb):
 			return false
@@ -83,16 +85,17 @@ func TestAdminMatrix(t *testing.T) {
 		in := q["input"].(object)
 		p := in["principal"].(object)
 		if p["id"] == "" {
-			continue // the router knows nobody without a name
+			continue // the router has no principal without a name
 		}
 		about, _ := in["object"].(object)["tenant"].(string)
 		if about == "" && in["object"].(object)["tenant"] != nil {
-			continue // to the router that is nobody's
+			continue // for the router such an object belongs to no tenant
 		}
 		a, err := s.Admin(&policy.AdminQuestion{Verb: in["verb"].(string), Tenant: about, Principal: &identity.Principal{
-			KeyID: "ada", User: "ada", Tenant: "ops", Scopes: p["scopes"].([]string), Method: p["auth"].(object)["method"].(string)}})
+			KeyID: "ada", User: "ada", Tenant: "ops", Scopes: p["scopes"].([]string),
+			Method: p["auth"].(object)["method"].(string)}})
 		if err != nil || a.Allow != want(in) {
-			t.Errorf("%v: the router says %v, %v", in, a, err)
+			t.Errorf("%v: the router's answer: %v, %v", in, a, err)
 		}
 	}
 }
@@ -102,17 +105,21 @@ func TestBackendMatrix(t *testing.T) {
 	dir := folder(t, files(t))
 	labels := object{"region": object{"eu": true, "us": false}}
 	backends := object{
-		"open":   object{"networks": []string{"10.0.0.0/8", "fd00::/8"}, "plain_http": true, "labels": object{}},
-		"eu":     object{"networks": []string{"10.0.0.0/8"}, "hosts": object{"gpu.example": true, "old.example": false}, "plain_http": false, "labels": labels},
-		"hosts":  object{"hosts": object{"gpu.example": true}, "labels": labels},
-		"nobody": object{},
+		"open": object{"networks": []string{"10.0.0.0/8", "fd00::/8"}, "plain_http": true, "labels": object{}},
+		"eu": object{"networks": []string{"10.0.0.0/8"}, "hosts": object{"gpu.example": true, "old.example": false},
+			"plain_http": false, "labels": labels},
+		"hosts": object{"hosts": object{"gpu.example": true}, "labels": labels},
+		"none":  object{},
 	}
 	var asked []object
-	for _, u := range []string{"http://10.0.0.1:8000", "https://10.0.0.1", "https://10.0.0.1:8000/v1", "http://[fd00::1]:8000", "https://[fe80::1]", "https://11.0.0.1",
-		"https://gpu.example", "http://gpu.example", "https://old.example", "https://gpu.example.evil", "https://10.0.0.1.evil", "https://10.0.0.1@evil.example", "https://evil.example/?10.0.0.1",
+	for _, u := range []string{"http://10.0.0.1:8000", "https://10.0.0.1", "https://10.0.0.1:8000/v1",
+		"http://[fd00::1]:8000", "https://[fe80::1]", "https://11.0.0.1",
+		"https://gpu.example", "http://gpu.example", "https://old.example", "https://gpu.example.evil",
+		"https://10.0.0.1.evil", "https://10.0.0.1@evil.example", "https://evil.example/?10.0.0.1",
 		"https://GPU.example", "ftp://10.0.0.1", "10.0.0.1", "", "https://"} {
-		for _, pool := range []string{"open", "eu", "hosts", "nobody", "ghost", ""} {
-			for _, l := range []object{{}, {"region": "eu"}, {"region": "us"}, {"region": ""}, {"region": "eu", "isolation": "verified"}, {"isolation": "verified"}} {
+		for _, pool := range []string{"open", "eu", "hosts", "none", "ghost", ""} {
+			for _, l := range []object{{}, {"region": "eu"}, {"region": "us"}, {"region": ""},
+				{"region": "eu", "isolation": "verified"}, {"isolation": "verified"}} {
 				asked = append(asked, object{"backends": backends,
 					"input": object{"version": "1", "backend": object{"url": u, "pool": pool, "dialect": "vllm", "labels": l}}})
 			}
@@ -129,7 +136,9 @@ func TestBackendMatrix(t *testing.T) {
 		known := hosts[u.Hostname()] == true
 		if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
 			networks, _ := pool["networks"].([]string)
-			known = known || slices.ContainsFunc(networks, func(n string) bool { return netip.MustParsePrefix(n).Contains(addr) })
+			known = known || slices.ContainsFunc(networks, func(n string) bool {
+				return netip.MustParsePrefix(n).Contains(addr)
+			})
 		}
 		claims, may := b["labels"].(object), object{}
 		if l, ok := pool["labels"].(object); ok {
@@ -156,8 +165,9 @@ func TestBackendMatrix(t *testing.T) {
 		for name, value := range b["labels"].(object) {
 			labels[name] = value.(string)
 		}
-		// An address that cannot be parsed is an error, and so no.
-		a, err := s.Backend(&policy.BackendQuestion{URL: b["url"].(string), Pool: b["pool"].(string), Dialect: "vllm", Labels: labels})
+		// An address that cannot be parsed is an error, which counts as a refusal.
+		a, err := s.Backend(&policy.BackendQuestion{URL: b["url"].(string), Pool: b["pool"].(string), Dialect: "vllm",
+			Labels: labels})
 		if (err == nil && a.Allow) != want(in) {
 			t.Errorf("%v: the router says %v, %v", in, a, err)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// mutants calls f with every value that v becomes when one member or element of
-// it, at any depth, is removed.
+// mutants calls f with every value that results from removing one member or element
+// of v, at any depth.
 func mutants(v any, path string, f func(path string, v any)) {
 	switch v := v.(type) {
 	case object:
@@ -41,7 +41,7 @@ func mutants(v any, path string, f func(path string, v any)) {
 	}
 }
 
-// asJSON is v with every list as []any.
+// asJSON returns v with every list as []any.
 func asJSON(t testing.TB, v any) (out any) {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -54,7 +54,7 @@ func asJSON(t testing.TB, v any) (out any) {
 	return out
 }
 
-// fleet is endpoints by their labels. Some lack one.
+// fleet lists endpoints by their labels. Some endpoints lack a label.
 func makeFleet(r *rand.Rand) []map[string]string {
 	out := make([]map[string]string, 40)
 	for i := range out {
@@ -69,7 +69,7 @@ func makeFleet(r *rand.Rand) []map[string]string {
 	return out
 }
 
-// candidates is which endpoints of a fleet a decision allows.
+// candidates returns the endpoints of a fleet that a decision allows.
 func candidates(d *policy.Decision, fleet []map[string]string) []bool {
 	out := make([]bool, len(fleet))
 	for i, labels := range fleet {
@@ -84,10 +84,10 @@ func candidates(d *policy.Decision, fleet []map[string]string) []bool {
 	return out
 }
 
-// width orders cache scopes by how many share.
+// width orders cache scopes by the number of requests that share a namespace.
 var width = map[string]int{"none": 0, "user": 1, "tenant": 2, "group": 3, "public": 4}
 
-// wider says in what a decision allows more than another, "" if in nothing.
+// wider describes what a decision allows beyond another, "" if nothing.
 func wider(mutant, original *policy.Decision, fleet []map[string]string) string {
 	if !mutant.Allow {
 		return ""
@@ -99,14 +99,16 @@ func wider(mutant, original *policy.Decision, fleet []map[string]string) string 
 		}
 	}
 	if !original.Allow {
-		return "" // allowed, but nowhere
+		return "" // allowed, but on no endpoint
 	}
 	if width[mutant.Scope] > width[original.Scope] {
 		return "cache scope " + mutant.Scope
 	}
 	for name, l := range map[string][2]int{
-		"max_prompt_tokens": {mutant.MaxPromptTokens, original.MaxPromptTokens}, "max_output_tokens": {mutant.MaxOutputTokens, original.MaxOutputTokens},
-		"max_concurrency": {mutant.MaxConcurrency, original.MaxConcurrency}, "tokens_per_minute": {mutant.TokensPerMinute, original.TokensPerMinute},
+		"max_prompt_tokens":   {mutant.MaxPromptTokens, original.MaxPromptTokens},
+		"max_output_tokens":   {mutant.MaxOutputTokens, original.MaxOutputTokens},
+		"max_concurrency":     {mutant.MaxConcurrency, original.MaxConcurrency},
+		"tokens_per_minute":   {mutant.TokensPerMinute, original.TokensPerMinute},
 		"requests_per_minute": {mutant.RequestsPerMinute, original.RequestsPerMinute},
 	} {
 		if now, was := l[0], l[1]; was != 0 && (now == 0 || now > was) {
@@ -116,12 +118,13 @@ func wider(mutant, original *policy.Decision, fleet []map[string]string) string 
 	return ""
 }
 
-// bare is a policy without tests and without schemas of data: what is left to
-// the rules alone.
+// bare returns a policy without tests and without schemas of data, so that only the
+// rules check the data.
 func bare(all map[string][]byte) map[string][]byte {
 	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(name string, _ []byte) bool {
-		return strings.HasSuffix(name, "_test.rego") || slices.Contains([]string{"data", "tenants", "trust_groups", "classes", "backends"},
+		return strings.HasSuffix(name, "_test.rego") || slices.Contains(
+			[]string{"data", "tenants", "trust_groups", "classes", "backends"},
 			strings.TrimSuffix(strings.TrimPrefix(name, "schemas/"), ".json"))
 	})
 	return out
@@ -178,8 +181,8 @@ func widenings(t *testing.T, rules map[string][]byte, seed uint64) (found map[st
 	return found, tried
 }
 
-// TestMutants: whatever field a record loses, the tenant may reach no endpoint,
-// share with nobody and spend nothing that it could not before. The schemas of
+// TestMutants: if any field is removed from a record, the tenant can use no endpoint,
+// share with no tenant and exceed no limit that it could not before. The schemas of
 // data, which would refuse most of these records, are left out.
 func TestMutants(t *testing.T) {
 	rules, total := bare(files(t)), 0
@@ -196,7 +199,7 @@ func TestMutants(t *testing.T) {
 	t.Logf("%d mutants", total)
 }
 
-// TestMutants_naive: the test above does object to a policy that widens.
+// TestMutants_naive: TestMutants fails for a policy that widens.
 func TestMutants_naive(t *testing.T) {
 	text, err := os.ReadFile("testdata/naive/decision.rego")
 	if err != nil {
@@ -212,24 +215,26 @@ func TestMutants_naive(t *testing.T) {
 	}
 	for _, field := range []string{"/regions", "/cache", "/limits", "/limits/max_concurrency", "/enabled"} {
 		if all[field] == "" {
-			t.Errorf("nothing was said about a record without %s: %v", field, all)
+			t.Errorf("a record without %s was not reported: %v", field, all)
 		}
 	}
 }
 
-// TestMutants_schemas: a record that lost a field that rules demand is not even
-// loaded, and the error names the file, the line and the field.
+// TestMutants_schemas: a record without a field that the rules require is refused at
+// load, and the error names the file, the line and the field.
 func TestMutants_schemas(t *testing.T) {
 	all := files(t)
 	w := makeWorld(rand.New(rand.NewPCG(1, 2)))
-	for _, field := range []string{"enabled", "auth_methods", "models", "pools", "regions", "priorities", "cache", "limits"} {
+	for _, field := range []string{"enabled", "auth_methods", "models", "pools", "regions", "priorities", "cache",
+		"limits"} {
 		less := &world{maps.Clone(w.tenants), w.trustGroups, w.classes}
 		record := maps.Clone(w.tenants["acme"].(object))
 		delete(record, field)
 		less.tenants["acme"] = record
 		folder := less.over(t, all)
 		before, _, _ := strings.Cut(string(folder["data/tenants.json"]), `"acme": {`)
-		want := fmt.Sprintf("data/tenants.json:%d:12: data/tenants/acme: missing required field %q", 1+strings.Count(before, "\n"), field)
+		want := fmt.Sprintf("data/tenants.json:%d:12: data/tenants/acme: missing required field %q",
+			1+strings.Count(before, "\n"), field)
 		if _, err := load(folder); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("without %s: %v, want %s", field, err, want)
 		}

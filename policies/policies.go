@@ -1,6 +1,6 @@
-// Package policies holds the policy that ships: its Rego with tests, the schemas
-// of what goes in and out, data to begin with, and examples. README.md says how
-// to write one's own.
+// Package policies holds the policy that ships with the router: its Rego with tests,
+// the schemas of input, output and data, initial data, and examples. README.md
+// describes how to write another policy.
 package policies
 
 import (
@@ -36,8 +36,8 @@ func Examples() []string {
 }
 
 // Files returns the files of a policy folder by slash-separated path: the shipped
-// ones with the named examples laid over. The caller owns them. An example that
-// does not exist is an error.
+// policy overlaid with the named examples. The caller owns them. An example that does
+// not exist is an error.
 func Files(examples ...string) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	known := Examples()
@@ -48,14 +48,14 @@ func Files(examples ...string) (map[string][]byte, error) {
 		if err := add(out, path.Join(exampleFolder, name), ""); err != nil {
 			return nil, err
 		}
-		// An example's text goes beside its rules, so that two do not meet.
+		// An example's README goes beside its rules, so that two examples do not collide.
 		out[path.Join("site", name+".md")] = out["README.md"]
 		delete(out, "README.md")
 	}
 	return out, add(out, ".", exampleFolder)
 }
 
-// add puts the files below root into out, without those below the folder but.
+// add adds the files below root to out, except those below the folder but.
 func add(out map[string][]byte, root, but string) error {
 	return fs.WalkDir(FS, root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -8,12 +8,12 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// TestReadme loads the rule that the README shows, and asks that it decides.
+// TestReadme loads the rule that the README shows, and checks its decisions.
 func TestReadme(t *testing.T) {
 	all := files(t)
 	_, block, ok := strings.Cut(string(all["README.md"]), "    package site\n")
 	if !ok {
-		t.Fatal("there is no rule in README.md")
+		t.Fatal("README.md contains no rule")
 	}
 	var rule []string
 	for _, l := range strings.Split("    package site\n"+block, "\n") {
@@ -23,7 +23,8 @@ func TestReadme(t *testing.T) {
 		rule = append(rule, strings.TrimPrefix(l, "    "))
 	}
 	all["site/mine.rego"] = []byte(strings.Join(rule, "\n"))
-	all["data/tenants/acme.json"] = []byte(strings.Replace(string(all["data/tenants/acme.json"]), `"audit"`, `"site": {"verified_isolation": true}, "audit"`, 1))
+	all["data/tenants/acme.json"] = []byte(strings.Replace(string(all["data/tenants/acme.json"]), `"audit"`,
+		`"site": {"verified_isolation": true}, "audit"`, 1))
 	s := mustLoad(t, all)
 	for tenant, want := range map[string]int{"acme": 2, "globex": 1} {
 		in := question(tenant)
@@ -34,7 +35,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// TestShippedData: the tenants that ship may do something.
+// TestShippedData: requests of the shipped tenants are allowed.
 func TestShippedData(t *testing.T) {
 	s := mustLoad(t, files(t))
 	for _, tenant := range []string{"acme", "globex"} {
@@ -48,5 +49,6 @@ func TestShippedData(t *testing.T) {
 }
 
 func question(tenant string) *policy.Input {
-	return &policy.Input{Principal: &identity.Principal{Tenant: tenant, Method: "api_key"}, Operation: "chat.completions", Model: "demo", SizeClass: "s"}
+	return &policy.Input{Principal: &identity.Principal{Tenant: tenant, Method: "api_key"}, Operation: "chat.completions",
+		Model: "demo", SizeClass: "s"}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/kvasir-router/kvasir/policies"
 )
 
-// siteRules are what a site might write, each a file of package site: sensible,
-// careless and hostile. None may widen.
+// siteRules are rules that a site might write, each a file of package site: sensible,
+// careless and hostile ones. None may widen a decision.
 var siteRules = []string{
 	`denials contains "no_batch" if input.request.priority == "low"`,
 	`denials contains "a b c" if input.request.stream`,
@@ -28,8 +28,8 @@ var siteRules = []string{
 	`retry contains "model_not_allowed"`,
 }
 
-// TestSiteNarrows: whatever rules a site adds, no request reaches an endpoint, a
-// cache or a budget that it did not reach without them.
+// TestSiteNarrows: rules of a site give no request an endpoint, a cache or a budget
+// that it did not have without them.
 func TestSiteNarrows(t *testing.T) {
 	narrowed := 0
 	for seed := range uint64(12) {
@@ -53,7 +53,8 @@ func TestSiteNarrows(t *testing.T) {
 			site[fmt.Sprintf("site/rule_%d.rego", i)] = []byte("package site\n\n" + rule + "\n")
 		}
 		all := w.over(t, site)
-		all["data/site_data.json"] = []byte(`{"site_data": {"business_hours": {"acme": {"from": 7, "to": 18}}, "dedicated_pools": {"a": "acme"},
+		all["data/site_data.json"] = []byte(`{"site_data": {"business_hours": {"acme": {"from": 7, "to": 18}},
+		"dedicated_pools": {"a": "acme"},
 			"residency": {"jurisdictions": {"eu": {"eu-west": true}}, "tenants": {"globex": "eu"}}}}`)
 		with := mustLoad(t, all)
 		for range 300 {
@@ -74,7 +75,7 @@ func TestSiteNarrows(t *testing.T) {
 				asked := *in
 				asked.Model = now.Model
 				if d, err := without.Decide(&asked); err != nil || !d.Allow {
-					t.Errorf("world %d: rewritten to %s, which the tenant may not use: %+v", seed, now.Model, d)
+					t.Errorf("world %d: rewritten to %s, which the tenant must not use: %+v", seed, now.Model, d)
 				}
 			}
 			if was.Allow && (!now.Allow || len(now.Constraints) > len(was.Constraints)) {
@@ -88,7 +89,7 @@ func TestSiteNarrows(t *testing.T) {
 	t.Log(narrowed, "decisions were narrowed")
 }
 
-// TestExamples_apart: no file of an example takes the place of another.
+// TestExamples_apart: no file of an example replaces another file.
 func TestExamples_apart(t *testing.T) {
 	shipped := files(t)
 	for _, name := range policies.Examples() {
@@ -102,7 +103,8 @@ func TestExamples_apart(t *testing.T) {
 			t.Errorf("%s adds %d files", name, len(all)-len(shipped))
 		}
 	}
-	if _, err := policies.Files("nothing"); err == nil || !strings.Contains(err.Error(), `no example "nothing": there are admin_rbac`) {
+	if _, err := policies.Files("nothing"); err == nil ||
+		!strings.Contains(err.Error(), `no example "nothing": there are admin_rbac`) {
 		t.Errorf("an example that does not exist: %v", err)
 	}
 	if _, err := policies.Files("log_mask", "log_mask"); err == nil {

@@ -17,14 +17,15 @@ import (
 // opaVersion is the upstream release that scripts/deps.sh builds.
 const opaVersion = "v1.22.4"
 
-// opaPath returns upstream's opa command and ends the test when it is not there.
+// opaPath returns the path of upstream's opa command. The test fails if the command
+// does not exist.
 func opaPath(t testing.TB) string {
 	t.Helper()
 	return testdeps.Need(t, "opa", opaVersion, "opa")
 }
 
-// opa runs upstream's command in the folder dir and returns what it printed. A
-// refusal ends the test.
+// opa runs upstream's command in the folder dir and returns its output. The test
+// fails if the command does.
 func opa(t testing.TB, dir string, args ...string) []byte {
 	t.Helper()
 	cmd := exec.Command(opaPath(t), args...)
@@ -52,19 +53,21 @@ func TestUpstreamFormat(t *testing.T) {
 	}
 }
 
-// TestUpstreamTests runs the policy's own tests in upstream OPA and asks that
-// they reach nearly every line.
+// TestUpstreamTests runs the policy's own tests in upstream OPA and checks that they
+// reach nearly every line.
 func TestUpstreamTests(t *testing.T) {
 	opa(t, ".", append([]string{"test", "kvasir", "site", "data"}, strict...)...)
-	covered(t, opa(t, ".", append([]string{"test", "--coverage", "--coverage-runs=", "kvasir", "site", "data"}, strict...)...))
+	covered(t, opa(t, ".", append([]string{"test", "--coverage", "--coverage-runs=", "kvasir", "site", "data"},
+		strict...)...))
 }
 
-// ask evaluates one rule for many inputs in one process of upstream OPA: each
-// of asked holds input, and what else it holds replaces members of data. In the
-// folder dir lie kvasir, site and data. nil in the result is undefined.
+// ask evaluates one rule for many inputs in one process of upstream OPA: each of asked
+// holds input, and its other members replace members of data. The folder dir contains
+// kvasir, site and data. nil in the result is undefined.
 func ask(t testing.TB, dir, rule string, asked []object) []json.RawMessage {
 	t.Helper()
-	wrapper := "package wrapper\n\nout := [{\"n\": n, \"v\": v} | some n, q in input; v := " + rule + " with input as q.input"
+	wrapper := "package wrapper\n\nout := [{\"n\": n, \"v\": v} | some n, q in input; v := " + rule +
+		" with input as q.input"
 	for key := range asked[0] {
 		if key != "input" {
 			wrapper += " with data." + key + " as q." + key
@@ -97,8 +100,9 @@ func ask(t testing.TB, dir, rule string, asked []object) []json.RawMessage {
 	return out
 }
 
-// TestCapabilities: what a rule may call is what upstream has, in upstream's
-// words, without what would make a decision depend on more than its input.
+// TestCapabilities: the functions that a rule may call are those of upstream, as
+// upstream declares them, except functions that would make a decision depend on more
+// than its input.
 func TestCapabilities(t *testing.T) {
 	type capabilities struct {
 		Builtins []struct {
@@ -128,7 +132,9 @@ func TestCapabilities(t *testing.T) {
 		if !ok || !reflect.DeepEqual(b.Decl, theirs.Builtins[i].Decl) {
 			t.Errorf("%s is not upstream's: run scripts/capabilities.py", b.Name)
 		}
-		if theirs.Builtins[i].Nondeterministic || slices.ContainsFunc([]string{"http.", "net.lookup", "time.", "rand.", "uuid.", "opa.", "io.jwt.", "json.match_schema", "json.verify_schema", "walk"},
+		if theirs.Builtins[i].Nondeterministic || slices.ContainsFunc(
+			[]string{"http.", "net.lookup", "time.", "rand.", "uuid.", "opa.", "io.jwt.", "json.match_schema",
+				"json.verify_schema", "walk"},
 			func(p string) bool { return strings.HasPrefix(b.Name, p) }) {
 			t.Errorf("%s may be called", b.Name)
 		}

@@ -15,8 +15,8 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// Words that worlds and requests are made of. The last of each list is in no
-// record, or means something only in its place.
+// Words of which worlds and requests consist. The last word of each list is in no
+// record, or has a meaning only in one field.
 var (
 	tenantIDs = []string{"acme", "globex", "Ünïcode", "a b", "t-5", "ghost"}
 	userIDs   = []string{"", "u1", "u2"}
@@ -30,15 +30,15 @@ var (
 	scopes    = []string{"tenant", "user", "group", "none", "public"}
 )
 
-// world is data that a policy decides by.
+// world is the data of a policy.
 type world struct{ tenants, trustGroups, classes object }
 
-// data is w by the names of data.
+// data returns w by the names of data.
 func (w *world) data() map[string]object {
 	return map[string]object{"tenants": w.tenants, "trust_groups": w.trustGroups, "classes": w.classes}
 }
 
-// files is the data folder of w.
+// files returns the files of the data folder of w.
 func (w *world) files(t testing.TB) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{}
@@ -63,7 +63,7 @@ func (w *world) over(t testing.TB, policy map[string][]byte) map[string][]byte {
 
 func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
 
-// some returns one to all of the words of a list, in a random order.
+// some returns between one and all of the words of a list, in random order.
 func some(r *rand.Rand, of []string) []string {
 	all := slices.Clone(of)
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -103,7 +103,8 @@ func makeWorld(r *rand.Rand) *world {
 	for i, c := range classes[:4] {
 		class := object{"priority": 10 * (2 - i)}
 		if r.IntN(2) == 0 {
-			class["affinity"] = someOf(r, object{"weight": float64(r.IntN(11)), "max_share": float64(1+r.IntN(10)) / 10, "sticky": r.IntN(2) == 0})
+			class["affinity"] = someOf(r, object{"weight": float64(r.IntN(11)), "max_share": float64(1+r.IntN(10)) / 10,
+				"sticky": r.IntN(2) == 0})
 		}
 		w.classes[c] = class
 	}
@@ -112,7 +113,8 @@ func makeWorld(r *rand.Rand) *world {
 
 func makeTenant(r *rand.Rand) object {
 	limits := object{}
-	for _, name := range []string{"max_prompt_tokens", "max_output_tokens", "max_concurrency", "tokens_per_minute", "requests_per_minute"} {
+	for _, name := range []string{"max_prompt_tokens", "max_output_tokens", "max_concurrency", "tokens_per_minute",
+		"requests_per_minute"} {
 		limits[name] = pick(r, []int{0, 1, 1000, 1 << 30})
 	}
 	t := object{
@@ -139,14 +141,15 @@ func makeTenant(r *rand.Rand) object {
 // makeInput returns a request of one of the tenants.
 func makeInput(r *rand.Rand) *policy.Input {
 	in := &policy.Input{
-		Principal: &identity.Principal{Tenant: pick(r, tenantIDs), User: pick(r, userIDs), Method: pick(r, methods), Issuer: "https://idp",
+		Principal: &identity.Principal{Tenant: pick(r, tenantIDs), User: pick(r, userIDs), Method: pick(r, methods),
+			Issuer: "https://idp",
 			Groups: []string{"eng"}, Scopes: []string{"infer"}},
 		Operation: pick(r, []string{"chat.completions", "completions", "responses", "messages", "models", "tokenize"}),
 		Model:     pick(r, append([]string{"gpt"}, models...)), Adapter: pick(r, adapters), Stream: r.IntN(2) == 0,
 		Priority: pick(r, append([]string{""}, classes...)), SizeClass: pick(r, []string{"xs", "s", "m", "l", "xl"}),
 		Region: pick(r, regions[:3]), HourUTC: r.IntN(24), CapacityState: pick(r, []string{"ok", "scarce", "none"}),
 	}
-	if r.IntN(4) > 0 { // most questions are allowed in the end
+	if r.IntN(4) > 0 { // so that most requests are allowed
 		in.Principal.Method, in.Adapter, in.Model = "api_key", "", pick(r, models[:2])
 	}
 	if r.IntN(3) == 0 {
@@ -155,7 +158,7 @@ func makeInput(r *rand.Rand) *policy.Input {
 	return in
 }
 
-// document is in as the contract writes it, made here and not by the router.
+// document returns in as the contract defines it, built without the router's code.
 func document(in *policy.Input) object {
 	labels := object{}
 	for _, l := range in.Labels {
