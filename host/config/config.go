@@ -26,7 +26,7 @@ type Config struct {
 	Listen      Listen      `yaml:"listen" reload:"live" doc:"where clients connect: an address, or {http, tls, max_body}"`
 	Admin       Admin       `yaml:"admin" reload:"live" doc:"the operators' listener, separate from that of the clients"`
 	Region      string      `yaml:"region" reload:"live" doc:"where this router runs; input.router.region of policy"`
-	StateDir    string      `yaml:"state_dir" reload:"restart" doc:"directory of one router, mode directory of one router, mode 0700; holds the salt key and the key pepper, which must survive restarts"`
+	StateDir    string      `yaml:"state_dir" reload:"restart" doc:"directory of one router, mode 0700; holds the salt key and the key pepper, which must survive restarts"`
 	Pools       []Pool      `yaml:"pools" reload:"live" doc:"sets of interchangeable endpoints"`
 	Models      []Model     `yaml:"models" reload:"live" doc:"models that clients may request"`
 	Profiles    []Profile   `yaml:"profiles" reload:"live" doc:"how requests are placed; the first is the default"`
@@ -115,7 +115,7 @@ type Parser struct {
 type Discover struct {
 	File   string   `yaml:"file" reload:"live" doc:"JSON file with a list of URLs, or of {targets} as in Prometheus' file_sd; watched; an invalid file changes nothing"`
 	DNS    string   `yaml:"dns" reload:"live" doc:"DNS name whose addresses, with port, are endpoints; without port, the name of SRV records; a failed lookup changes nothing"`
-	Port   int      `yaml:"port" reload:"live" doc:"port port of the addresses of dns; default 0: SRV records"`
+	Port   int      `yaml:"port" reload:"live" doc:"port of the addresses of dns; default 0: SRV records"`
 	Plugin string   `yaml:"plugin" reload:"live" doc:"name of a plugin with the role x_discover that reads the file in any format; an error changes nothing; experimental"`
 	Allow  []string `yaml:"allow" reload:"live" doc:"allowed addresses of discovered endpoints: networks such as 10.0.0.0/8, host names, *.domain; others are ignored; default any; required with a plugin"`
 	Every  Duration `yaml:"every" reload:"live" doc:"polling interval; default 1s for a file, 10s for dns: records of a headless service in Kubernetes live 5 to 30 s"`
@@ -186,7 +186,7 @@ type ModelPool struct {
 type Tokenizer struct {
 	Dir          string `yaml:"dir" reload:"live" doc:"holds tokenizer.json, tokenizer_config.json and, for some, chat_template.jinja"`
 	Digest       string `yaml:"digest" reload:"live" doc:"sha256:…; refuses a directory with other contents"`
-	TimeZone     string `yaml:"time_zone" reload:"live" doc:"time zone time zone of the engine, for templates that print the date; default UTC"`
+	TimeZone     string `yaml:"time_zone" reload:"live" doc:"time zone of the engine, for templates that print the date; default UTC"`
 	TemplateFile string `yaml:"template_file" reload:"live" doc:"chat template, if the engine was started with another one"`
 	Library      string `yaml:"library" reload:"live" doc:"auto, bpe or hf; default auto: bpe, or hf for tokenizers that bpe does not support"`
 }
@@ -214,7 +214,7 @@ type Scorer struct {
 	Builtin string  `yaml:"builtin" reload:"live" doc:"leastwork or roundrobin, in native code instead of a plugin"`
 	Weight  float64 `yaml:"weight" reload:"live" doc:"factor of its scores; default 1"`
 	Config  JSON    `yaml:"config" reload:"live" doc:"configuration passed to the plugin instead of plugins[].config"`
-	// Required is for a scorer without which the sum of the others is meaningless.
+	// Required marks a scorer without which the sum of the others is meaningless.
 	Required bool `yaml:"required" reload:"live" doc:"true: if it fails or abstains, the request is scored by the built-in cost alone; default false: the other scores are added up without it"`
 }
 
@@ -235,7 +235,7 @@ type Plugin struct {
 	Config JSON         `yaml:"config" reload:"live" doc:"configuration passed to the plugin; default {}"`
 }
 
-// PluginStore bounds what is pushed.
+// PluginStore bounds the modules that are pushed.
 type PluginStore struct {
 	Bytes       Size     `yaml:"bytes" reload:"live" doc:"total size of stored modules; default 512MiB; the oldest that are neither active nor previous are removed first, then a push is refused"`
 	PusherBytes Size     `yaml:"pusher_bytes" reload:"live" doc:"total size of the modules that one pusher stored first; default 64MiB: thirty modules of Go's standard toolchain; enforced as bytes"`
@@ -266,7 +266,7 @@ func (s *Signatures) Trust() *plugsign.Trust {
 	return t
 }
 
-// Envelope limits how far locality unbalances the load.
+// Envelope limits how far locality may unbalance the load.
 type Envelope struct {
 	MaxLoadRatio float64 `yaml:"max_load_ratio" reload:"live" doc:"maximum outstanding work of an endpoint relative to the mean; default 1.5"`
 	SlackTokens  int     `yaml:"slack_tokens" reload:"live" doc:"outstanding tokens that are always allowed; default 16384: one request at low load breaks no affinity"`
@@ -314,7 +314,7 @@ type Telemetry struct {
 
 // DecisionLog configures the log of policy decisions.
 type DecisionLog struct {
-	File         string   `yaml:"file" reload:"restart" doc:"path of the log; path of the log; default none: nothing is logged"`
+	File         string   `yaml:"file" reload:"restart" doc:"path of the log; default none: nothing is logged"`
 	SampleAllow  *float64 `yaml:"sample_allow" reload:"restart" doc:"share of allowed requests that are logged if the policy's audit is sample; default 0.01; denied requests are always logged"`
 	Mask         []string `yaml:"mask" reload:"restart" doc:"paths to omit, such as /input/tenant/user, in addition to the policy's data.system.log.mask"`
 	RequireAudit bool     `yaml:"require_audit" reload:"restart" doc:"true: sync each entry to disk, and refuse requests with status 503 while the log cannot be written; default false: serve, and count dropped entries"`
@@ -356,8 +356,8 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 	return c, nil
 }
 
-// Read is Load for commands that need a few settings: values are not checked, nor
-// are the files that they name, such as a key file that is still to be written.
+// Read is Load for commands that need a few settings. It checks neither values nor the
+// files that they name, such as a key file that does not exist yet.
 func Read(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -108,7 +108,8 @@ func (c *Identity) Certificates() (identity.Certificates, error) {
 func (c *Identity) Proxies() (out identity.Proxies, err error) {
 	for i, p := range c.TrustedProxies {
 		t := identity.TrustedProxy{
-			Tenant: strings.ToLower(p.TenantHeader), User: strings.ToLower(p.UserHeader), Groups: strings.ToLower(p.GroupsHeader),
+			Tenant: strings.ToLower(p.TenantHeader), User: strings.ToLower(p.UserHeader),
+			Groups: strings.ToLower(p.GroupsHeader),
 		}
 		for _, n := range p.Networks {
 			net, err := netip.ParsePrefix(n)

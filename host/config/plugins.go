@@ -24,11 +24,11 @@ const MaxUses = 4
 // maxPluginMemory is the maximum memory of one instance, in bytes.
 const maxPluginMemory = 64 << 20
 
-// maxCall is the most processor time that a call may be granted: longer, and one
-// plugin places less than ten requests a second.
+// maxCall is the maximum processor time of a call: with a longer one, a plugin would
+// place fewer than ten requests per second.
 const maxCall = 100 * time.Millisecond
 
-// maxTrial is what the engine gives any module.
+// maxTrial is the engine's own time limit for compiling and checking a module.
 const maxTrial = 3 * time.Minute
 
 // grants are the host modules that a plugin may import.
@@ -191,7 +191,7 @@ func (d *decoder) json(n ast.Node, p *JSON, path string) {
 	*p = JSON(b)
 }
 
-// plain returns a node as encoding/json decodes its JSON equivalent.
+// plain returns a node as the value that encoding/json decodes from its JSON equivalent.
 func (d *decoder) plain(n ast.Node, path string) (any, bool) {
 	if n = d.resolve(n, path); n == nil {
 		return nil, false

@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// Policy configures the Rego rules of what tenants may do. Without a directory every
-// tenant may use every model, in its own cache namespace.
+// Policy configures the Rego rules that decide what tenants may do. Without a directory
+// every tenant may use every model, in its own cache namespace.
 type Policy struct {
 	Dir              string      `yaml:"dir" reload:"live" doc:"directory with *.rego, schemas and capabilities.json; watched: an edit is in force within a second, an invalid one is refused with every error, its file, line and suggested fix"`
 	DataDir          string      `yaml:"data_dir" reload:"live" doc:"directory with JSON files of tenants, classes and trust groups, a folder for each key; watched; default <dir>/data"`
@@ -29,7 +29,7 @@ type PolicyGates struct {
 	AllowToDeny *float64 `yaml:"allow_to_deny" reload:"live" doc:"share of decisions that become denied; default 1"`
 	DenyToAllow *float64 `yaml:"deny_to_allow" reload:"live" doc:"share of decisions that become allowed; default 1"`
 	Widened     *float64 `yaml:"widened" reload:"live" doc:"share of decisions whose cache becomes shared by more tenants; default 1"`
-	Errors      *float64 `yaml:"errors" reload:"live" doc:"share of inputs that get no decision any longer; default 1"`
+	Errors      *float64 `yaml:"errors" reload:"live" doc:"share of inputs for which the policy in force gives a decision and the changed one gives none; default 1"`
 }
 
 func (p *Policy) defaults() {

@@ -23,7 +23,9 @@ var scalars = map[reflect.Type]map[string]any{
 	reflect.TypeFor[Duration](): {"type": "string", "pattern": `^([0-9.]+(ns|us|µs|ms|s|m|h))+$`},
 	reflect.TypeFor[Size]():     {"type": "string", "pattern": `^[0-9]+ ?(B|KiB|MiB|GiB|TiB)$`},
 	reflect.TypeFor[JSON]():     {"type": "object"},
-	reflect.TypeFor[AutoInt]():  {"oneOf": []any{map[string]any{"type": "integer", "minimum": 1}, map[string]any{"const": "auto"}}},
+	reflect.TypeFor[AutoInt](): {
+		"oneOf": []any{map[string]any{"type": "integer", "minimum": 1}, map[string]any{"const": "auto"}},
+	},
 }
 
 func schemaOf(t reflect.Type) map[string]any {

@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// When a change of a field counts, as its tag reload says. The tag of a field
-// that holds others says nothing of those: each has its own.
+// Values of the tag reload: when a change of a field takes effect. The tag of a struct
+// does not apply to its fields: each field has its own.
 const (
-	reloadLive    = "live"    // with the next reload
-	reloadRestart = "restart" // when the process starts again
+	reloadLive    = "live"    // at the next reload
+	reloadRestart = "restart" // at the next start of the process
 )
 
 // Settle returns next with the values of boot, the configuration that the process
-// was started with, where a change waits for a restart, and a line for each such
-// change: "listen.http: 127.0.0.1:80 → 127.0.0.1:81". Neither is changed.
+// was started with, for each field whose change requires a restart. waiting has a line
+// for each such change: "listen.http: 127.0.0.1:80 → 127.0.0.1:81". boot and next are
+// not modified.
 func Settle(boot, next *Config) (settled *Config, waiting []string) {
 	out := *next
 	d := new(differ)
@@ -22,8 +23,8 @@ func Settle(boot, next *Config) (settled *Config, waiting []string) {
 	return &out, d.out
 }
 
-// settle makes the fields of next that wait for a restart as those of boot. Only
-// structs within structs are searched: a member of a list or map is live.
+// settle sets the fields of next whose change requires a restart to the values of boot.
+// It searches only structs within structs: members of lists and maps are live.
 func settle(d *differ, path string, boot, next reflect.Value) {
 	t := next.Type()
 	for i := range t.NumField() {
@@ -40,8 +41,8 @@ func settle(d *differ, path string, boot, next reflect.Value) {
 	}
 }
 
-// ParseIdentity returns the identity section of a configuration file if that is
-// well-formed and sound, whatever is wrong with the other sections; else nil.
+// ParseIdentity returns the identity section of a configuration file if that section is
+// well-formed and valid, even if other sections are invalid; else nil.
 func ParseIdentity(data []byte, env func(string) (string, bool)) *Identity {
 	c := new(Config)
 	d := &decoder{env: env, lines: map[string]pos{}}
@@ -52,7 +53,7 @@ func ParseIdentity(data []byte, env func(string) (string, bool)) *Identity {
 		return nil
 	}
 	k := new(checker)
-	k.identity(&c.Identity, "x") // whether there is an authority is not for this section to say
+	k.identity(&c.Identity, "x") // listen.tls.client_ca_file is in another section, and not checked here
 	for _, f := range d.errors {
 		if inIdentity(f.path) {
 			return nil

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestReloadTags: each field says when a change of it counts, and no member of a
-// list waits for a restart, which Settle could not keep as it was.
+// TestReloadTags: each field has a reload tag, and no member of a list has the tag
+// restart, because Settle cannot keep its value.
 func TestReloadTags(t *testing.T) {
 	var walk func(typ reflect.Type, path string, inList bool)
 	walk = func(typ reflect.Type, path string, inList bool) {
@@ -29,7 +29,8 @@ func TestReloadTags(t *testing.T) {
 				at := join(path, key)
 				switch tag := f.Tag.Get("reload"); {
 				case tag != reloadLive && tag != reloadRestart:
-					t.Errorf("%s: tag reload:%q of %s.%s: want reload:\"live\" (a reload puts a change in force) or reload:\"restart\"", at, tag, typ.Name(), f.Name)
+					t.Errorf("%s: tag reload:%q of %s.%s: want reload:\"live\" (a reload puts a change in force) "+
+						"or reload:\"restart\"", at, tag, typ.Name(), f.Name)
 				case tag == reloadRestart && inList:
 					t.Errorf("%s: waits for a restart within a list", at)
 				}
@@ -40,8 +41,8 @@ func TestReloadTags(t *testing.T) {
 	walk(reflect.TypeFor[Config](), "", false)
 }
 
-// TestSettle: what waits for a restart stays as the process was started and is
-// said; the rest is as the file says.
+// TestSettle: fields that require a restart keep the values of the running process and
+// are reported; the others have the values of the file.
 func TestSettle(t *testing.T) {
 	parse := func(text string) *Config {
 		t.Helper()
@@ -51,22 +52,27 @@ func TestSettle(t *testing.T) {
 		}
 		return c
 	}
-	const rest = "identity: {anonymous: {tenant: local}}\npools: [{name: main, endpoints: [\"http://127.0.0.1:1\"]}]\nmodels: [{name: m, pools: [main]}]\n"
+	const rest = "identity: {anonymous: {tenant: local}}\npools: [{name: main, endpoints: " +
+		"[\"http://127.0.0.1:1\"]}]\nmodels: [{name: m, pools: [main]}]\n"
 	boot := parse("listen: 127.0.0.1:80\n" + rest)
-	next := parse("listen: {http: \"127.0.0.1:81\", max_body: 1MiB}\nadmin: {hosts: [router.example]}\nlimits: {index: 1GiB, concurrent: 7}\ntelemetry: {log_level: debug, tenant_labels: true, decision_log: {file: /x}}\n" + rest)
+	next := parse("listen: {http: \"127.0.0.1:81\", max_body: 1MiB}\nadmin: {hosts: [router.example]}\nlimits: {index: " +
+		"1GiB, concurrent: 7}\ntelemetry: {log_level: debug, tenant_labels: true, decision_log: {file: /x}}\n" + rest)
 	was := *next
 	got, waiting := Settle(boot, next)
-	want := []string{"limits.index: 268435456 → 1073741824", "listen.http: 127.0.0.1:80 → 127.0.0.1:81", "telemetry.decision_log.file: \"\" → /x", "telemetry.log_level: info → debug"}
+	want := []string{"limits.index: 268435456 → 1073741824", "listen.http: 127.0.0.1:80 → 127.0.0.1:81",
+		"telemetry.decision_log.file: \"\" → /x", "telemetry.log_level: info → debug"}
 	for _, w := range want {
 		if !slices.Contains(waiting, w) {
 			t.Errorf("%q lacks %q", waiting, w)
 		}
 	}
-	if got.Listen.HTTP != "127.0.0.1:80" || got.Limits.Index != boot.Limits.Index || got.Telemetry.LogLevel != "info" || got.Telemetry.DecisionLog.File != "" {
-		t.Errorf("a change that waits for a restart counts: %+v", got)
+	if got.Listen.HTTP != "127.0.0.1:80" || got.Limits.Index != boot.Limits.Index || got.Telemetry.LogLevel != "info" ||
+		got.Telemetry.DecisionLog.File != "" {
+		t.Errorf("a change that requires a restart takes effect: %+v", got)
 	}
-	if got.Listen.MaxBody != 1<<20 || got.Limits.Concurrent != 7 || len(got.Admin.Hosts) != 1 || !got.Telemetry.TenantLabels {
-		t.Errorf("a live change does not count: %+v", got)
+	if got.Listen.MaxBody != 1<<20 || got.Limits.Concurrent != 7 || len(got.Admin.Hosts) != 1 ||
+		!got.Telemetry.TenantLabels {
+		t.Errorf("a live change has no effect: %+v", got)
 	}
 	if !reflect.DeepEqual(was, *next) {
 		t.Error("the configuration was changed")
@@ -76,7 +82,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestParseIdentity: the section is to be had when it is sound, whatever the rest is.
+// TestParseIdentity: a valid section is returned even if the rest of the file is invalid.
 func TestParseIdentity(t *testing.T) {
 	dir := t.TempDir()
 	keys := filepath.Join(dir, "keys.json")

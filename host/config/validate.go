@@ -220,8 +220,8 @@ const maxHintLabels = 16
 var (
 	hintHeader = regexp.MustCompile(`^[xX]-[A-Za-z0-9-]{1,61}$`)
 	hintLabel  = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
-	// hintTaken matches headers with another meaning, and those that clients must
-	// not influence placement with.
+	// hintTaken matches headers that have another meaning, and headers by which clients
+	// must not influence placement.
 	hintTaken = regexp.MustCompile(`^(?i)x-(request-id|api-key|auth-token|goog-api-key|amz-security-token|real-ip|` +
 		`tenant-.*|cache-salt.*|gateway-.*|forwarded-.*|data-parallel-.*)$`)
 )
