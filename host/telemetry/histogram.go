@@ -140,7 +140,8 @@ func (s *snapshot) native(h *dto.Histogram) {
 		}
 		switch {
 		case last < 0:
-			h.PositiveSpan = append(h.PositiveSpan, &dto.BucketSpan{Offset: new(int32(i + minExp*perTwo + 1)), Length: new(uint32(1))})
+			h.PositiveSpan = append(h.PositiveSpan, &dto.BucketSpan{Offset: new(int32(i + minExp*perTwo + 1)),
+				Length: new(uint32(1))})
 		case i == last+1:
 			*h.PositiveSpan[len(h.PositiveSpan)-1].Length++
 		default:

@@ -13,9 +13,9 @@ type LogConfig struct {
 	Level  string // debug, info ("" too), warn, error
 }
 
-// NewLogHandler returns the handler main gives to its logger, and the level,
-// which may be changed while it is in use. Attributes whose key names a secret
-// are written as "redacted", whatever a caller does.
+// NewLogHandler returns the handler of the process's logger, and its level, which
+// may be changed while it is in use. The values of attributes whose key names a
+// secret are written as "redacted".
 func NewLogHandler(w io.Writer, cfg LogConfig) (slog.Handler, *slog.LevelVar, error) {
 	level := new(slog.LevelVar)
 	if cfg.Level != "" {

@@ -10,13 +10,13 @@ import (
 // kvasir_placements_total.
 const (
 	RouteWarm     = "warm"     // to an endpoint that holds the longest prefix
-	RouteSpill    = "spill"    // a warmer one was passed over for its load
+	RouteSpill    = "spill"    // an endpoint with a longer prefix was excluded because of its load
 	RouteCold     = "cold"     // no candidate holds a prefix
 	RouteFallback = "fallback" // without a prefix match: prompt not exact, index not trusted
 )
 
-// Metrics are the metrics of the request path that are counted as they happen.
-// All methods may be called concurrently and allocate nothing.
+// Metrics are the metrics that the request path updates as events happen. All
+// methods may be called concurrently and allocate nothing.
 type Metrics struct {
 	ttft, e2e *HistogramSet
 	itl       *Histogram
@@ -52,8 +52,8 @@ func NewMetrics(r *Registry) *Metrics {
 	return m
 }
 
-// Placed counts one placement of a kind with its prediction: tokens of the
-// prompt (0 = unknown) and those among them that the endpoint should hold.
+// Placed counts one placement of a kind with its prediction: the tokens of the
+// prompt (0 = unknown) and how many of them the endpoint is expected to hold.
 func (m *Metrics) Placed(kind string, promptTokens, cachedTokens int) {
 	m.placements.With(kind).Add(1)
 	if cachedTokens = max(0, min(cachedTokens, promptTokens)); promptTokens > 0 {
@@ -62,9 +62,9 @@ func (m *Metrics) Placed(kind string, promptTokens, cachedTokens int) {
 	}
 }
 
-// Result is how one request ended. Zero durations are not counted.
+// Result describes how one request ended. Zero durations are not counted.
 type Result struct {
-	Route     string // a Route constant, "" = was not placed
+	Route     string // a Route constant, "" = the request was not placed
 	Status    int    // of the answer, 0 = the client left before it
 	Cause     string // "" = ended well; else client_gone, upstream_died, timeout, …
 	TTFT, E2E time.Duration
@@ -72,7 +72,7 @@ type Result struct {
 	HasUsage, HasCached                   bool // what the engine reported
 	PromptTokens, CachedTokens, OutTokens int
 	PredictedTokens, PredictedCached      int  // what the router predicted
-	HasPrediction                         bool // and whether it claims to be exact
+	HasPrediction                         bool // the prediction claims to be exact
 }
 
 // Ended counts one result.

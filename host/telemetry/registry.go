@@ -1,11 +1,11 @@
 // Package telemetry renders what the other packages count.
 //
-// Packages count with plain structs (Stats) and know nothing of metrics; the
-// host registers, for each, a function that turns one Stats into samples when a
-// scrape asks ([Registry.Collect]).
-// What must be counted as it happens (latencies, tokens) goes into the
-// histograms and counters of [Metrics], whose hot calls are one or two atomic
-// additions and allocate nothing.
+// Packages count with plain structs (Stats) and do not depend on a metrics
+// library; for each of them the host registers a function that turns one Stats
+// into samples at each scrape ([Registry.Collect]).
+// Values that must be counted as they happen (latencies, tokens) go into the
+// histograms and counters of [Metrics], whose calls on the request path are one or
+// two atomic additions and allocate nothing.
 package telemetry
 
 import (
@@ -33,16 +33,17 @@ func New() *Registry {
 	return r
 }
 
-// Collect registers a function that emits samples at each scrape: for sets that
-// come and go, such as endpoints. Scrapes may run it at once with itself.
+// Collect registers a function that emits samples at each scrape, for members that
+// come and go, such as endpoints. Concurrent scrapes call it concurrently.
 func (r *Registry) Collect(f func(*Emitter)) {
 	r.reg.MustRegister(&collector{f})
 }
 
-// Handler serves the metrics as Prometheus text, OpenMetrics or protobuf, as
-// the scraper asks; native histograms need protobuf. Four scrapes may run at
-// once, each for 10 s: a scraper that hangs cannot pile up work. A sample that
-// cannot be rendered is left out, the others are served.
+// Handler serves the metrics as Prometheus text, OpenMetrics or protobuf, as the
+// scraper requests; native histograms need protobuf. At most four scrapes run
+// concurrently, each for at most 10 s, so that a scraper that hangs does not
+// accumulate work. A sample that cannot be rendered is left out; the others are
+// served.
 func (r *Registry) Handler() http.Handler {
 	return promhttp.HandlerFor(r.reg, promhttp.HandlerOpts{
 		EnableOpenMetrics: true, MaxRequestsInFlight: 4, Timeout: 10 * time.Second, ErrorHandling: promhttp.ContinueOnError,
@@ -66,8 +67,8 @@ func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
 func (c *collector) Collect(ch chan<- prometheus.Metric) { c.emit(&Emitter{ch}) }
 
-// Emitter takes the samples of one scrape. It is valid during the call of the
-// function it was given to.
+// Emitter collects the samples of one scrape. It is valid during the call of the
+// function that receives it.
 type Emitter struct{ ch chan<- prometheus.Metric }
 
 // Emit emits one sample of a counter or a gauge. labels are the values of d's
@@ -122,7 +123,7 @@ func (e *Emitter) EmitDurations(d *metric.Desc, c *timing.Counts, labels ...stri
 	e.EmitHistogram(d, c.Count, float64(c.SumNanos)/1e9, timing.Bounds(), c.Buckets[:], labels...)
 }
 
-// send sends m, or what keeps the registry from rendering it.
+// send sends m, or the error that prevents the registry from rendering it.
 func (e *Emitter) send(d *metric.Desc, m prometheus.Metric, err error) {
 	if err != nil {
 		m = prometheus.NewInvalidMetric(descs[d], err)

@@ -11,8 +11,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 )
 
-// maxValues bounds the label values of one set; further ones count as
-// otherValue, so that no input can grow the metrics without bound.
+// maxValues bounds the label values of one set; further values count as
+// otherValue, so that no input can make the metrics grow without bound.
 const (
 	maxValues  = 64
 	otherValue = "other"
@@ -76,7 +76,7 @@ func (r *Registry) NewHistogramSet(d *metric.Desc) *HistogramSet {
 }
 
 // With returns the histogram of a label value; the caller may keep it. At most
-// 64 values are told apart, the rest is "other".
+// 64 values are distinguished, the rest is "other".
 func (s *HistogramSet) With(value string) *Histogram { return s.set.get(value) }
 
 // Describe implements prometheus.Collector.

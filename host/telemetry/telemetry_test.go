@@ -77,8 +77,10 @@ func TestHistogram_native(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, w := got.Histogram, want.Histogram
-	if g.GetSchema() != w.GetSchema() || g.GetZeroThreshold() != w.GetZeroThreshold() || g.GetZeroCount() != w.GetZeroCount() || g.GetSampleCount() != w.GetSampleCount() {
-		t.Errorf("got schema %d zero %d ≤ %g of %d, want %d %d ≤ %g of %d", g.GetSchema(), g.GetZeroCount(), g.GetZeroThreshold(), g.GetSampleCount(),
+	if g.GetSchema() != w.GetSchema() || g.GetZeroThreshold() != w.GetZeroThreshold() ||
+		g.GetZeroCount() != w.GetZeroCount() || g.GetSampleCount() != w.GetSampleCount() {
+		t.Errorf("got schema %d zero %d ≤ %g of %d, want %d %d ≤ %g of %d", g.GetSchema(), g.GetZeroCount(),
+			g.GetZeroThreshold(), g.GetSampleCount(),
 			w.GetSchema(), w.GetZeroCount(), w.GetZeroThreshold(), w.GetSampleCount())
 	}
 	if gb, wb := expand(g), expand(w); !reflect.DeepEqual(gb, wb) {
@@ -134,7 +136,8 @@ func TestMetrics(t *testing.T) {
 	m.Placed(RouteWarm, 100, 64)
 	m.Placed(RouteCold, 0, 0)
 	m.Placed(RouteSpill, 10, 99)
-	end := Result{Route: RouteWarm, Status: 200, TTFT: 100 * time.Millisecond, E2E: 300 * time.Millisecond, HasUsage: true, HasCached: true,
+	end := Result{Route: RouteWarm, Status: 200, TTFT: 100 * time.Millisecond, E2E: 300 * time.Millisecond, HasUsage: true,
+		HasCached:    true,
 		PromptTokens: 100, CachedTokens: 64, OutTokens: 11, PredictedCached: 64, HasPrediction: true}
 	m.Ended(&end)
 	end.PredictedCached = 80
@@ -147,13 +150,20 @@ func TestMetrics(t *testing.T) {
 	text := scrape(t, r)
 	expect(t, text,
 		`kvasir_e2e_seconds_bucket{route="warm",le="0.5"} 4`, `kvasir_e2e_seconds_bucket{route="warm",le="0.25"} 0`,
-		`kvasir_ttft_seconds_count{route="warm"} 4`, `kvasir_itl_seconds_count 4`, `kvasir_itl_seconds_sum 0.08`, `kvasir_e2e_seconds_sum{route="warm"} 1.2`,
-		`kvasir_placements_total{kind="warm"} 1`, `kvasir_placements_total{kind="cold"} 1`, `kvasir_placements_total{kind="spill"} 1`,
-		`kvasir_prompt_tokens_predicted_total{cache="cached"} 74`, `kvasir_prompt_tokens_predicted_total{cache="uncached"} 36`,
-		`kvasir_prompt_tokens_reported_total{cache="cached"} 192`, `kvasir_prompt_tokens_reported_total{cache="uncached"} 108`, `kvasir_prompt_tokens_reported_total{cache="unknown"} 100`,
-		`kvasir_output_tokens_total 44`, `kvasir_predictions_total{result="exact"} 1`, `kvasir_predictions_total{result="wrong"} 2`,
+		`kvasir_ttft_seconds_count{route="warm"} 4`, `kvasir_itl_seconds_count 4`, `kvasir_itl_seconds_sum 0.08`,
+		`kvasir_e2e_seconds_sum{route="warm"} 1.2`,
+		`kvasir_placements_total{kind="warm"} 1`, `kvasir_placements_total{kind="cold"} 1`,
+		`kvasir_placements_total{kind="spill"} 1`,
+		`kvasir_prompt_tokens_predicted_total{cache="cached"} 74`,
+		`kvasir_prompt_tokens_predicted_total{cache="uncached"} 36`,
+		`kvasir_prompt_tokens_reported_total{cache="cached"} 192`,
+		`kvasir_prompt_tokens_reported_total{cache="uncached"} 108`,
+		`kvasir_prompt_tokens_reported_total{cache="unknown"} 100`,
+		`kvasir_output_tokens_total 44`, `kvasir_predictions_total{result="exact"} 1`,
+		`kvasir_predictions_total{result="wrong"} 2`,
 		`kvasir_prediction_error_tokens_total{side="over"} 16`, `kvasir_prediction_error_tokens_total{side="under"} 64`,
-		`kvasir_requests_total{status="200"} 4`, `kvasir_requests_total{status="000"} 1`, `kvasir_failures_total{cause="client_gone"} 1`)
+		`kvasir_requests_total{status="200"} 4`, `kvasir_requests_total{status="000"} 1`,
+		`kvasir_failures_total{cause="client_gone"} 1`)
 }
 
 func TestRegistry_functions(t *testing.T) {
@@ -167,20 +177,24 @@ func TestRegistry_functions(t *testing.T) {
 		}
 	})
 	r.Collect(func(e *Emitter) { e.Emit(metric.Refused, 7, "b") })
-	expect(t, scrape(t, r), `kvasir_index_bytes 42`, `kvasir_refused_total{reason="b"} 7`, `kvasir_endpoint_inflight{endpoint="two",pool="p"} 1`,
+	expect(t, scrape(t, r), `kvasir_index_bytes 42`, `kvasir_refused_total{reason="b"} 7`,
+		`kvasir_endpoint_inflight{endpoint="two",pool="p"} 1`,
 		`kvasir_endpoint_ready{endpoint="one",pool="p"} 1`, `kvasir_endpoint_ready{endpoint="two",pool="p"} 0`)
 	r.Collect(func(e *Emitter) {
 		e.EmitHistogram(metric.StageSeconds, 6, 9, []float64{0.5, 1}, []uint64{1, 2, 3}, "a")
 	})
-	expect(t, scrape(t, r), `kvasir_stage_seconds_bucket{stage="a",le="0.5"} 1`, `kvasir_stage_seconds_bucket{stage="a",le="1"} 3`,
-		`kvasir_stage_seconds_bucket{stage="a",le="+Inf"} 6`, `kvasir_stage_seconds_sum{stage="a"} 9`, `kvasir_stage_seconds_count{stage="a"} 6`)
+	expect(t, scrape(t, r), `kvasir_stage_seconds_bucket{stage="a",le="0.5"} 1`,
+		`kvasir_stage_seconds_bucket{stage="a",le="1"} 3`,
+		`kvasir_stage_seconds_bucket{stage="a",le="+Inf"} 6`, `kvasir_stage_seconds_sum{stage="a"} 9`,
+		`kvasir_stage_seconds_count{stage="a"} 6`)
 	endpoints = []string{"bad\xff", "two"}
-	if text := scrape(t, r); strings.Contains(text, `"one"`) || !strings.Contains(text, `kvasir_endpoint_inflight{endpoint="two",pool="p"} 1`) {
+	if text := scrape(t, r); strings.Contains(text, `"one"`) ||
+		!strings.Contains(text, `kvasir_endpoint_inflight{endpoint="two",pool="p"} 1`) {
 		t.Errorf("got %s", text)
 	}
 }
 
-// TestEmitter_wrong: a sample that does not fit its declaration is a bug.
+// TestEmitter_wrong: a sample that does not match its declaration is a bug.
 func TestEmitter_wrong(t *testing.T) {
 	e := &Emitter{make(chan prometheus.Metric, 1)}
 	for name, f := range map[string]func(){
@@ -205,13 +219,15 @@ func TestRegistry_forms(t *testing.T) {
 	NewMetrics(r).Ended(&Result{Route: RouteWarm, Status: 200, TTFT: time.Second})
 	for accept, want := range map[string]string{
 		"": "text/plain", "application/openmetrics-text; version=1.0.0": "application/openmetrics-text",
-		"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited": "application/vnd.google.protobuf",
+		"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=" +
+			"delimited": "application/vnd.google.protobuf",
 	} {
 		q := httptest.NewRequest("GET", "/metrics", nil)
 		q.Header.Set("Accept", accept)
 		w := httptest.NewRecorder()
 		r.Handler().ServeHTTP(w, q)
-		if got := w.Header().Get("Content-Type"); w.Code != 200 || !strings.HasPrefix(got, want) || !bytes.Contains(w.Body.Bytes(), []byte("kvasir_ttft_seconds")) {
+		if got := w.Header().Get("Content-Type"); w.Code != 200 || !strings.HasPrefix(got, want) ||
+			!bytes.Contains(w.Body.Bytes(), []byte("kvasir_ttft_seconds")) {
 			t.Errorf("%s: got %d %s", accept, w.Code, got)
 		}
 	}
@@ -232,7 +248,8 @@ func TestSet_bound(t *testing.T) {
 
 func TestMetrics_allocs(t *testing.T) {
 	m := NewMetrics(New())
-	r := Result{Route: RouteWarm, Status: 200, TTFT: 1, E2E: 3, HasUsage: true, HasCached: true, PromptTokens: 9, OutTokens: 3, HasPrediction: true, PredictedCached: 2}
+	r := Result{Route: RouteWarm, Status: 200, TTFT: 1, E2E: 3, HasUsage: true, HasCached: true, PromptTokens: 9,
+		OutTokens: 3, HasPrediction: true, PredictedCached: 2}
 	f := func() {
 		m.Placed(RouteWarm, 100, 10)
 		m.Ended(&r)
@@ -243,7 +260,8 @@ func TestMetrics_allocs(t *testing.T) {
 	}
 }
 
-// TestMetrics_stress observes and scrapes at once and counts that nothing was lost.
+// TestMetrics_stress observes and scrapes concurrently and checks that no observation
+// is lost.
 func TestMetrics_stress(t *testing.T) {
 	r := New()
 	m := NewMetrics(r)
@@ -279,8 +297,11 @@ func TestNewLogHandler(t *testing.T) {
 	log := slog.New(h)
 	log.Info("hidden")
 	level.Set(slog.LevelInfo)
-	log.Info("shown", "Authorization", "Bearer kv_x", slog.Group("g", "salt", "s3cret"), "took", 1500*time.Millisecond, "tenant", "acme")
-	if got := b.String(); strings.Contains(got, "hidden") || strings.Contains(got, "kv_x") || strings.Contains(got, "s3cret") || !strings.Contains(got, `"took":"1.5s"`) || !strings.Contains(got, `"tenant":"acme"`) {
+	log.Info("shown", "Authorization", "Bearer kv_x", slog.Group("g", "salt", "s3cret"), "took", 1500*time.Millisecond,
+		"tenant", "acme")
+	if got := b.String(); strings.Contains(got, "hidden") || strings.Contains(got, "kv_x") ||
+		strings.Contains(got, "s3cret") || !strings.Contains(got, `"took":"1.5s"`) ||
+		!strings.Contains(got, `"tenant":"acme"`) {
 		t.Errorf("got %s", got)
 	}
 	for _, c := range []LogConfig{{Format: "xml"}, {Level: "loud"}} {

@@ -95,7 +95,8 @@ func chain(t testing.TB, n int) (path string, lines []string, head Head) {
 	return path, strings.SplitAfter(strings.TrimSuffix(read(t, path), "\n"), "\n"), l.Head()
 }
 
-// TestVerify_tampering changes a log in the ways open to whoever can write the file.
+// TestVerify_tampering changes a log in the ways that are possible with write access
+// to the file.
 func TestVerify_tampering(t *testing.T) {
 	path, lines, head := chain(t, 6)
 	lines[5] += "\n"

@@ -31,7 +31,7 @@ const (
 	timeForm  = "2006-01-02T15:04:05.000000000Z"
 	maxText   = 1 << 10
 	maxDetail = 32
-	maxLine   = 512 << 10 // above 68 texts of 1 KiB, each byte escaped as six
+	maxLine   = 512 << 10 // more than 68 texts of 1 KiB with each byte escaped as six
 	hashMark  = `,"hash":"`
 	hashLen   = len(hashMark) + 2*sha256.Size + len(`"}`)
 )

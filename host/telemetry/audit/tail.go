@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// end is how a file ends.
+// end describes the end of a file.
 type end struct {
 	size    int64 // of its whole lines
 	head    Head

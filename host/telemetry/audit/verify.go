@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// BreakError says where a chain is broken.
+// BreakError reports the place where a chain is broken.
 type BreakError struct {
 	File string
 	Line int // from 1; 0 = after the last one
@@ -25,7 +25,7 @@ func (e *BreakError) Error() string {
 	return fmt.Sprintf("audit: %s: line %d %v", e.File, e.Line, e.Err)
 }
 
-// Unwrap returns what is wrong there.
+// Unwrap returns the cause.
 func (e *BreakError) Unwrap() error { return e.Err }
 
 // Verifier checks files that follow one another. The zero value is ready.

@@ -1,5 +1,5 @@
-// Package decisions keeps a log of what the policy decided, in a file of JSON
-// lines with the field names of OPA's own decision logs.
+// Package decisions logs the decisions of the policy to a file of JSON lines, with
+// the field names of OPA's own decision logs.
 //
 // It is asynchronous: a request puts an [Entry] into a bounded queue, and one
 // goroutine ([Log.Run]) renders, masks and writes. When the queue is full, entries
@@ -26,8 +26,8 @@ import (
 type Config struct {
 	File string
 
-	// SampleAllow is the share of allowed requests that are logged unless policy
-	// says otherwise, in [0, 1]. Denials are always logged.
+	// SampleAllow is the share of allowed requests that are logged unless the
+	// policy's audit field differs, in [0, 1]. Denials are always logged.
 	SampleAllow float64
 	// Mask lists paths that are left out, such as /input/tenant/user.
 	Mask []string
@@ -36,8 +36,8 @@ type Config struct {
 	MaxBytes int64
 	// Keep is the number of rotated files that are kept; 0 = 8.
 	Keep int
-	// Queue is how many entries may wait to be written; 0 = 8192: a second of
-	// denials at a rate that no site has.
+	// Queue is the number of entries that may wait to be written; 0 = 8192: a
+	// second of denials at a rate above that of any site.
 	Queue int
 	// Sync waits for the disk after each batch.
 	Sync bool
@@ -98,11 +98,12 @@ func Open(cfg Config) (*Log, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	l := &Log{cfg: cfg, queue: make(chan *Entry, cfg.Queue), file: file{path: cfg.File, max: cfg.MaxBytes, keep: cfg.Keep, sync: cfg.Sync}}
+	l := &Log{cfg: cfg, queue: make(chan *Entry, cfg.Queue),
+		file: file{path: cfg.File, max: cfg.MaxBytes, keep: cfg.Keep, sync: cfg.Sync}}
 	if err := l.file.open(); err != nil {
 		return nil, err
 	}
-	l.file.close() // Run opens it again; who never runs has nothing to close
+	l.file.close() // Run opens it again; a Log that never runs has nothing to close
 	return l, nil
 }
 
@@ -188,8 +189,9 @@ func (l *Log) render(b *bytes.Buffer, e *Entry) (n int) {
 	b.Reset()
 	for {
 		line, err := json.Marshal(l.event(e))
-		if err != nil { // a value of a mask that JSON does not have
-			line, _ = json.Marshal(map[string]any{"timestamp": e.Time, "request_id": e.RequestID, "error": map[string]any{"code": "not_rendered"}})
+		if err != nil { // a mask set a value that JSON cannot represent
+			line, _ = json.Marshal(map[string]any{"timestamp": e.Time, "request_id": e.RequestID,
+				"error": map[string]any{"code": "not_rendered"}})
 		}
 		b.WriteString(secret.Redact(string(line))) // clients choose model names, labels and ids
 		b.WriteByte('\n')
@@ -238,5 +240,6 @@ type Stats struct {
 
 // Stats returns the counts.
 func (l *Log) Stats() Stats {
-	return Stats{Written: l.written.Load(), Dropped: l.dropped.Load(), Waiting: int(l.places.Load()), Failing: l.failing.Load()}
+	return Stats{Written: l.written.Load(), Dropped: l.dropped.Load(), Waiting: int(l.places.Load()),
+		Failing: l.failing.Load()}
 }

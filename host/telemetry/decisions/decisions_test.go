@@ -53,7 +53,7 @@ func newLog(t testing.TB, cfg Config) *Log {
 	return l
 }
 
-// clone is v by way of JSON.
+// clone returns v encoded as JSON and decoded again.
 func clone[T any](t testing.TB, v any) (out T) {
 	t.Helper()
 	b, err := json.Marshal(v)
@@ -108,17 +108,21 @@ func TestMask_upstream(t *testing.T) {
 func TestMask(t *testing.T) {
 	l := newLog(t, Config{Mask: []string{"/input/user", "/input/labels/a~1b"}})
 	event := func() map[string]any {
-		return map[string]any{"input": map[string]any{"user": "u", "x": 1, "labels": map[string]any{"a/b": 1}}, "result": map[string]any{"allow": true}, "tenant": "acme"}
+		return map[string]any{"input": map[string]any{"user": "u", "x": 1, "labels": map[string]any{"a/b": 1}},
+			"result": map[string]any{"allow": true}, "tenant": "acme"}
 	}
 	m := event()
 	l.mask(&Entry{}, m)
 	if got := fmt.Sprint(m["input"], m["erased"]); got != "map[labels:map[] x:1] [/input/labels/a~1b /input/user]" {
 		t.Errorf("configured: got %s", got)
 	}
-	for _, f := range []*fixed{{err: errors.New("boom")}, {rules: []any{5}}, {rules: []any{"/tenant"}}, {rules: []any{"input/user"}}, {rules: []any{"/inputs"}}, {rules: []any{map[string]any{"op": "move", "path": "/input"}}}} {
+	for _, f := range []*fixed{{err: errors.New("boom")}, {rules: []any{5}}, {rules: []any{"/tenant"}},
+		{rules: []any{"input/user"}}, {rules: []any{"/inputs"}},
+		{rules: []any{map[string]any{"op": "move", "path": "/input"}}}} {
 		m := event()
 		l.mask(&Entry{Policy: f}, m)
-		if m["input"] != nil || m["result"] != nil || m["mask_error"] == nil || fmt.Sprint(m["erased"]) != "[/input /result]" || m["tenant"] != "acme" {
+		if m["input"] != nil || m["result"] != nil || m["mask_error"] == nil ||
+			fmt.Sprint(m["erased"]) != "[/input /result]" || m["tenant"] != "acme" {
 			t.Errorf("%+v: got %v", f, m)
 		}
 	}
@@ -127,26 +131,32 @@ func TestMask(t *testing.T) {
 	}
 	for _, p := range []string{"", "/", "input", "/tenant", "/inputs/x", "/labels"} {
 		if CheckMask([]string{p}) == nil {
-			t.Errorf("%q passes", p)
+			t.Errorf("%q is accepted", p)
 		}
 	}
 }
 
 func full() *Entry {
 	return &Entry{
-		Time: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), RequestID: "req-1", Tenant: "acme", Cached: true, Endpoint: "http://10.0.0.1:8000", Pool: "h100", Kind: "warm",
+		Time: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), RequestID: "req-1", Tenant: "acme", Cached: true,
+		Endpoint: "http://10.0.0.1:8000", Pool: "h100", Kind: "warm",
 		Policy: &fixed{doc: map[string]any{"tenant": map[string]any{"id": "acme"}}},
-		Input:  &policy.Input{Principal: &identity.Principal{Tenant: "acme", User: "u-secret"}, Operation: "chat.completions", Model: "m"},
+		Input: &policy.Input{Principal: &identity.Principal{Tenant: "acme", User: "u-secret"}, Operation: "chat.completions",
+			Model: "m"},
 		Decision: &policy.Decision{
-			Allow: true, Reason: "allowed", Model: "m2", Constraints: []policy.Constraint{{Label: "pool", Values: []string{"h100"}}, {Label: "gpu", NotIn: true, Values: []string{"old"}}},
-			Prefer: []policy.Preference{{Label: "zone", Values: []string{"a"}, Weight: 0.5}}, Scope: "tenant", Salt: "the-secret-salt", Namespace: "00ff",
-			Affinity: policy.Affinity{Weight: 2, MaxShare: 0.5, Sticky: true}, Profile: "fast", Priority: 3, RateClass: "gold", MaxPromptTokens: 10, MaxOutputTokens: 20,
-			MaxConcurrency: 5, TokensPerMinute: 100, RequestsPerMinute: 7, Audit: "full", Rules: []string{"r1"}, Revision: "rev-1",
+			Allow: true, Reason: "allowed", Model: "m2", Constraints: []policy.Constraint{
+				{Label: "pool", Values: []string{"h100"}}, {Label: "gpu", NotIn: true, Values: []string{"old"}}},
+			Prefer: []policy.Preference{{Label: "zone", Values: []string{"a"}, Weight: 0.5}}, Scope: "tenant",
+			Salt: "the-secret-salt", Namespace: "00ff",
+			Affinity: policy.Affinity{Weight: 2, MaxShare: 0.5, Sticky: true}, Profile: "fast", Priority: 3, RateClass: "gold",
+			MaxPromptTokens: 10, MaxOutputTokens: 20,
+			MaxConcurrency: 5, TokensPerMinute: 100, RequestsPerMinute: 7, Audit: "full", Rules: []string{"r1"},
+			Revision: "rev-1",
 		},
 	}
 }
 
-// TestEvent compares a whole line, but for its random id.
+// TestEvent compares a whole line, except for its random id.
 func TestEvent(t *testing.T) {
 	l := newLog(t, Config{Labels: map[string]string{"id": "host-1"}})
 	line := func(e *Entry) string {
@@ -166,17 +176,28 @@ func TestEvent(t *testing.T) {
 			t.Errorf("%s: got\n%s\nwant\n%s", what, got, want)
 		}
 	}
-	f("allowed", full(), `{"bundles":{"kvasir":{"revision":"rev-1"}},"cached":true,"decision_id":"ID","endpoint":"http://10.0.0.1:8000","input":{"tenant":{"id":"acme"}},"kind":"warm","labels":{"id":"host-1"},"namespace":"00ff","path":"kvasir/decision","pool":"h100","request_id":"req-1",`+
-		`"result":{"affinity":{"max_share":0.5,"sticky":true,"weight":2},"allow":true,"audit":"full","cache":{"scope":"tenant"},"constraints":[{"label":"pool","op":"in","values":["h100"]},{"label":"gpu","op":"not_in","values":["old"]}],`+
-		`"limits":{"max_concurrency":5,"max_output_tokens":20,"max_prompt_tokens":10,"requests_per_minute":7,"tokens_per_minute":100},"model":"m2","prefer":[{"label":"zone","values":["a"],"weight":0.5}],"priority":3,"profile":"fast","rate_class":"gold","reason":"allowed"},`+
+	f("allowed", full(), `{"bundles":{"kvasir":{"revision":"rev-1"}},"cached":true,"decision_id":"ID",`+
+		`"endpoint":"http://10.0.0.1:8000","input":{"tenant":{"id":"acme"}},"kind":"warm","labels":{"id":"host-1"},`+
+		`"namespace":"00ff","path":"kvasir/decision","pool":"h100","request_id":"req-1",`+
+		`"result":{"affinity":{"max_share":0.5,"sticky":true,"weight":2},"allow":true,"audit":"full",`+
+		`"cache":{"scope":"tenant"},"constraints":[{"label":"pool","op":"in","values":["h100"]},{"label":"gpu",`+
+		`"op":"not_in","values":["old"]}],`+
+		`"limits":{"max_concurrency":5,"max_output_tokens":20,"max_prompt_tokens":10,"requests_per_minute":7,`+
+		`"tokens_per_minute":100},"model":"m2","prefer":[{"label":"zone","values":["a"],"weight":0.5}],"priority":3,`+
+		`"profile":"fast","rate_class":"gold","reason":"allowed"},`+
 		`"rule_ids":["r1"],"tenant":"acme","timestamp":"2026-01-02T03:04:05.000000006Z"}`)
 	denied := full()
-	denied.Decision = &policy.Decision{Status: 403, Reason: "model_denied", Revision: "rev-1", Salt: "x", Constraints: []policy.Constraint{{}}}
+	denied.Decision = &policy.Decision{Status: 403, Reason: "model_denied", Revision: "rev-1", Salt: "x",
+		Constraints: []policy.Constraint{{}}}
 	denied.Status, denied.Code, denied.Policy, denied.Cached = 403, "denied", nil, false
-	f("denied, by the built-in", denied, `{"bundles":{"kvasir":{"revision":"rev-1"}},"cached":false,"decision_id":"ID","input":{"request":{"model":"m"},"tenant":{"id":"acme"}},"labels":{"id":"host-1"},"path":"kvasir/decision",`+
-		`"refused":{"code":"denied","status":403},"request_id":"req-1","result":{"allow":false,"reason":"model_denied","status":403},"rule_ids":[],"tenant":"acme","timestamp":"2026-01-02T03:04:05.000000006Z"}`)
+	f("denied, by the built-in", denied, `{"bundles":{"kvasir":{"revision":"rev-1"}},"cached":false,"decision_id":"ID",`+
+		`"input":{"request":{"model":"m"},"tenant":{"id":"acme"}},"labels":{"id":"host-1"},"path":"kvasir/decision",`+
+		`"refused":{"code":"denied","status":403},"request_id":"req-1","result":{"allow":false,"reason":"model_denied",`+
+		`"status":403},"rule_ids":[],"tenant":"acme","timestamp":"2026-01-02T03:04:05.000000006Z"}`)
 	f("no decision", &Entry{RequestID: "r", Tenant: "t", Status: 503, Code: "policy_error", EvaluationFailed: true},
-		`{"cached":false,"decision_id":"ID","error":{"code":"policy_error","message":"the policy gave no decision"},"labels":{"id":"host-1"},"path":"kvasir/decision","refused":{"code":"policy_error","status":503},"request_id":"r","tenant":"t","timestamp":"0001-01-01T00:00:00Z"}`)
+		`{"cached":false,"decision_id":"ID","error":{"code":"policy_error","message":"the policy gave no decision"},`+
+			`"labels":{"id":"host-1"},"path":"kvasir/decision","refused":{"code":"policy_error","status":503},`+
+			`"request_id":"r","tenant":"t","timestamp":"0001-01-01T00:00:00Z"}`)
 	for _, secret := range []string{"the-secret-salt", "u-secret"} {
 		if strings.Contains(line(full()), secret) {
 			t.Errorf("%s is logged", secret)
@@ -256,7 +277,7 @@ func lines(t testing.TB, paths ...string) (n int) {
 	return n
 }
 
-// TestRun writes what waits, also at the end, behind what is there.
+// TestRun: waiting entries are appended to the file, also when Run ends.
 func TestRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "d.log")
 	if err := os.WriteFile(path, []byte("{\"old\":1}\n{\"torn\":"), 0o600); err != nil {
@@ -279,7 +300,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestQueue: a full queue drops and counts; what was reserved has its place.
+// TestQueue: a full queue drops entries and counts them; reserved places remain.
 func TestQueue(t *testing.T) {
 	l := newLog(t, Config{Queue: 3})
 	if !l.Reserve() {
@@ -306,8 +327,8 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestFailing: while the file cannot be written nothing is lost that was taken,
-// no place is given, and it goes on by itself.
+// TestFailing: while the file cannot be written, no accepted entry is lost and no
+// place is reserved; writing resumes without intervention.
 func TestFailing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -348,8 +369,8 @@ func TestFailing(t *testing.T) {
 	}
 }
 
-// TestRotate keeps so many files, each of whole lines, also when somebody else
-// puts the file away.
+// TestRotate keeps the configured number of files, each of whole lines, also if
+// another program renames the file.
 func TestRotate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "d.log")
 	o := file{path: path, max: 100, keep: 2}
@@ -417,13 +438,14 @@ func TestLog_stress(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := l.Stats()
-	if n := lines(t, names...); uint64(n) != st.Written || st.Waiting != 0 || st.Written == 0 || st.Written+st.Dropped > 2400 || st.Written+st.Dropped < 1600 {
+	if n := lines(t, names...); uint64(n) != st.Written || st.Waiting != 0 || st.Written == 0 ||
+		st.Written+st.Dropped > 2400 || st.Written+st.Dropped < 1600 {
 		t.Errorf("got %d lines, %+v", n, st)
 	}
 }
 
-// FuzzMask: whatever a mask says, nothing beside input and result changes, and
-// what it removes is gone.
+// FuzzMask: any mask changes only input and result, and the values that it removes
+// are gone.
 func FuzzMask(f *testing.F) {
 	f.Add([]byte(`["/input/a/0", {"op":"upsert","path":"/result/x/y","value":[1]}]`))
 	f.Add([]byte(`["/input"]`))
@@ -433,7 +455,8 @@ func FuzzMask(f *testing.F) {
 		if json.Unmarshal(b, &rules) != nil {
 			return
 		}
-		m := map[string]any{"input": map[string]any{"a": []any{1, map[string]any{"b": 2}}}, "result": map[string]any{"allow": true}, "tenant": "acme"}
+		m := map[string]any{"input": map[string]any{"a": []any{1, map[string]any{"b": 2}}},
+			"result": map[string]any{"allow": true}, "tenant": "acme"}
 		l.mask(&Entry{Policy: &fixed{rules: rules}}, m)
 		if m["tenant"] != "acme" {
 			t.Fatal("tenant changed")

@@ -9,8 +9,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// Entry is one decision. It is rendered while the request goes on, so that what it
-// refers to must not change.
+// Entry is one decision. It is rendered while the request continues, so the values
+// that it refers to must not change.
 type Entry struct {
 	Time      time.Time
 	RequestID string
@@ -31,8 +31,8 @@ type Entry struct {
 type Policy interface {
 	// Document returns the input with the paths that the policy refers to.
 	Document(in *policy.Input) (map[string]any, error)
-	// Mask returns what must not be logged of an event, as data.system.log.mask
-	// defines it. Without a mask there are no rules.
+	// Mask returns the rules for values of an event that must not be logged, as
+	// data.system.log.mask defines them. Without a mask there are no rules.
 	Mask(event map[string]any) (rules []any, err error)
 }
 

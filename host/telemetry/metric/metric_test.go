@@ -19,8 +19,8 @@ var update = flag.Bool("update", false, "rewrite METRICS.md")
 
 const document = "../../../METRICS.md"
 
-// TestDocument_current fails where METRICS.md is not what the rows say: run make
-// generate.
+// TestDocument_current fails if METRICS.md differs from the text generated from the
+// rows: run make generate.
 func TestDocument_current(t *testing.T) {
 	want := []byte(markdown())
 	if *update {
@@ -54,8 +54,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestRows_fed: each row is read by production code outside this package: one
-// that nothing feeds is not a metric.
+// TestRows_fed: production code outside this package uses each row: a metric that
+// nothing emits is an error.
 func TestRows_fed(t *testing.T) {
 	rows := variables(t)
 	used := map[string]bool{}
@@ -127,7 +127,8 @@ func markdown() string {
 	for _, d := range all {
 		if d.group != g {
 			g = d.group
-			fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| metric | type | unit | labels | help |\n|---|---|---|---|---|\n", g.title, g.about)
+			fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| metric | type | unit | labels | help |\n|---|---|---|---|---|\n", g.title,
+				g.about)
 		}
 		labels := "`" + strings.Join(d.labels, "`, `") + "`"
 		if len(d.labels) == 0 {
