@@ -24,14 +24,15 @@ var (
 
 func issue(t testing.TB, k *KeyFile, tenant string) (key, id string) {
 	t.Helper()
-	key, r, err := k.Issue(pepper, Grant{Tenant: tenant, User: "u", Groups: []string{"g"}, Scopes: []string{"explain:any"}}, "test", t0)
+	key, r, err := k.Issue(pepper, Grant{Tenant: tenant, User: "u", Groups: []string{"g"},
+		Scopes: []string{"explain:any"}}, "test", t0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return key, r.ID
 }
 
-// live is a store with the set in force, which a test may replace.
+// live is a store and the set in force, which a test may replace.
 type live struct {
 	*Store
 	anonymous string
@@ -96,7 +97,8 @@ func TestAuthenticate(t *testing.T) {
 	f("Bearer "+strings.Repeat("x", 5000), "", "", ErrUnknownKey)
 
 	p, _ := s.Authenticate(&Credentials{APIKey: []byte(acme)})
-	if p.KeyID != id || p.Method != "api_key" || p.User != "u" || p.Groups[0] != "g" || !p.HasScope("explain:any") || p.HasScope("x") {
+	if p.KeyID != id || p.Method != "api_key" || p.User != "u" || p.Groups[0] != "g" || !p.HasScope("explain:any") ||
+		p.HasScope("x") {
 		t.Errorf("got %+v", p)
 	}
 	if got := s.Stats(); s.set.Load().Usable() != 3 || got.Accepted != 7 || got.Missing != 1 || got.Unknown != 7 {
@@ -106,7 +108,8 @@ func TestAuthenticate(t *testing.T) {
 
 func TestPrincipal(t *testing.T) {
 	k := &KeyFile{Version: 1}
-	key, r, err := k.Issue(pepper, Grant{Tenant: "t", Scopes: []string{"plugin:*", "key:read"}, Labels: map[string]string{"b": "2", "a": "1"}}, "alice", t0)
+	key, r, err := k.Issue(pepper, Grant{Tenant: "t", Scopes: []string{"plugin:*", "key:read"},
+		Labels: map[string]string{"b": "2", "a": "1"}}, "alice", t0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,13 +121,15 @@ func TestPrincipal(t *testing.T) {
 		t.Errorf("got %+v", p)
 	}
 	for want, p := range map[string]*Principal{
-		"jwt:t/u@https://idp": {Method: MethodJWT, Tenant: "t", User: "u", Issuer: "https://idp"}, "admin_token": {Method: MethodRoot}, "anonymous": {Method: MethodAnonymous, Tenant: "t"},
+		"jwt:t/u@https://idp": {Method: MethodJWT, Tenant: "t", User: "u", Issuer: "https://idp"},
+		"admin_token":         {Method: MethodRoot}, "anonymous": {Method: MethodAnonymous, Tenant: "t"},
 	} {
 		if got := p.Name(); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
-	for scope, want := range map[string]bool{"plugin:push": true, "plugin:activate": true, "key:read": true, "key:issue": false, "plugins:push": false, "plug:x": false, "": false, "plugin": true} {
+	for scope, want := range map[string]bool{"plugin:push": true, "plugin:activate": true, "key:read": true,
+		"key:issue": false, "plugins:push": false, "plug:x": false, "": false, "plugin": true} {
 		if p.HasScope(scope) != want {
 			t.Errorf("%q: got %t", scope, !want)
 		}
@@ -193,17 +198,18 @@ func TestStore_life(t *testing.T) {
 	if ok(next) {
 		t.Error("revoked key accepted")
 	}
-	if err := k.Revoke("nobody", now); !errors.Is(err, ErrNoKey) {
+	if err := k.Revoke("missing", now); !errors.Is(err, ErrNoKey) {
 		t.Errorf("got %v", err)
 	}
-	if _, _, err := k.Rotate(pepper, "nobody", 0, "", now); !errors.Is(err, ErrNoKey) {
+	if _, _, err := k.Rotate(pepper, "missing", 0, "", now); !errors.Is(err, ErrNoKey) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestRotate(t *testing.T) {
 	k := &KeyFile{Version: 1}
-	_, old, err := k.IssueOn(pepper, Grant{Tenant: "acme", Scopes: []string{"infer"}, Labels: map[string]string{"a": "b"}}, Terms{Issuer: "i", Note: "n", TTL: 10 * time.Hour}, t0)
+	_, old, err := k.IssueOn(pepper, Grant{Tenant: "acme", Scopes: []string{"infer"}, Labels: map[string]string{"a": "b"}},
+		Terms{Issuer: "i", Note: "n", TTL: 10 * time.Hour}, t0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +218,8 @@ func TestRotate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if next.ID == old.ID || next.Tenant != "acme" || next.Scopes[0] != "infer" || next.Labels["a"] != "b" || next.Issuer != "j" || next.Note != "n" || next.Expires != now.Add(10*time.Hour) {
+	if next.ID == old.ID || next.Tenant != "acme" || next.Scopes[0] != "infer" || next.Labels["a"] != "b" ||
+		next.Issuer != "j" || next.Note != "n" || next.Expires != now.Add(10*time.Hour) {
 		t.Errorf("got %+v", next)
 	}
 	if got := k.Find(old.ID).Expires; got != now.Add(time.Minute) {
@@ -264,7 +271,7 @@ func TestUses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s2.RestoreUses(path); err != nil || s2.List()[0].LastUse != t0.Add(time.Hour) {
-		t.Errorf("an older use went before: %v %v", s2.List()[0].LastUse, err)
+		t.Errorf("an older use replaced a newer one: %v %v", s2.List()[0].LastUse, err)
 	}
 	uses, err := ReadUses(path)
 	if err != nil || len(uses) != 1 || uses[id] != t0 {
@@ -287,7 +294,7 @@ func TestUses(t *testing.T) {
 	}
 }
 
-// TestVerify: on the admin listener nobody is anonymous.
+// TestVerify: the admin listener refuses requests without credentials.
 func TestVerify(t *testing.T) {
 	k := &KeyFile{Version: 1}
 	s := newStore(t, Config{Pepper: pepper, FailuresPerMinute: 1}, "local", k)
@@ -351,7 +358,7 @@ func TestStore_failures(t *testing.T) {
 		t.Errorf("mapped address: got %v", err)
 	}
 	if now = t0.Add(time.Minute); !errors.Is(try("192.0.2.1", "wrong"), ErrUnknownKey) {
-		t.Error("budget did not come back")
+		t.Error("the budget was not restored")
 	}
 }
 
@@ -412,7 +419,7 @@ func TestUpdate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ReadFile(path); err == nil || !strings.Contains(err.Error(), "0666") {
-		t.Errorf("loose file: got %v", err)
+		t.Errorf("file that others can read: got %v", err)
 	}
 }
 
@@ -436,7 +443,8 @@ func TestParseFile_errors(t *testing.T) {
 	f(`{"version":1,"keys":[{"id":"a","tenant":"t","scopes":["*"],"mac":"`+m+`"}]}`, `bad scope "*"`)
 	f(`{"version":1,"keys":[{"id":"a","tenant":"t","groups":["x y"],"mac":"`+m+`"}]}`, `bad group "x y"`)
 	f(`{"version":1,"keys":[{"id":"a","tenant":"t","labels":{"a":"b c"},"mac":"`+m+`"}]}`, `bad label "a": "b c"`)
-	f(`{"version":1,"keys":[{"id":"a","tenant":"t","groups":[`+strings.Repeat(`"g",`, 256)+`"g"],"mac":"`+m+`"}]}`, `at most 256`)
+	f(`{"version":1,"keys":[{"id":"a","tenant":"t","groups":[`+strings.Repeat(`"g",`, 256)+`"g"],"mac":"`+m+`"}]}`,
+		`at most 256`)
 	f(`{"version":1,"keys":[{"id":"a","tenant":"t","mac":"00"}]}`, "64")
 	f(`{"version":1,"keys":[{"id":"a","tenant":"t","mac":"`+m+`"},{"id":"a","tenant":"t","mac":"`+m+`"}]}`, "duplicate")
 	k := &KeyFile{}
@@ -444,9 +452,10 @@ func TestParseFile_errors(t *testing.T) {
 		t.Error("short key imported")
 	}
 	if _, _, err := k.Issue(pepper[:8], Grant{Tenant: "t"}, "", t0); err == nil {
-		t.Error("short pepper taken")
+		t.Error("short pepper accepted")
 	}
-	if _, err := NewStore(Config{Pepper: pepper[:8], FailuresPerMinute: -1}); err == nil || strings.Count(err.Error(), "\n") != 1 {
+	if _, err := NewStore(Config{Pepper: pepper[:8], FailuresPerMinute: -1}); err == nil ||
+		strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("got %v, want two errors", err)
 	}
 	s, _ := NewStore(Config{})
@@ -474,8 +483,8 @@ func FuzzParseFile(f *testing.F) {
 	})
 }
 
-// TestStore_stress authenticates while keys are replaced: a key that is in every
-// set is accepted always, one that is in none never.
+// TestStore_stress authenticates while keys are replaced: a key that is in every set
+// is always accepted, and a key that is in none is never accepted.
 func TestStore_stress(t *testing.T) {
 	k := &KeyFile{Version: 1}
 	key, _ := issue(t, k, "acme")

@@ -28,8 +28,8 @@ func TestRedact_ownKeys(t *testing.T) {
 	}
 }
 
-// TestMatch: a key is found by id, by a name and by the key itself, in the
-// router's form and in others.
+// TestMatch: a key is found by its id, by its name and by the key itself, in the
+// router's format and in others.
 func TestMatch(t *testing.T) {
 	pepper, now := []byte(strings.Repeat("p", 32)), time.Unix(1e9, 0)
 	var k KeyFile

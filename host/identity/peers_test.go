@@ -32,9 +32,11 @@ func prefixes(s ...string) (out []netip.Prefix) {
 func TestProxies_Match(t *testing.T) {
 	ps := Proxies{
 		{Networks: prefixes("10.0.0.0/24", "2001:db8::/64")},
-		{Networks: prefixes("10.0.1.0/24"), SANs: []string{"uri:spiffe://x/proxy", "dns:proxy.example"}, Tenant: "x-tenant-id"},
+		{Networks: prefixes("10.0.1.0/24"), SANs: []string{"uri:spiffe://x/proxy", "dns:proxy.example"},
+			Tenant: "x-tenant-id"},
 	}
-	proxy, other := cert(t, []string{"spiffe://x/proxy"}, nil), cert(t, []string{"spiffe://x/proxy/evil"}, []string{"evil.proxy.example"})
+	proxy, other := cert(t, []string{"spiffe://x/proxy"}, nil), cert(t, []string{"spiffe://x/proxy/evil"},
+		[]string{"evil.proxy.example"})
 	f := func(addr string, c *x509.Certificate, want int) {
 		t.Helper()
 		got := ps.Match(netip.MustParseAddr(addr), c)
@@ -52,7 +54,7 @@ func TestProxies_Match(t *testing.T) {
 	f("10.0.1.7", proxy, 1)
 	f("10.0.1.7", cert(t, nil, []string{"a", "PROXY.example"}), 1)
 	if (Proxies)(nil).Match(netip.Addr{}, nil) != nil {
-		t.Error("nobody is a proxy")
+		t.Error("a peer matched although no proxy is trusted")
 	}
 }
 
@@ -71,7 +73,7 @@ func TestProxies_Client(t *testing.T) {
 	f("10.0.0.1")
 	f("10.0.0.1", "")
 	f("192.0.2.1", "192.0.2.1")
-	f("192.0.2.1", "6.6.6.6, 192.0.2.1")            // the client wrote the first itself
+	f("192.0.2.1", "6.6.6.6, 192.0.2.1")            // the client wrote the first address
 	f("192.0.2.1", "6.6.6.6,192.0.2.1, 10.9.1.1")   // behind another proxy
 	f("192.0.2.1", "6.6.6.6", "192.0.2.1,10.9.1.1") // in two fields
 	f("192.0.2.1", "10.0.0.5, 192.0.2.1")
@@ -88,8 +90,10 @@ func TestProxies_Client(t *testing.T) {
 
 func TestParseSAN(t *testing.T) {
 	for in, want := range map[string]string{
-		"spiffe://x/y": "uri:spiffe://x/y", "uri:spiffe://x/y": "uri:spiffe://x/y", "uri:urn:a": "uri:urn:a", "Router.Example": "dns:router.example", "dns:a": "dns:a",
-		"a@b": "email:a@b", "email:a@b": "email:a@b", "": "", "*.example": "", "dns:*.example": "", "dns:": "", "a b": "", "a/b": "",
+		"spiffe://x/y": "uri:spiffe://x/y", "uri:spiffe://x/y": "uri:spiffe://x/y", "uri:urn:a": "uri:urn:a",
+		"Router.Example": "dns:router.example", "dns:a": "dns:a",
+		"a@b": "email:a@b", "email:a@b": "email:a@b", "": "", "*.example": "", "dns:*.example": "", "dns:": "", "a b": "",
+		"a/b": "",
 	} {
 		if got, err := ParseSAN(in); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: got %q %v, want %q", in, got, err, want)
@@ -110,7 +114,8 @@ func TestTrustedProxy_Validate(t *testing.T) {
 		}
 	}
 	f("", TrustedProxy{Networks: prefixes("10.0.0.0/8")})
-	f("", TrustedProxy{Networks: prefixes("10.0.0.0/8"), SANs: []string{"dns:a"}, Tenant: "x-tenant-id", User: "x-tenant-user"})
+	f("", TrustedProxy{Networks: prefixes("10.0.0.0/8"), SANs: []string{"dns:a"}, Tenant: "x-tenant-id",
+		User: "x-tenant-user"})
 	f("no networks", TrustedProxy{})
 	f("every address", TrustedProxy{Networks: prefixes("0.0.0.0/0")})
 	f("every address", TrustedProxy{Networks: prefixes("::/0")})
@@ -118,8 +123,8 @@ func TestTrustedProxy_Validate(t *testing.T) {
 	f("without a tenant header", TrustedProxy{Networks: prefixes("10.0.0.0/8"), User: "x-tenant-user"})
 }
 
-// TestAuthenticate_peers: a credential goes before what a proxy says, that
-// before a certificate, and that before the anonymous tenant.
+// TestAuthenticate_peers: a credential takes precedence over the headers of a proxy,
+// these over a certificate, and a certificate over the anonymous tenant.
 func TestAuthenticate_peers(t *testing.T) {
 	k := &KeyFile{Version: 1}
 	key, _ := issue(t, k, "acme")
@@ -149,28 +154,36 @@ func TestAuthenticate_peers(t *testing.T) {
 	auth := []byte("Bearer " + key)
 	f("key", "api_key acme u g test", Credentials{Authorization: auth, Certificate: batch}, nil)
 	f("certificate", "mtls batch b  uri:spiffe://x/batch", Credentials{Certificate: batch}, nil)
-	f("certificate of nobody", "anonymous local", Credentials{Certificate: cert(t, nil, []string{"x"})}, nil)
-	f("certificate of two", "anonymous local", Credentials{Certificate: cert(t, []string{"spiffe://x/batch"}, []string{"two"})}, nil)
+	f("unknown certificate", "anonymous local", Credentials{Certificate: cert(t, nil, []string{"x"})}, nil)
+	f("certificate of two principals", "anonymous local",
+		Credentials{Certificate: cert(t, []string{"spiffe://x/batch"}, []string{"two"})}, nil)
 	f("wrong key and certificate", "", Credentials{Authorization: []byte("Bearer x"), Certificate: batch}, ErrUnknownKey)
-	f("proxy", "proxy acme u1 a+b dns:proxy", Credentials{Proxy: proxy, Asserted: says("acme", "u1", "a, b,,"), Certificate: batch}, nil)
+	f("proxy", "proxy acme u1 a+b dns:proxy", Credentials{Proxy: proxy, Asserted: says("acme", "u1", "a, b,,"),
+		Certificate: batch}, nil)
 	f("proxy and its own certificate", "anonymous local", Credentials{Proxy: proxy, Certificate: batch}, nil)
-	f("proxy and a key that agree", "api_key acme u g test", Credentials{Authorization: auth, Proxy: proxy, Asserted: says("acme", "other", "")}, nil)
-	f("proxy and a key that disagree", "", Credentials{Authorization: auth, Proxy: proxy, Asserted: says("globex", "", "")}, ErrDisagree)
-	f("proxy and a wrong key", "", Credentials{APIKey: []byte("x"), Proxy: proxy, Asserted: says("acme", "", "")}, ErrUnknownKey)
-	f("asserted by nobody", "anonymous local", Credentials{Asserted: says("acme", "u1", "")}, nil)
-	for _, bad := range []Asserted{says("a b", "", ""), says("acme", "u\n", ""), says("acme", "", `g"`), says(strings.Repeat("x", 200), "", "")} {
+	f("proxy and a key that agree", "api_key acme u g test",
+		Credentials{Authorization: auth, Proxy: proxy, Asserted: says("acme", "other", "")}, nil)
+	f("proxy and a key that disagree", "", Credentials{Authorization: auth, Proxy: proxy,
+		Asserted: says("globex", "", "")}, ErrDisagree)
+	f("proxy and a wrong key", "", Credentials{APIKey: []byte("x"), Proxy: proxy, Asserted: says("acme", "", "")},
+		ErrUnknownKey)
+	f("asserted without a proxy", "anonymous local", Credentials{Asserted: says("acme", "u1", "")}, nil)
+	for _, bad := range []Asserted{says("a b", "", ""), says("acme", "u\n", ""), says("acme", "", `g"`),
+		says(strings.Repeat("x", 200), "", "")} {
 		f("bad words", "", Credentials{Proxy: proxy, Asserted: bad}, ErrUnknownKey)
 	}
-	if _, err := s.NewSet(SetConfig{Certificates: Certificates{"dns:x": {Tenant: "a b"}}}); err == nil || !strings.Contains(err.Error(), "dns:x") {
+	if _, err := s.NewSet(SetConfig{Certificates: Certificates{"dns:x": {Tenant: "a b"}}}); err == nil ||
+		!strings.Contains(err.Error(), "dns:x") {
 		t.Errorf("got %v", err)
 	}
-	if p, err := s.Verify(&Credentials{Certificate: batch, Proxy: proxy, Asserted: says("acme", "", "")}); p != nil || !errors.Is(err, ErrNoCredentials) {
+	if p, err := s.Verify(&Credentials{Certificate: batch, Proxy: proxy, Asserted: says("acme", "", "")}); p != nil ||
+		!errors.Is(err, ErrNoCredentials) {
 		t.Errorf("admin listener: got %+v %v", p, err)
 	}
 }
 
-// FuzzClient: whatever a client writes before its proxy, it does not change the
-// address that the proxy heard it from.
+// FuzzClient: header values of the client do not change the address that the proxy
+// adds.
 func FuzzClient(f *testing.F) {
 	ps := Proxies{{Networks: prefixes("10.0.0.0/8")}}
 	f.Add("6.6.6.6", "10.0.0.1")

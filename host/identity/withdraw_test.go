@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestWithdrawn: what a key file takes away is found, also in a faulty one, and
-// what it adds is not.
+// TestWithdrawn: removals in a key file take effect, also if the file is invalid;
+// additions do not.
 func TestWithdrawn(t *testing.T) {
 	k := &KeyFile{Version: 1}
 	a, idA := issue(t, k, "acme")
@@ -39,22 +39,25 @@ func TestWithdrawn(t *testing.T) {
 		file string
 		want string // ids whose keys are refused
 	}{
-		"as it is":                     {text(k), ""},
-		"revoked":                      {text(revoked), idA},
-		"revoked and version 7":        {strings.Replace(text(revoked), `"version":1`, `"version":7`, 1), idA},
-		"revoked and a bad record":     {strings.Replace(text(revoked), `"globex"`, `"no tenant"`, 1), idA + " " + idB},
-		"revoked and cut off":          {text(revoked)[:len(text(revoked))-40], idA},
-		"revoked before a broken one":  {strings.Replace(text(revoked), `"id":"`+idB, `"id":7,"x":"`, 1), idA},
-		"removed":                      {text(&KeyFile{Version: 1, Keys: k.Keys[1:]}), idA},
-		"removed, with a broken one":   {`{"version":1,"keys":[{"id":7}]}`, ""},
-		"all removed":                  {`{"version":1,"keys":[]}`, idA + " " + idB},
-		"empty":                        {" \n", idA + " " + idB},
-		"no list":                      {`{"version":1}`, ""},
-		"no JSON":                      {"keys: []", ""},
-		"another tenant":               {with(func(r *Record) { r.Tenant = "other" }), idA},
-		"another secret":               {with(func(r *Record) { r.MAC = strings.Repeat("0", 64) }), idA},
-		"expired":                      {with(func(r *Record) { r.Expires = t0.Add(-time.Second) }), idA},
-		"longer, and more scopes":      {with(func(r *Record) { r.Expires = t0.Add(time.Hour); r.Scopes = append(r.Scopes, "x") }), ""},
+		"as it is":                    {text(k), ""},
+		"revoked":                     {text(revoked), idA},
+		"revoked and version 7":       {strings.Replace(text(revoked), `"version":1`, `"version":7`, 1), idA},
+		"revoked and a bad record":    {strings.Replace(text(revoked), `"globex"`, `"no tenant"`, 1), idA + " " + idB},
+		"revoked and cut off":         {text(revoked)[:len(text(revoked))-40], idA},
+		"revoked before a broken one": {strings.Replace(text(revoked), `"id":"`+idB, `"id":7,"x":"`, 1), idA},
+		"removed":                     {text(&KeyFile{Version: 1, Keys: k.Keys[1:]}), idA},
+		"removed, with a broken one":  {`{"version":1,"keys":[{"id":7}]}`, ""},
+		"all removed":                 {`{"version":1,"keys":[]}`, idA + " " + idB},
+		"empty":                       {" \n", idA + " " + idB},
+		"no list":                     {`{"version":1}`, ""},
+		"no JSON":                     {"keys: []", ""},
+		"another tenant":              {with(func(r *Record) { r.Tenant = "other" }), idA},
+		"another secret":              {with(func(r *Record) { r.MAC = strings.Repeat("0", 64) }), idA},
+		"expired":                     {with(func(r *Record) { r.Expires = t0.Add(-time.Second) }), idA},
+		"longer, and more scopes": {with(func(r *Record) {
+			r.Expires = t0.Add(time.Hour)
+			r.Scopes = append(r.Scopes, "x")
+		}), ""},
 		"another user, note and issue": {with(func(r *Record) { r.User, r.Note, r.Issuer = "v", "n", "i" }), ""},
 	} {
 		path := filepath.Join(t.TempDir(), "keys.json")
@@ -78,11 +81,11 @@ func TestWithdrawn(t *testing.T) {
 		}
 	}
 	if _, _, err := ScanFile(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a file that is not there withdraws")
+		t.Error("a missing file withdraws keys")
 	}
 }
 
-// TestWithdrawn_scopes: a key that lost a scope goes on without it.
+// TestWithdrawn_scopes: a key that lost a scope is still accepted, without that scope.
 func TestWithdrawn_scopes(t *testing.T) {
 	k := &KeyFile{Version: 1}
 	key, r, err := k.Issue(pepper, Grant{Tenant: "acme", Scopes: []string{"plugin:push", "key:read"}}, "", t0)
@@ -123,7 +126,7 @@ func TestWithout(t *testing.T) {
 	f("anonymous", less, Credentials{}, ErrNoCredentials)
 	f("before", set, Credentials{APIKey: []byte(key)}, nil)
 	if len(certs) != 2 || set.Same(less) || !set.Same(set.Without(&Withdrawal{})) {
-		t.Error("the set before was changed")
+		t.Error("the previous set was changed")
 	}
 	if _, err := less.Verify(&Credentials{APIKey: []byte(key)}); err != nil {
 		t.Errorf("an operator of a disabled tenant: %v", err)

@@ -181,8 +181,7 @@ type clock struct{ at atomic.Int64 }
 func (c *clock) now() time.Time          { return time.Unix(c.at.Load(), 0) }
 func (c *clock) forward(d time.Duration) { c.at.Add(int64(d / time.Second)) }
 
-// TestFetch takes an issuer through a change of its keys, a short failure and a long
-// one.
+// TestFetch tests an issuer that changes its keys, fails briefly, and fails for long.
 func TestFetch(t *testing.T) {
 	x := load(t)
 	s := serve(t, x.One_key)
@@ -375,7 +374,7 @@ func TestNoSecrets(t *testing.T) {
 }
 
 // TestVerifier_stress verifies while the keys change: a token of a key that is in
-// every set is always accepted, a forged one never.
+// every set is always accepted, and a forged token never.
 func TestVerifier_stress(t *testing.T) {
 	x := load(t)
 	s := serve(t, x.JWKS)
@@ -402,7 +401,7 @@ func TestVerifier_stress(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				for _, name := range []string{"kid of nobody", "oct key"} {
+				for _, name := range []string{"unknown kid", "oct key"} {
 					if p, _, err := v.Verify([]byte(x.Bad["key"][name]), x.now()); err == nil {
 						t.Errorf("got %+v", p)
 						return
@@ -505,7 +504,7 @@ func TestStore(t *testing.T) {
 	if _, err := ask(s.Verify, good); !errors.Is(err, identity.ErrUnknownKey) {
 		t.Errorf("an issuer of clients on the admin listener: got %v", err)
 	}
-	for n := range 4 { // one failure came before
+	for n := range 4 { // there was one failure before
 		_, err := ask(s.Authenticate, bad)
 		if e, ok := errors.AsType[*Error](err); n < 2 && (!ok || e.Reason != ReasonSignature) ||
 			n >= 2 && !errors.Is(err, identity.ErrTooManyFailures) {
@@ -526,7 +525,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// at is a verifier at a fixed time.
+// at returns a verifier at a fixed time.
 type at struct {
 	*Verifier
 	now time.Time

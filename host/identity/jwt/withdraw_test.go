@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// keysOf splits a JWK set into one for each key id.
+// keysOf splits a JWK set into one set for each key id.
 func keysOf(t *testing.T, jwks []byte) (kids []string, without func(kid string) []byte) {
 	t.Helper()
 	var set struct {
@@ -39,9 +39,9 @@ func keysOf(t *testing.T, jwks []byte) (kids []string, without func(kid string) 
 	}
 }
 
-// TestWithdraw: keys that are gone from an issuer's file, and issuers that are not
-// kept, are refused at once, also for tokens that were verified before. What the
-// file adds is not accepted.
+// TestWithdraw: tokens of keys that were removed from an issuer's file, and of issuers
+// that are not kept, are refused at once, also tokens that were verified before. Keys
+// that the file adds are not accepted.
 func TestWithdraw(t *testing.T) {
 	x := load(t)
 	token, now := []byte(x.Good["pyjwt es256"]), x.now()

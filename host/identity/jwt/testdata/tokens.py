@@ -100,7 +100,7 @@ out = {
         },
         "key": {
             "kid of a path": raw({**H, "kid": "../../../../dev/null"}, BASE), "kid of sql": raw({**H, "kid": "x' UNION SELECT 'key"}, BASE),
-            "kid of nobody": raw({**H, "kid": "evil"}, BASE, "evil"), "no kid and many keys": raw({"alg": "RS256"}, BASE),
+            "unknown kid": raw({**H, "kid": "evil"}, BASE, "evil"), "no kid and many keys": raw({"alg": "RS256"}, BASE),
             "long kid": raw({**H, "kid": "k" * 3000}, BASE), "1024 bits": py("small", "RS256"), "encryption key": raw({**H, "kid": "enc"}, BASE, "evil"),
             "key of another algorithm": raw({**H, "kid": "ec"}, BASE), "ps256 by a key for rs256": joserfc("rsa2", "PS256"),
             "oct key": raw({**H, "kid": "oct"}, BASE),
