@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Faults are the ways in which an engine misbehaves on demand. Counts are how
-// many more times: 0 none, -1 always. POST /sim/faults sets the members it
-// names and leaves the others.
+// Faults are the ways in which an engine misbehaves on demand. A count is the
+// number of remaining times: 0 none, -1 always. POST /sim/faults sets the
+// members that it names and leaves the others unchanged.
 type Faults struct {
-	// Hang is the number of requests that get no byte until the client leaves.
+	// Hang is the number of requests that receive no byte until the client leaves.
 	Hang int `json:"hang"`
 	// Reject is the number of requests answered with RejectStatus at once.
 	Reject       int `json:"reject"`
@@ -25,22 +25,22 @@ type Faults struct {
 	// in the middle of a whole JSON answer) by closing the connection.
 	Die            int `json:"die"`
 	DieAfterEvents int `json:"die_after_events"`
-	// DropBatches is the number of event batches that no subscriber gets; each
-	// has used up its sequence number. DropShare drops at random, a share in
-	// [0, 1]. DropReplay loses them for replay, too.
+	// DropBatches is the number of event batches that no subscriber receives;
+	// each still uses a sequence number. DropShare is the share of batches that
+	// are dropped at random, in [0, 1]. DropReplay drops them from replay, too.
 	DropBatches int     `json:"drop_batches"`
 	DropShare   float64 `json:"drop_share"`
 	DropReplay  bool    `json:"drop_replay"`
-	// ScrambleHashes makes every hash in events a random one, ScrambleTokens
-	// every token.
+	// ScrambleHashes replaces every hash in events by a random one,
+	// ScrambleTokens every token.
 	ScrambleHashes bool `json:"scramble_hashes"`
 	ScrambleTokens bool `json:"scramble_tokens"`
 	// NoCachedTokens leaves prompt_tokens_details out of usage, as vLLM does
 	// without --enable-prompt-tokens-details.
 	NoCachedTokens bool `json:"no_cached_tokens"`
 	// LateHead sends the head of a stream with its first event. Without it the
-	// head comes as soon as the request is accepted, long before the first
-	// token, as from vLLM (uvicorn).
+	// head is sent as soon as the request is accepted, long before the first
+	// token, as vLLM (uvicorn) does.
 	LateHead bool `json:"late_head"`
 }
 
@@ -63,7 +63,7 @@ type faultBox struct {
 	rng *rand.Rand // guarded by mu
 }
 
-// spend takes one from a count and reports whether there was one.
+// spend decrements a positive count and reports whether the count was not 0.
 func spend(n *int) bool {
 	if *n > 0 {
 		*n--
@@ -78,7 +78,7 @@ func (b *faultBox) hang() bool {
 	return spend(&b.f.Hang)
 }
 
-// reject returns the status a request is to be refused with, 0 for none.
+// reject returns the status with which a request is refused, 0 for none.
 func (b *faultBox) reject() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,7 +88,7 @@ func (b *faultBox) reject() int {
 	return 0
 }
 
-// die returns after how many events an answer ends, -1 for never.
+// die returns the number of events after which an answer ends, -1 for never.
 func (b *faultBox) die() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,7 +106,7 @@ func (b *faultBox) drop() (live, replay bool) {
 	return live, live && b.f.DropReplay
 }
 
-// scrambler returns what to do to hashes and tokens of events.
+// scrambler returns the scrambler for the hashes and tokens of events.
 func (b *faultBox) scrambler() scrambler {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,7 +123,7 @@ func (b *faultBox) get() Faults {
 	return b.f
 }
 
-// merge sets the members of a JSON object and returns the whole.
+// merge sets the members that a JSON object names and returns all faults.
 func (b *faultBox) merge(body []byte) (Faults, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,7 +143,7 @@ func (b *faultBox) merge(body []byte) (Faults, error) {
 	return next, nil
 }
 
-// faults serves GET and POST /sim/faults.
+// serveFaults serves GET and POST /sim/faults.
 func (e *Engine) serveFaults(w *reply, r *request) {
 	f := e.faults.get()
 	if r.method == http.MethodPost {
@@ -157,7 +157,7 @@ func (e *Engine) serveFaults(w *reply, r *request) {
 }
 
 // serveRestart behaves as if the process restarted: POST /sim/restart?down_ms=N.
-// Its own answer is the last one before.
+// Its own answer is the last one before the restart.
 func (e *Engine) serveRestart(w *reply, r *request) {
 	down, ok := r.number("down_ms")
 	if !ok {
