@@ -6,7 +6,7 @@ type End uint8
 
 const (
 	EndUnset          End = iota // not known
-	EndComplete                  // the answer was passed on whole, with any status
+	EndComplete                  // the whole answer was forwarded, with any status
 	EndClientGone                // the client left
 	EndShutdown                  // cut at the end of the drain
 	EndConnect                   // no connection to the engine
@@ -14,11 +14,11 @@ const (
 	EndSendTimeout               // the engine did not take the request within Timeouts.Send
 	EndNoAnswer                  // the engine closed the connection without one byte
 	EndMalformed                 // the answer is not HTTP
-	EndDied                      // the engine closed the connection within its answer
+	EndDied                      // the engine closed the connection before the end of its answer
 	EndFirstByte                 // no byte within Timeouts.FirstByte
 	EndBetweenEvents             // no byte within Timeouts.BetweenEvents
 	EndTotalTimeout              // not over within Timeouts.Total
-	EndRewrite                   // the body cannot be what the target needs: nothing was sent
+	EndRewrite                   // the body cannot be rewritten for the target: nothing was sent
 	EndInternal                  // a fault of the router
 	NumEnds
 )
@@ -28,10 +28,10 @@ type Fault uint8
 
 const (
 	FaultUnset  Fault = iota
-	FaultStatus       // nobody: the status of the answer decides
-	FaultClient       // the client's
-	FaultEngine       // the engine's
-	FaultRouter       // the router's
+	FaultStatus       // the status of the answer decides
+	FaultClient       // the client
+	FaultEngine       // the engine
+	FaultRouter       // the router
 )
 
 // ends has one row for each End.
@@ -56,7 +56,7 @@ var ends = [NumEnds]struct {
 	EndInternal:       {"internal", FaultRouter},
 }
 
-// row returns the row of e, that of EndUnset for what is no End.
+// row returns the row of e, that of EndUnset if e is out of range.
 func (e End) row() int {
 	if e < NumEnds {
 		return int(e)
@@ -67,11 +67,11 @@ func (e End) row() int {
 // String returns the name of the end in metrics, logs, explain and error bodies.
 func (e End) String() string { return ends[e.row()].name }
 
-// Fault returns who is at fault.
+// Fault returns who caused the end.
 func (e End) Fault() Fault { return ends[e.row()].fault }
 
-// Cause returns the name of the end, "" for EndComplete: why the client has no
-// whole answer.
+// Cause returns the name of the end as the reason why the client did not receive
+// the whole answer; "" for EndComplete.
 func (e End) Cause() string {
 	if e == EndComplete {
 		return ""
