@@ -1,5 +1,5 @@
-// Package atomicfile writes small files whole: whoever reads one, in whatever
-// process and after whatever crash, finds all of it or what was there before.
+// Package atomicfile writes small files atomically: a reader in any process, also
+// after a crash, finds either the whole new contents or the previous ones.
 package atomicfile
 
 import (
@@ -7,21 +7,21 @@ import (
 	"path/filepath"
 )
 
-// TempPrefix begins the names of files under way, which stand in the directory
-// of the file they become. What a crash left of them may be removed.
+// TempPrefix begins the names of temporary files, which are in the directory of
+// the file that they become. Temporary files that a crash left may be removed.
 const TempPrefix = ".new-"
 
 // Replace makes b the contents of path, with mode 0600, whether or not the file
-// is there. The directory must exist. It returns when contents and name are on
-// disk; on error the file is as it was, except that an error of the last step,
-// syncing the directory, leaves open whether the change survives a crash. It may
-// be called concurrently: one of the callers' contents stays.
+// exists. The directory must exist. Replace returns when contents and name are on
+// disk. On error the file is unchanged, except that after an error of the last
+// step, syncing the directory, the change may or may not survive a crash. Replace
+// may be called concurrently: the contents of one of the callers remain.
 func Replace(path string, b []byte) error {
 	return write(path, b, os.Rename)
 }
 
-// Create is Replace for a file that must not be there: if it is, the error is
-// fs.ErrExist and the file stays. Of several callers one succeeds.
+// Create is Replace for a file that must not exist: if it does, the error is
+// fs.ErrExist and the file is unchanged. Of several callers one succeeds.
 func Create(path string, b []byte) error {
 	return write(path, b, func(temp, path string) error {
 		defer os.Remove(temp) // path is a second name of it
@@ -29,7 +29,7 @@ func Create(path string, b []byte) error {
 	})
 }
 
-// write puts b on disk under a name of its own and has place give it path's.
+// write writes b to a temporary file and calls place to move it to path.
 func write(path string, b []byte, place func(temp, path string) error) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, TempPrefix+"*") // mode 0600
@@ -58,7 +58,7 @@ func fill(f *os.File, b []byte) error {
 	return err
 }
 
-// SyncDir puts on disk which names stand in a directory.
+// SyncDir syncs the entries of a directory to disk.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// contents checks that path holds want, is nobody else's to read, and stands
-// alone in its directory.
+// contents checks that path holds want, that only its owner can read it, and that
+// it is the only file in its directory.
 func contents(t *testing.T, path, want string) {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -64,7 +64,7 @@ func TestCreate(t *testing.T) {
 func TestReplace_fails(t *testing.T) {
 	dir := t.TempDir()
 	if err := Replace(filepath.Join(dir, "absent", "x"), nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v for a directory that is not there", err)
+		t.Errorf("missing directory: got %v", err)
 	}
 	path := filepath.Join(dir, "x")
 	if err := os.MkdirAll(filepath.Join(path, "sub"), 0o700); err != nil {
@@ -76,8 +76,8 @@ func TestReplace_fails(t *testing.T) {
 	alone(t, path)
 }
 
-// TestReplace_stress: readers beside writers find one writer's contents, whole;
-// of those who create at once one succeeds.
+// TestReplace_stress: concurrent readers find the whole contents of one writer; of
+// several concurrent calls of Create one succeeds.
 func TestReplace_stress(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x")
