@@ -1,8 +1,8 @@
 # METADATA
-# title: Who may do what to the router
+# title: Which principal may make which call of the admin API
 # description: |
-#   Asked for each call of the admin API. A verb is area:action; a scope is a
-#   verb, area:* or *. What is not granted is refused.
+#   Evaluated for each call of the admin API. A verb is area:action; a scope is
+#   a verb, area:* or *. Calls that no scope grants are refused.
 # schemas:
 # - input: schema.admin
 package kvasir.admin
@@ -21,7 +21,7 @@ allow if {
 }
 
 # METADATA
-# title: An administrator has a name that a credential proved
+# title: An administrator has a name from a verified credential
 # labels: {id: admin_unidentified}
 refusals contains "unidentified" if not identified
 
@@ -58,7 +58,7 @@ granted if {
 }
 
 # METADATA
-# title: Why a request of another tenant went where it went needs explain:any
+# title: Explaining a request of another tenant requires explain:any
 # labels: {id: admin_explain_other}
 refusals contains "explain_other_tenant" if {
 	startswith(input.verb, "explain:")
@@ -74,12 +74,12 @@ explain_any if {
 }
 
 # METADATA
-# title: What the site adds
+# title: Denials of the site
 # labels: {id: admin_site_denial}
 refusals contains reason if some reason in data.site.admin_denials
 
 # METADATA
-# title: A site's rule of another shape denies
+# title: A site's rule of another type denies
 # labels: {id: admin_site_misconfigured}
 refusals contains "site_misconfigured" if {
 	found := data.site.admin_denials

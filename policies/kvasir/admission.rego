@@ -1,17 +1,17 @@
 # METADATA
 # title: Who may use which model
 # description: |
-#   Every reason to refuse a request. What must hold is a rule of its own, and a
+#   Every reason to refuse a request. Each condition is a separate rule, and a
 #   denial is "not" that rule: if any field that the rule reads is missing, the
-#   rule is undefined and the request is refused. (Written in one line, as in
-#   "not f(tenant.pools)", a missing field would make the denial vanish: OPA
-#   looks up arguments before the not.)
+#   rule is undefined and the request is refused. (In one line, as in
+#   "not f(tenant.pools)", a missing field would make the denial undefined: OPA
+#   evaluates arguments before the not.)
 package kvasir.admission
 
 tenant := data.tenants[input.tenant.id]
 
-# The model that is used in the end: the site's rewrite, else as asked. A rewrite
-# goes through the same gate as a question for that model.
+# The model that is used: the site's rewrite, else the requested model. A rewrite
+# must pass the same checks as a request for that model.
 model := data.site.model
 
 model := input.request.model if not data.site.model
@@ -38,7 +38,7 @@ denials contains "tenant_disabled" if {
 tenant_enabled if tenant.enabled == true
 
 # METADATA
-# title: A record without pools would lose its constraint
+# title: A record must have pools, otherwise it would have no constraint
 # labels: {id: tenant_pools_missing}
 denials contains "tenant_misconfigured" if {
 	tenant_known
@@ -48,7 +48,7 @@ denials contains "tenant_misconfigured" if {
 pools_said if some_names(tenant.pools)
 
 # METADATA
-# title: Data residency is said, or there is none to trust
+# title: A record must state its regions
 # labels: {id: tenant_regions_missing}
 denials contains "tenant_misconfigured" if {
 	tenant_known
@@ -60,7 +60,7 @@ regions_said if tenant.regions == "any"
 regions_said if some_names(tenant.regions)
 
 # METADATA
-# title: A limit that is missing is no limit, so each must be there
+# title: Each limit is required, because a missing limit would be no limit
 # labels: {id: tenant_limits_missing}
 denials contains "tenant_misconfigured" if {
 	tenant_known
@@ -83,7 +83,7 @@ denials contains "tenant_misconfigured" if {
 	count(classes) == 0
 }
 
-# The priority classes the tenant was granted.
+# The priority classes that the tenant may request.
 classes contains name if {
 	tenant.priorities[name] == true
 	is_number(data.classes[name].priority)
@@ -137,7 +137,7 @@ adapter_allowed if input.request.adapter == ""
 adapter_allowed if tenant.adapters[input.request.adapter] == true
 
 # METADATA
-# title: What the site adds
+# title: Denials of the site
 # labels: {id: site_denial}
 denials contains reason if {
 	some reason in data.site.denials
@@ -145,7 +145,7 @@ denials contains reason if {
 }
 
 # METADATA
-# title: A site's rule of another shape denies; it is not overlooked
+# title: A site's rule of another type denies; it is not ignored
 # labels: {id: site_misconfigured}
 denials contains "site_misconfigured" if site_misconfigured
 

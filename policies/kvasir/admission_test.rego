@@ -91,8 +91,8 @@ test_limits_are_all_there if {
 
 test_priorities_of_no_known_class if decide({"priorities": {"high": false, "standard": false, "urgent": true}}, {}).reason == "tenant_misconfigured"
 
-# Each field that is demanded refuses when it is missing; no other field lets
-# anything in by its absence.
+# A record without a required field is refused; removing any other field allows
+# nothing more.
 test_a_missing_field_never_widens if {
 	whole := decide_record(base)
 	every field in object.keys(base) {

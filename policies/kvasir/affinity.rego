@@ -1,12 +1,12 @@
 # METADATA
-# title: Priority, and how hard to stick to a warm endpoint
+# title: Priority, and how strongly requests prefer a warm endpoint
 package kvasir.affinity
 
 import data.kvasir.admission
 import data.kvasir.admission.tenant
 
 # METADATA
-# title: The class that was asked for, if granted
+# title: The requested class, if granted
 # labels: {id: priority_asked}
 priority := input.request.priority if asked_granted
 
@@ -23,7 +23,7 @@ priority := "standard" if {
 standard_granted if "standard" in admission.classes
 
 # METADATA
-# title: Else the lowest that was granted
+# title: Else the lowest granted class
 # labels: {id: priority_lowest}
 priority := lowest if {
 	not asked_granted
@@ -32,7 +32,7 @@ priority := lowest if {
 }
 
 # METADATA
-# title: What the class says, and what is left open by it
+# title: The settings of the class, with defaults
 # labels: {id: class_affinity}
 settings := {"weight": weight, "max_share": max_share, "sticky": sticky}
 
@@ -42,7 +42,7 @@ default weight := 1
 
 weight := class.affinity.weight
 
-# No endpoint gives one tenant more than half of its work unless the class says so.
+# By default one tenant holds at most half of an endpoint's work.
 default max_share := 0.5
 
 max_share := class.affinity.max_share
@@ -54,6 +54,6 @@ sticky := class.affinity.sticky
 default prefer := []
 
 # METADATA
-# title: Endpoints the tenant likes better, among those it may use
+# title: Endpoints that the tenant prefers, among those it may use
 # labels: {id: tenant_prefer}
 prefer := tenant.prefer

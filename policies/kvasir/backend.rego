@@ -1,8 +1,8 @@
 # METADATA
 # title: Which endpoints may join which pool
 # description: |
-#   Asked when an endpoint registers, never per request. A pool lists the
-#   networks and hosts its endpoints come from, and the labels they may claim.
+#   Evaluated when an endpoint registers, never per request. A pool lists the
+#   networks and hosts of its endpoints, and the labels that they may have.
 # schemas:
 # - input: schema.backend
 # - data.kvasir.backend.pool: schema.backend_pool
@@ -33,7 +33,7 @@ refusals contains "scheme_not_allowed" if not scheme_known
 scheme_known if url.scheme in {"http", "https"}
 
 # METADATA
-# title: Plain HTTP only where the pool says so
+# title: Plain HTTP only if the pool allows it
 # labels: {id: backend_plain}
 refusals contains "plain_http_not_allowed" if {
 	not encrypted
@@ -51,14 +51,14 @@ refusals contains "address_not_allowed" if not known_address
 known_address if pool.hosts[url.hostname] == true
 
 known_address if {
-	# a name is not an address: what it resolves to later is not known here
+	# a name is not an address: its addresses are not known here
 	regex.match(`^([0-9.]+|[0-9a-f:]+)$`, url.hostname)
 	some network in pool.networks
 	net.cidr_contains(network, url.hostname)
 }
 
 # METADATA
-# title: A label is claimed with a value the pool lists
+# title: Each label has a value that the pool lists
 # labels: {id: backend_labels}
 refusals contains "label_not_allowed" if not labels_allowed
 
@@ -69,7 +69,7 @@ labels_allowed if {
 }
 
 # METADATA
-# title: Each label that the pool lists is claimed, so that no constraint finds it missing
+# title: An endpoint has each label that the pool lists, so that no constraint finds it missing
 # labels: {id: backend_labels_missing}
 refusals contains "label_missing" if {
 	some name, _ in pool.labels
@@ -77,12 +77,12 @@ refusals contains "label_missing" if {
 }
 
 # METADATA
-# title: What the site adds
+# title: Denials of the site
 # labels: {id: backend_site_denial}
 refusals contains reason if some reason in data.site.backend_denials
 
 # METADATA
-# title: A site's rule of another shape denies
+# title: A site's rule of another type denies
 # labels: {id: backend_site_misconfigured}
 refusals contains "site_misconfigured" if {
 	found := data.site.backend_denials

@@ -7,7 +7,7 @@
 
 # METADATA
 # title: The decision
-# description: The one document the router asks for. It denies unless every gate passes.
+# description: The document that the router evaluates. It denies unless every check passes.
 package kvasir
 
 import data.kvasir.admission
@@ -40,7 +40,7 @@ decision := {
 }
 
 # METADATA
-# title: Refused; the first reason of the list below is told
+# title: Refused, with the first reason of the list below
 # labels: {id: deny}
 decision := {"allow": false, "reason": reason, "status": status, "audit": "full"} if {
 	count(admission.denials) > 0
@@ -48,7 +48,7 @@ decision := {"allow": false, "reason": reason, "status": status, "audit": "full"
 
 reason := shipped[0]
 
-# A reason of the site is told when nothing else was wrong.
+# A reason of the site is reported if there is no shipped reason.
 reason := min(admission.denials) if count(shipped) == 0
 
 shipped := [name | some name in order; name in admission.denials]
@@ -58,12 +58,12 @@ order := [
 	"auth_method_not_allowed", "model_not_allowed", "adapter_not_allowed",
 ]
 
-# A mistake of ours may be tried again; a refusal may not.
+# Clients may retry after an error of the input, the data or the site's rules, not after a refusal.
 default status := 403
 
 status := 503 if reason in {"policy_input", "tenant_misconfigured", "site_misconfigured"}
 
-# The site says which of its own reasons pass with time.
+# The site lists its reasons after which a later attempt may succeed.
 status := 429 if {
 	count(shipped) == 0
 	reason in data.site.retry
@@ -77,7 +77,7 @@ default profile := ""
 
 profile := admission.tenant.profile
 
-# A tenant that lost its setting is logged in full.
+# A tenant without the field audit is logged in full.
 default audit := "full"
 
 audit := admission.tenant.audit

@@ -33,7 +33,7 @@ test_what_is_left_open if {
 	decided.audit == "full"
 }
 
-# A document that cannot be built is a refusal, not nothing.
+# If the document cannot be built, the decision is a refusal and not undefined.
 test_undefined_is_denied if {
 	decided := data.kvasir.decision with input as object.remove(ask("t1", {}), ["request"])
 		with data.tenants as {"t1": base}

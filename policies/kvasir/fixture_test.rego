@@ -1,4 +1,4 @@
-# What the tests beside this file decide about.
+# Data and inputs of the tests in this folder.
 package kvasir.fixture_test
 
 base := {
@@ -40,7 +40,7 @@ ask(id, changes) := {
 	"router": {"region": "eu", "hour_utc": 3, "capacity_state": "ok"},
 }
 
-# What the shipped rules decide: the site's own take no part in these tests.
+# The decision of the shipped rules: these tests ignore the site's own rules.
 decide_asked(asked, tenants) := decided if {
 	decided := data.kvasir.decision with input as asked
 		with data.tenants as tenants

@@ -1,9 +1,9 @@
 # METADATA
-# title: Which endpoints, and who shares cached blocks
+# title: Which endpoints, and which requests share cached blocks
 # description: |
-#   Constraints are demands on the labels of endpoints; the router keeps only
-#   endpoints that meet all of them. The cache scope names those who share
-#   cached blocks.
+#   Constraints restrict the labels of endpoints; the router keeps only
+#   endpoints that meet all of them. The cache scope defines which requests
+#   share cached blocks.
 package kvasir.isolation
 
 import data.kvasir.admission.tenant
@@ -12,8 +12,8 @@ import data.kvasir.admission.tenant
 # labels: {id: tenant_pools}
 constraints contains {"label": "pool", "op": "in", "values": pools}
 
-# A constraint without values is met by no endpoint: that is what a record
-# without the field would get, if admission had not refused it.
+# No endpoint meets a constraint without values: a record without the field
+# would have such a constraint, if admission did not refuse it.
 default pools := []
 
 pools := tenant.pools
@@ -28,12 +28,12 @@ any_region if tenant.regions == "any"
 regions := [region | some region in tenant.regions]
 
 # METADATA
-# title: What the site adds; all must hold, so it narrows
+# title: Constraints of the site; all must hold, so they narrow
 # labels: {id: site_constraint}
 constraints contains found if some found in data.site.constraints
 
 # METADATA
-# title: Without a word about sharing, nothing is shared
+# title: Without the field cache, nothing is shared
 # labels: {id: cache_none}
 default cache := {"scope": "none"}
 
@@ -42,7 +42,7 @@ default cache := {"scope": "none"}
 cache := {"scope": "tenant"} if tenant.cache == "tenant"
 
 # METADATA
-# title: One namespace per user; a caller without a user shares with nobody
+# title: One namespace per user; a request without a user shares nothing
 # labels: {id: cache_user}
 cache := {"scope": "user"} if {
 	tenant.cache == "user"
@@ -58,7 +58,7 @@ cache := {"scope": "group", "group": tenant.trust_group} if {
 }
 
 # METADATA
-# title: A group that does not list the tenant is not shared with
+# title: A tenant that the group does not list has its own namespace
 # labels: {id: cache_group_one_sided}
 cache := {"scope": "tenant"} if {
 	tenant.cache == "group"
@@ -70,5 +70,5 @@ cache := {"scope": "tenant"} if {
 # labels: {id: cache_public}
 cache := {"scope": "public"} if tenant.cache == "public"
 
-# Both sides: the tenant names the group, and the group lists the tenant.
+# Both are required: the tenant names the group, and the group lists the tenant.
 agreed if data.trust_groups[tenant.trust_group].members[input.tenant.id] == true

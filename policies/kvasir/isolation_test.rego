@@ -59,7 +59,7 @@ test_group_that_does_not_exist if decide({"cache": "group", "trust_group": "g3"}
 
 test_group_without_a_name if decide({"cache": "group"}, {}).cache == {"scope": "tenant"}
 
-# The group lists t1, but t1 did not ask for it.
+# The group lists t1, but t1 does not name the group.
 test_group_that_the_tenant_does_not_want if decide({"trust_group": "g1"}, {}).cache == {"scope": "tenant"}
 
 test_member_set_to_false if {

@@ -1,5 +1,5 @@
-# A policy as one would write it first: every rule reads well, and a field that a
-# record loses takes its rule along. The mutation test must object to it.
+# A naive policy: each rule looks correct, but is undefined if the record lacks a
+# field that it reads. The mutation test must fail for it.
 package kvasir
 
 default decision := {"allow": false, "reason": "denied"}

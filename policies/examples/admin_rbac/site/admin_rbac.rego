@@ -1,7 +1,7 @@
 package site
 
 # METADATA
-# title: A role may do what belongs to it, whatever scopes a credential carries
+# title: A principal may make only the calls of its role, whatever scopes its credential has
 # labels: {id: admin_outside_role}
 # schemas:
 # - input: schema.admin
@@ -17,7 +17,7 @@ within_role if {
 }
 
 # METADATA
-# title: Who wrote a policy or a plugin does not put it in force; going back is for both
+# title: The author of a policy or a plugin cannot activate it; any administrator may undo
 # labels: {id: admin_author_activates}
 # schemas:
 # - input: schema.admin

@@ -1,7 +1,7 @@
 package site
 
 # METADATA
-# title: A sealed pool takes engines that honour a cache salt
+# title: A sealed pool accepts only engines that honour a cache salt
 # labels: {id: backend_dialect}
 # schemas:
 # - input: schema.backend

@@ -3,10 +3,10 @@ package site
 import data.kvasir.affinity
 
 # METADATA
-# title: Batch work waits for the night, or for room
+# title: Batch work is served at night, or while pools have capacity
 # description: |
-#   Work of the lowest class is served at night, and by day while the pools have
-#   room. Otherwise it is told to come later.
+#   Requests of the lowest class are served at night, and by day while the pools
+#   have capacity. Otherwise they are refused with status 429.
 # labels: {id: batch_waits}
 denials contains "batch_waits" if {
 	batch

@@ -1,10 +1,10 @@
 package site
 
 # METADATA
-# title: Tenants with hours are served within them
+# title: Tenants with hours are served only within them
 # description: |
 #   From the hour `from` until before the hour `to`, in UTC; 22 to 6 is a night.
-#   The hour comes with the input: a rule that asked the clock could not be cached.
+#   The hour is part of the input: a decision that reads the clock cannot be cached.
 # labels: {id: outside_business_hours}
 denials contains "outside_business_hours" if {
 	data.site_data.business_hours[input.tenant.id]

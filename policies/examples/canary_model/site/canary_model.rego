@@ -3,10 +3,10 @@ package site
 import data.kvasir.admission
 
 # METADATA
-# title: A share of the users gets the next model
+# title: A share of the users uses the next model
 # description: |
-#   A user is always on the same side, so that answers and cached prefixes do not
-#   jump. A tenant that may not use the next model keeps the one it asked for.
+#   A user always gets the same model, so that answers and cached prefixes do not
+#   change. A tenant that may not use the next model keeps the requested one.
 # labels: {id: canary_model}
 model := canary.to if {
 	admission.may_use(canary.to)
@@ -15,7 +15,7 @@ model := canary.to if {
 
 canary := data.site_data.canary_model[input.request.model]
 
-# Where this user stands: 0 to 255, from the first byte of a hash.
+# The position of this user: 0 to 255, from the first byte of a hash.
 position := (16 * indexof(hex_digits, substring(digest, 0, 1))) + indexof(hex_digits, substring(digest, 1, 1))
 
 digest := crypto.sha256(concat("/", [input.request.model, input.tenant.id, input.tenant.user]))

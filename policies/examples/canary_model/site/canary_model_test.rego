@@ -14,7 +14,7 @@ model(user, models, share) := decided.model if {
 
 users := [format_int(n, 10) | some n in numbers.range(1, 400)]
 
-# How many users a share moves, by the rule alone.
+# The number of users that a share moves to the next model.
 moved(share) := count([user |
 	some user in users
 	asked := object.union(ask("t1", {}), {"tenant": {"user": user}})

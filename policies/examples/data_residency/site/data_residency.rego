@@ -3,10 +3,10 @@ package site
 import data.kvasir.admission.tenant
 
 # METADATA
-# title: A tenant under a jurisdiction is computed there
+# title: Requests of a tenant under a jurisdiction are computed there
 # description: |
-#   The record's own regions are a constraint already. This rule guards the
-#   record: whoever may edit it cannot name a region outside the jurisdiction.
+#   The regions of the record are already a constraint. This rule checks the
+#   record: it must not name a region outside the jurisdiction.
 # labels: {id: residency_outside}
 denials contains "residency_outside" if {
 	data.site_data.residency.tenants[input.tenant.id]

@@ -3,14 +3,14 @@ package site
 import data.kvasir.admission.tenant
 
 # METADATA
-# title: A dedicated pool is closed to everyone else, whatever their record says
+# title: Other tenants cannot use a dedicated pool, even if their record names it
 # labels: {id: dedicated_pool_closed}
 constraints contains {"label": "pool", "op": "not_in", "values": closed_pools} if count(closed_pools) > 0
 
 closed_pools := [pool | some pool, owner in data.site_data.dedicated_pools; owner != input.tenant.id]
 
 # METADATA
-# title: Its owner goes nowhere else
+# title: The owner of a dedicated pool uses no other pool
 # labels: {id: dedicated_owner_strays}
 denials contains "dedicated_owner_strays" if {
 	input.tenant.id in owners

@@ -3,10 +3,10 @@ package site
 import data.kvasir.admission.tenant
 
 # METADATA
-# title: Who asks for a group and is not in it is told, not served alone
+# title: A tenant that names a group which does not list it is refused
 # description: |
-#   The shipped rule falls back to the tenant's own namespace. This one makes the
-#   disagreement of the two sides visible.
+#   The shipped rule falls back to the tenant's own namespace. This rule makes the
+#   mismatch of the two records visible.
 # labels: {id: trust_group_one_sided}
 denials contains "trust_group_one_sided" if {
 	tenant.cache == "group"
