@@ -45,8 +45,8 @@ var leafPaths = [leaves]string{"version", "tenant.id", "tenant.user", "tenant.gr
 
 // inputSet is the part of the input document that a policy refers to. A decision
 // is made from these values alone: they are the key of the cache, and the document
-// that Rego reads holds nothing else. So decisions of equal keys are equal, whatever
-// OPA reports about a policy's references.
+// that Rego reads contains nothing else. So decisions of equal keys are equal, even if
+// the references that OPA reports are incomplete.
 type inputSet struct {
 	uses   [leaves]bool
 	labels []string // names of the labels it refers to, sorted; nil with uses[leafLabels] = all

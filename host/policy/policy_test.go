@@ -195,7 +195,7 @@ func TestLoadOrCreateKey(t *testing.T) {
 		t.Errorf("directory mode %o", st.Mode().Perm())
 	}
 	if list, _ := os.ReadDir(filepath.Dir(path)); len(list) != 1 {
-		t.Errorf("left over: %v", list)
+		t.Errorf("unexpected files: %v", list)
 	}
 }
 

@@ -248,7 +248,7 @@ func (s *Snapshot) decide(in *Input, c *Counters) (*Decision, error) {
 	if !e.perUser {
 		return e.decision, nil
 	}
-	// With the user, the key is longer than any key without it.
+	// Values have their lengths in a key, so a key with the user equals no key without it.
 	key = append(binary.AppendUvarint(key, uint64(len(in.Principal.User))), in.Principal.User...)
 	if u := s.cache.get(key, c); u != nil {
 		return u.decision, nil
