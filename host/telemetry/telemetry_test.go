@@ -217,10 +217,10 @@ func TestEmitter_wrong(t *testing.T) {
 func TestRegistry_forms(t *testing.T) {
 	r := New()
 	NewMetrics(r).Ended(&Result{Route: RouteWarm, Status: 200, TTFT: time.Second})
+	const protobuf = "application/vnd.google.protobuf"
 	for accept, want := range map[string]string{
 		"": "text/plain", "application/openmetrics-text; version=1.0.0": "application/openmetrics-text",
-		"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=" +
-			"delimited": "application/vnd.google.protobuf",
+		protobuf + "; proto=io.prometheus.client.MetricFamily; encoding=delimited": protobuf,
 	} {
 		q := httptest.NewRequest("GET", "/metrics", nil)
 		q.Header.Set("Accept", accept)

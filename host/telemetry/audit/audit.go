@@ -12,7 +12,7 @@
 // line before; in line 1 it is zero. So an edit, a removal or an exchange of
 // lines breaks the chain there, and [Verify] names the line.
 //
-// The chain has no key: whoever can write the file can compute a new chain or cut
+// The chain has no key: a process that can write the file can compute a new chain or cut
 // off its end. Both are detected only with a head that was kept elsewhere: keep
 // [Log.Head], which the router shows as a metric and in its status, and check
 // with [Verifier.Anchor].

@@ -31,7 +31,7 @@ type masks struct {
 	}
 }
 
-// fixed is a policy with a document and a mask of its own.
+// fixed is a policy with a fixed document and a fixed mask.
 type fixed struct {
 	doc   map[string]any
 	rules []any

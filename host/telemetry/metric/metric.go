@@ -22,7 +22,7 @@ func (k Kind) String() string {
 // Unit is the unit of a metric's value.
 type Unit string
 
-// Units that say more than what is counted.
+// Units of values that are not counts of things.
 const (
 	Flag    Unit = "flag"  // 1 or 0
 	Ratio   Unit = "ratio" // a share or another number without a unit
