@@ -104,7 +104,7 @@ type IsolationProbe struct {
 	Unexplained string   `yaml:"unexplained" reload:"live" doc:"revoke or log: what to do when an answer reports cached tokens that its namespace cannot hold; default revoke: the endpoint gets no salted request until its engine restarts or it is uncordoned; log is for engines without cache events that other routers use too"`
 }
 
-// Parser configures how an engine without a dialect of its own is scraped.
+// Parser configures the scraping of an engine that has no dialect.
 type Parser struct {
 	Plugin      string `yaml:"plugin" reload:"live" doc:"name of a plugin with the role x_backend_parse; if it fails, the engines' metrics are unknown and the engines stay in service"`
 	MetricsPath string `yaml:"metrics_path" reload:"live" doc:"path that is scraped, such as /stats; required"`
@@ -124,7 +124,7 @@ type Discover struct {
 // On reports whether there is a source.
 func (d *Discover) On() bool { return d.File != "" || d.DNS != "" }
 
-// Events says where an engine publishes its cache events.
+// Events configures the addresses at which an engine publishes its cache events.
 type Events struct {
 	Mode       string   `yaml:"mode" reload:"live" doc:"auto, on or off; default auto: used if the engine publishes them"`
 	Port       int      `yaml:"port" reload:"live" doc:"port of the publisher; default 5557 (vLLM's); rank r is at port+r"`

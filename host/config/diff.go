@@ -14,7 +14,7 @@ const maxChanges = 200
 
 // Diff returns the differences of b from a, a line for each key: "profiles[a].holdout:
 // 0.005 → 0", "pools[b]: added". List members with names are identified by them. The
-// configuration of a plugin may be secret: the line says only that it changed.
+// configuration of a plugin may be secret: the line reports only that it changed.
 func Diff(a, b *Config) []string {
 	d := &differ{}
 	d.value("", reflect.ValueOf(*a), reflect.ValueOf(*b))
