@@ -371,7 +371,7 @@ func TestKeyFile_macIsHMAC(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if !strings.HasPrefix(key, "kv_"+id+"_") || len(key) != 3+8+1+52 {
-		t.Errorf("odd key form, %d characters", len(key))
+		t.Errorf("unexpected form of the key, %d characters", len(key))
 	}
 	b, err := json.Marshal(k)
 	if err != nil {
