@@ -14,19 +14,19 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// attributed is a router whose pool changes all its attributes at each reload.
+// attributed is a router whose pool changes all its attributes with each reload.
 type attributed struct {
 	*harness.Router
 	t       *testing.T
 	engines []*engine
 	model   string
 	tokens  [2]string // credential files
-	head    string    // of the configuration
+	head    string    // the first part of the configuration
 	tail    string
 }
 
-// yaml is the configuration after n changes. Every attribute of the pool differs
-// from that of the change before, its endpoints and their events do not.
+// yaml returns the configuration after n changes. Every attribute of the pool differs
+// from the previous change; its endpoints and their event settings are the same.
 func (a *attributed) yaml(n int) string {
 	var urls, sources []string
 	for _, e := range a.engines {
@@ -42,7 +42,7 @@ func (a *attributed) yaml(n int) string {
 	return fmt.Sprintf("region: r%d\n%spools: [%s]\n%s", n%5, a.head, pool, a.tail)
 }
 
-// change puts the n-th change in force.
+// change writes the n-th change and waits until the router has applied it.
 func (a *attributed) change(n int) {
 	a.t.Helper()
 	next := a.Config + ".next"
@@ -77,14 +77,14 @@ func newAttributed(t *testing.T) *attributed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(b) // with the addresses that Serve chose
+	text := string(b) // includes the addresses that Serve chose
 	a.head = text[strings.Index(text, "listen:"):strings.Index(text, "pools: [{")]
 	a.EventsLive(t, len(a.engines), 30*time.Second)
 	return a
 }
 
-// TestAttributes_underLoad: 10,000 requests are sent while labels, price, spot, limits,
-// region, timeouts, credentials and probe settings of their pool change. None
+// TestAttributes_underLoad sends 10,000 requests while labels, price, spot, limits,
+// region, timeouts, credentials and probe settings of their pool change. No request
 // fails, and no endpoint leaves the fleet.
 func TestAttributes_underLoad(t *testing.T) {
 	const requests, clients, least = 10_000, 12, 20
@@ -124,8 +124,8 @@ func TestAttributes_underLoad(t *testing.T) {
 	}
 }
 
-// TestAttributes_index: the router still knows what the engines hold right after a
-// change of attributes.
+// TestAttributes_index checks that the router keeps its index of the engines' blocks
+// when attributes change.
 func TestAttributes_index(t *testing.T) {
 	a := newAttributed(t)
 	system := strings.Repeat("The fleet keeps what it knows. ", 40)

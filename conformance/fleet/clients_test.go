@@ -14,7 +14,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
-// script runs a script in the Python that has the official clients.
+// script runs a script with the Python interpreter that has the official clients.
 func script(t *testing.T, args ...string) {
 	t.Helper()
 	python := filepath.Join(testdeps.Cache(t), "venv-clients", "bin", "python")
@@ -27,10 +27,10 @@ func script(t *testing.T, args ...string) {
 	}
 }
 
-// clients are the scripts, each with a client or an API of its own.
+// clients lists the scripts. Each uses a different client or API.
 var clients = []string{"scripts/openai_client.py", "scripts/responses_client.py", "scripts/anthropic_client.py"}
 
-// TestClients uses the demo fleet through the official Python clients.
+// TestClients sends requests to the demo fleet with the official Python clients.
 func TestClients(t *testing.T) {
 	d := harness.StartDev(t)
 	for _, s := range clients {
@@ -38,7 +38,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestClients_full: the fleet takes one request, and has it.
+// TestClients_full runs the clients against a fleet that accepts one request at a
+// time and is processing one.
 func TestClients_full(t *testing.T) {
 	es := startEngines(t, 1, "--preset", "instant", "--faults", `{"hang":-1}`)
 	r := harness.Serve(t, `

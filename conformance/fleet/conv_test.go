@@ -11,7 +11,7 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// conversation is one of many that clients keep up at random, turn by turn.
+// conversation is one of many conversations. Clients pick one at random and send its next turn.
 type conversation struct {
 	messages []any
 	turn     int
@@ -19,11 +19,11 @@ type conversation struct {
 	last     string // endpoint of its last turn
 }
 
-// convResult is what came of a run.
+// convResult is the result of a run.
 type convResult struct {
-	turns, same int            // turns after the first; those on the endpoint of the turn before
+	turns, same int            // turns after the first; those placed on the endpoint of the previous turn
 	per         map[string]int // requests by endpoint
-	cached      int            // tokens, as reported
+	cached      int            // cached tokens, as the engines report them
 }
 
 func (r *convResult) balance(endpoints int) float64 {
@@ -46,7 +46,7 @@ func sentence(r *rand.Rand, n int) string {
 
 const convTurns = 8
 
-// converse keeps `count` conversations of eight turns up with `clients` clients.
+// converse runs `count` conversations of eight turns each with `clients` clients.
 func converse(t *testing.T, router *harness.Router, model string, shared bool, count, clients int) convResult {
 	r := rand.New(rand.NewPCG(11, uint64(count)))
 	system := "You are helpful."
@@ -117,12 +117,12 @@ func converse(t *testing.T, router *harness.Router, model string, shared bool, c
 	return res
 }
 
-// TestConversations: four engines without events, so that placement has its own
-// predictions only, which take 30 ms for whatever they are asked, so that no
-// difference of load is worth moving for. They answer all that waits in one step,
-// so 100 clients come in waves, and while 30 requests wait at one engine and 5 at
-// another some turns move, as they should. Turns return to their engine, and one system prompt that all
-// conversations share attracts none to one engine.
+// TestConversations runs conversations on four engines without events, so that
+// placement has only its own predictions. An engine takes 30 ms for any request, so
+// that no difference of load justifies a move. It answers all waiting requests in one
+// step, so 100 clients arrive in waves, and while 30 requests wait at one engine and 5
+// at another, some turns move, as they should. Turns return to their engine, and a
+// system prompt that all conversations share attracts none of them to one engine.
 func TestConversations(t *testing.T) {
 	es := startEngines(t, 4, "--step-ms", "30")
 	var urls []string

@@ -13,7 +13,7 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// decision is the part of a logged decision that tests look at.
+// decision is the part of a logged decision that tests check.
 type decision struct {
 	ID        string `json:"decision_id"`
 	Path      string
@@ -36,8 +36,8 @@ type decision struct {
 	}
 }
 
-// decisionLog starts a router with the policy that ships, a mask and a decision
-// log, and returns it with keys of acme, which may ask, and of a stranger.
+// decisionLog starts a router with the shipped policy, a mask and a decision log. It
+// returns the router and two keys: of acme, which the policy allows, and of an unknown tenant.
 func decisionLog(t *testing.T, settings string) (r *harness.Router, engine, log, acme, stranger string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,7 +78,7 @@ func logged(t *testing.T, log string) (out []decision) {
 	for _, line := range bytes.SplitAfter(b, []byte("\n")) {
 		var d decision
 		if !bytes.HasSuffix(line, []byte("\n")) {
-			break // under way
+			break // the last line is incomplete
 		}
 		if err := json.Unmarshal(line, &d); err != nil {
 			t.Fatalf("%v: %q", err, line)
@@ -88,8 +88,8 @@ func logged(t *testing.T, log string) (out []decision) {
 	return out
 }
 
-// TestDecisionLog: decisions are logged with the names of OPA, without what
-// must not be there.
+// TestDecisionLog checks that decisions are logged with OPA's field names and without
+// the masked and secret values.
 func TestDecisionLog(t *testing.T) {
 	r, engine, log, acme, stranger := decisionLog(t, "sample_allow: 1")
 	var ids []string
@@ -136,8 +136,8 @@ func TestDecisionLog(t *testing.T) {
 	}
 }
 
-// TestDecisionLog_required: nothing is served that could not be logged, and what
-// was taken before is not lost.
+// TestDecisionLog_required checks that the router serves no request whose decision it
+// cannot log, and that decisions accepted before are not lost.
 func TestDecisionLog_required(t *testing.T) {
 	r, _, log, acme, _ := decisionLog(t, "sample_allow: 1, require_audit: true")
 	ask := func() *harness.Answer {

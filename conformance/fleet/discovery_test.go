@@ -13,8 +13,8 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// TestDiscovery_file: endpoints come and go with a file under load, a broken file
-// changes nothing, and one is drained by hand; no request fails.
+// TestDiscovery_file adds and removes endpoints with a file under load. A broken file
+// changes nothing, and one endpoint is drained by an operator. No request fails.
 func TestDiscovery_file(t *testing.T) {
 	engines := startEngines(t, 3, "--speed", "20")
 	dir := t.TempDir()
@@ -126,8 +126,8 @@ models: [{name: demo, pools: [main], tokenizer: {dir: `+model+`}}]
 	t.Logf("%d requests", <-done)
 }
 
-// TestDiscovery_admitted: the policy decides on endpoints that a file lists
-// of; what it refuses is left out, and the log says why.
+// TestDiscovery_admitted checks that the policy decides on the endpoints that a file
+// lists. A refused endpoint is omitted, and the log gives the reason.
 func TestDiscovery_admitted(t *testing.T) {
 	e := startEngine(t, "--speed", "20")
 	dir := t.TempDir()

@@ -1,4 +1,4 @@
-// Package fleet holds the tests of the whole router before simulated engines,
-// each a process of its own: agentic load, isolation of tenants, death of an
-// engine, and the official clients.
+// Package fleet tests the whole router in front of simulated engines, each in its own
+// process: agentic load, isolation of tenants, failure of an engine, and the official
+// clients.
 package fleet

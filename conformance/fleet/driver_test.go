@@ -12,8 +12,8 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// TestExamples_driver: the driver of examples/autoscale keeps its word, also when
-// it is told twice.
+// TestExamples_driver checks that the driver of examples/autoscale does what an order
+// asks for, also when it receives the order twice.
 func TestExamples_driver(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "machines.json")
 	ask := func(question string) []map[string]string {
@@ -44,7 +44,7 @@ func TestExamples_driver(t *testing.T) {
 	}
 }
 
-// TestExamples_configs: every configuration of the examples is sound.
+// TestExamples_configs checks that every configuration of the examples is valid.
 func TestExamples_configs(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("..", "..", "examples", "*", "kvasir.yaml"))
 	if err != nil || len(files) < 2 {

@@ -8,8 +8,8 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// TestDevEnds: SIGTERM ends the demo fleet and all it started, with success, and
-// leaves nothing behind.
+// TestDevEnds checks that SIGTERM ends the demo fleet and every process that it
+// started, with exit code 0, and removes its state directory.
 func TestDevEnds(t *testing.T) {
 	d := harness.StartDev(t)
 	if a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["acme"], chatBody(d.Model, "s", "u", false, 3)); err != nil || a.Status != 200 {
@@ -31,7 +31,7 @@ func TestDevEnds(t *testing.T) {
 	}
 }
 
-// TestServeEnds: the same for a router of its own.
+// TestServeEnds checks the same for kvasir serve.
 func TestServeEnds(t *testing.T) {
 	es := startEngines(t, 1, "--preset", "instant")
 	r := serve(t, es, "{name: default, holdout: 0}")

@@ -14,7 +14,7 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// wishes are decisions by the label that a client's header gives the request.
+// wishes maps the label that a client's header gives the request to a decision.
 var wishes = map[string]string{
 	"slow":       `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}, {"label": "tier", "op": "in", "values": ["slow", "moon"]}]`,
 	"not_slow":   `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}, {"label": "tier", "op": "not_in", "values": ["slow"]}]`,
@@ -46,7 +46,7 @@ func writeWishes(t *testing.T, dir string) {
 	save(t, filepath.Join(dir, "kvasir", "decision.rego"), []byte(b.String()))
 }
 
-// TestEnforced: what a policy decides happens, as the engines' own records show.
+// TestEnforced checks in the engines' own records that the router applies what a policy decides.
 func TestEnforced(t *testing.T) {
 	engines := startEngines(t, 2, "--preset", "instant")
 	fast, slow := engines[0], engines[1]

@@ -18,8 +18,8 @@ import (
 // blockTokens is the block size of the simulated engines.
 const blockTokens = 16
 
-// engine is a simulated engine in a process of its own. The fields are those of
-// the line that kvasir engine --json prints.
+// engine is a simulated engine in its own process. The fields are those of the line
+// that kvasir engine --json prints.
 type engine struct {
 	*harness.Process
 	URL    string `json:"url"`
@@ -28,7 +28,7 @@ type engine struct {
 	Model  string `json:"model"`
 }
 
-// startEngine starts one kvasir engine with further flags.
+// startEngine starts one kvasir engine with additional flags.
 func startEngine(t testing.TB, args ...string) *engine {
 	t.Helper()
 	cmd := exec.Command(harness.Binary(t), append([]string{"engine", "--json", "--port", "0"}, args...)...)
@@ -64,7 +64,7 @@ func startEngines(t testing.TB, n int, args ...string) []*engine {
 	return out
 }
 
-// serve starts a router before engines and waits until their events arrive.
+// serve starts a router in front of engines and waits until their events arrive.
 func serve(t testing.TB, engines []*engine, profile string) *harness.Router {
 	t.Helper()
 	return serveAs(t, engines, "{STATE}", "{anonymous: {tenant: local}}", profile)
@@ -75,7 +75,7 @@ func serveAs(t testing.TB, engines []*engine, state, identity, profile string) *
 	return serveWith(t, engines, state, identity, profile, "")
 }
 
-// serveWith is serveAs with further keys of the configuration.
+// serveWith is serveAs with additional keys in the configuration.
 func serveWith(t testing.TB, engines []*engine, state, identity, profile, more string) *harness.Router {
 	t.Helper()
 	var urls, sources []string

@@ -14,9 +14,10 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// TestFolder_dev: in kvasir dev, without a line of configuration, a scorer that
-// prefers the worst endpoint takes over within a second of being saved and
-// locality is back within a second of its being deleted; no request fails.
+// TestFolder_dev checks that in kvasir dev, without any configuration, a scorer that
+// prefers the worst endpoint places requests within a second after it is saved, and
+// that placement by locality returns within a second after it is deleted. No request
+// fails.
 func TestFolder_dev(t *testing.T) {
 	d := harness.StartDev(t)
 	system := strings.Repeat("You are a careful engineer. ", 60)
@@ -43,7 +44,7 @@ func TestFolder_dev(t *testing.T) {
 	defer wg.Wait()
 	defer stop.Store(true)
 
-	// matched returns how much of the prompt the chosen endpoint and the best one hold.
+	// matched returns how many tokens of the prompt the chosen endpoint and the best one hold.
 	matched := func(e *harness.Explanation) (chosen, most float64) {
 		for _, c := range e.Candidates {
 			if most = max(most, c.Columns["matched_tokens"]); c.Endpoint == e.Chosen {
@@ -83,9 +84,10 @@ func TestFolder_dev(t *testing.T) {
 	}
 }
 
-// TestFolder_before: the folder's file goes before the pushed version and the
-// configuration's file; a bad one keeps the rules, and log, metric and list tell
-// why; links out of the folder are refused; a restart with a bad file serves.
+// TestFolder_before checks that the folder's file takes precedence over the pushed
+// version and the configuration's file. With a bad file the previous rules stay in
+// force, and the log, a metric and the list give the reason. Links that leave the
+// folder are refused. A router that restarts with a bad file serves.
 func TestFolder_before(t *testing.T) {
 	engines := startEngines(t, 3)
 	dir, set := t.TempDir(), filepath.Join(t.TempDir(), "mine.wasm")

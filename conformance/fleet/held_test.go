@@ -16,14 +16,14 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// curled is what curl printed, and when.
+// curled is the output of curl, with the time of each line.
 type curled struct {
 	lines []string
-	at    []time.Duration // since its start
+	at    []time.Duration // time of each line since the start of curl
 	exit  int
 }
 
-// curl runs curl -N, which prints what comes as it comes.
+// curl runs curl -N, which prints the response without buffering.
 func curl(t testing.TB, args ...string) *curled {
 	c := &curled{}
 	cmd := exec.Command("curl", append([]string{"-sS", "-N", "--max-time", "60", "-H", "Content-Type: application/json"}, args...)...)
@@ -52,7 +52,7 @@ func curl(t testing.TB, args ...string) *curled {
 	return c
 }
 
-// first returns the number of the first line that begins with s, -1 = none.
+// first returns the index of the first line that begins with s, or -1.
 func (c *curled) first(s string) int {
 	for i, l := range c.lines {
 		if strings.HasPrefix(l, s) {
@@ -81,9 +81,9 @@ func awaitHeld(t testing.TB, admin, token string, n int) {
 	})
 }
 
-// TestHeld: while the first engine starts, streams get heartbeats, over HTTP/1.0 as
-// well, and then their whole answer; so do clients that give up sooner than a start
-// takes. Who leaves is out of the waiting room at once.
+// TestHeld checks that streams receive heartbeats while the first engine starts, also
+// over HTTP/1.0, and then their whole answer. Clients whose timeout is shorter than a
+// start receive it too. A client that disconnects leaves the waiting room at once.
 func TestHeld(t *testing.T) {
 	d := harness.StartDev(t, "--autoscale", "--cold-start", "12s", "--engines", "1")
 	url, key, body := d.URL+"/v1/chat/completions", d.Tenants["acme"], heldBody(t, d.Model, true)
@@ -91,7 +91,7 @@ func TestHeld(t *testing.T) {
 	auth := "Authorization: Bearer " + key
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	// The clients are what starts the engine: it takes them long to begin.
+	// The requests of the clients start the engine; the clients themselves are slow to start.
 	wg.Go(func() { script(t, "scripts/held_client.py", d.URL, key, d.Model) })
 	awaitHeld(t, d.Admin, d.AdminToken, 5)
 	ctx, leave := context.WithCancel(t.Context())
@@ -124,7 +124,7 @@ func TestHeld(t *testing.T) {
 		}
 	})
 	awaitHeld(t, d.Admin, d.AdminToken, 8)
-	// One that leaves at its first heartbeat.
+	// This client disconnects at its first heartbeat.
 	if err := harness.Leave(t.Context(), url, key, []byte(body)); err != nil {
 		t.Errorf("who leaves after a heartbeat: %v", err)
 	}
@@ -133,8 +133,8 @@ func TestHeld(t *testing.T) {
 	awaitHeld(t, d.Admin, d.AdminToken, 0)
 }
 
-// TestHeld_never: a driver that fails starts nothing. Waiting clients get an error, in the
-// way of its API, when the wait may not last longer.
+// TestHeld_never uses a driver that fails and starts nothing. When the longest wait is
+// over, each waiting client receives an error in the format of its API.
 func TestHeld_never(t *testing.T) {
 	r := harness.Serve(t, `
 listen: {LISTEN}
@@ -152,7 +152,7 @@ models: [{name: m, pools: [main], tokenizer: {dir: `+demoDir(t)+`}}]
 	wg.Go(func() {
 		c := curl(t, "-d", heldBody(t, "m", true), url)
 		failed := c.first("data: {\"error\"")
-		// 18: a part of the body came.
+		// curl's exit code 18: it received a part of the body.
 		if c.exit != 18 || c.first(": waiting") != 0 || failed < 0 || !strings.Contains(c.lines[failed], "model_not_started") || c.first("data: [DONE]") >= 0 {
 			t.Errorf("exit %d, %q", c.exit, c.lines)
 			return
@@ -172,7 +172,7 @@ models: [{name: m, pools: [main], tokenizer: {dir: `+demoDir(t)+`}}]
 	awaitHeld(t, r.Admin, r.Token, 0)
 }
 
-// TestHeld_stop: a router that is asked to end serves held requests first.
+// TestHeld_stop checks that a router serves held requests before it stops.
 func TestHeld_stop(t *testing.T) {
 	d := harness.StartDev(t, "--autoscale", "--cold-start", "7s", "--engines", "1")
 	var wg sync.WaitGroup

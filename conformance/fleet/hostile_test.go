@@ -13,18 +13,18 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// TestPlugin_hostile pushes every hostile guest to a router under load: none
-// fails a request, what must be refused is refused with its step, and explain
-// names the fault of the others. What the router adds to the first byte of other
-// streams, at the 99.9th percentile, is at most maxPause more than while nothing
-// is pushed. Both are measured by turns, so that other work on the machine takes
-// part in both, and the best round counts.
+// TestPlugin_hostile pushes every hostile guest to a router under load. No guest fails
+// a request, the check refuses the guests that it must refuse and names the step, and
+// explain names the fault of the others. The delay that the router adds to the first
+// byte of other streams, at the 99.9th percentile, is at most maxPause more than while
+// nothing is pushed. The test measures both in alternation, so that other work on the
+// machine affects both, and the best round counts.
 func TestPlugin_hostile(t *testing.T) {
 	all, err := guests.All()
 	if err != nil {
 		t.Fatal(err)
 	}
-	const n = 7 // candidates at which the guests misbehave
+	const n = 7 // number of candidates with which the guests misbehave
 	rounds, streams := 5, 2000
 	if testing.Short() {
 		rounds, streams = 1, 100
@@ -59,7 +59,7 @@ func TestPlugin_hostile(t *testing.T) {
 		for done := 0; done < streams; done = min(beside.count(quiet), beside.count(hostile)) {
 			beside.part.Store(quiet)
 			harness.Await(t, 60*time.Second, "streams to compare with", func() bool {
-				ask(t, r, model, "quiet") // as with every guest: what that costs is not of the push
+				ask(t, r, model, "quiet") // as for every guest: its cost is not a cost of the push
 				return beside.count(quiet) >= beside.count(hostile)+streams/4
 			})
 			beside.part.Store(hostile)
@@ -84,11 +84,12 @@ func TestPlugin_hostile(t *testing.T) {
 	}
 }
 
-// maxPause is what other requests may wait for hostile guests.
+// maxPause is how long other requests may wait because of hostile guests.
 const maxPause = 5 * time.Millisecond
 
-// pushHostile pushes a guest. What the check finds must be refused; by another one it
-// places a request, compares with the reaction it must get, and takes it back.
+// pushHostile pushes a guest. The router must refuse a guest that the check detects. With
+// any other guest it places a request, compares the reaction with the expected one, and
+// rolls the guest back.
 func pushHostile(t *testing.T, r *harness.Router, model string, g *guests.Guest) {
 	t.Helper()
 	name := map[string]string{"filter": "narrow", "pick": "order", "score": "plain"}[g.Role]

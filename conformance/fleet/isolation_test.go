@@ -13,7 +13,7 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// isolationOf returns what the router has found of each engine, by URL.
+// isolationOf returns the isolation that the router has detected for each engine, by URL.
 func isolationOf(t *testing.T, r *harness.Router) map[string]string {
 	t.Helper()
 	status, b := harness.GetBody(r.Admin+"/v1/endpoints", r.Token)
@@ -31,7 +31,7 @@ func isolationOf(t *testing.T, r *harness.Router) map[string]string {
 	return out
 }
 
-// probesOf returns the requests of isolation probes that an engine received.
+// probesOf returns the isolation probe requests that an engine received.
 func probesOf(t *testing.T, e *engine) (out []harness.SimRequest) {
 	t.Helper()
 	for _, q := range harness.SimRequests(t, e.URL) {
@@ -42,8 +42,8 @@ func probesOf(t *testing.T, e *engine) (out []harness.SimRequest) {
 	return out
 }
 
-// TestIsolationProbe: an engine that ignores salts is detected before any tenant's
-// prompt is sent there; one that honours them serves all.
+// TestIsolationProbe checks that an engine that ignores salts is detected before a
+// tenant's prompt is sent to it. An engine that honours salts serves all tenants.
 func TestIsolationProbe(t *testing.T) {
 	engines := []*engine{startEngine(t, "--preset", "instant"), startEngine(t, "--preset", "instant", "--ignore-salt")}
 	good, bad := engines[0], engines[1]

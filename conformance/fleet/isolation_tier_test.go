@@ -13,7 +13,7 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// twoTenants starts a router before engines for the tenants acme and globex.
+// twoTenants starts a router in front of engines for the tenants acme and globex.
 func twoTenants(t *testing.T, engines []*engine) (r *harness.Router, state, acme, globex string) {
 	t.Helper()
 	state = filepath.Join(t.TempDir(), "state")
@@ -22,8 +22,8 @@ func twoTenants(t *testing.T, engines []*engine) (r *harness.Router, state, acme
 	return serveAs(t, engines, state, "{api_keys_file: "+keys+"}", "{name: default}"), state, acme, globex
 }
 
-// completion asks for two tokens after a prompt and returns the status and the
-// tokens that the engine reports as cached.
+// completion requests two tokens after a prompt and returns the status and the number
+// of tokens that the engine reports as cached.
 func completion(t *testing.T, r *harness.Router, key, model, prompt string) (status, cached int) {
 	t.Helper()
 	a, err := harness.Post(r.URL+"/v1/completions", key, map[string]any{"model": model, "prompt": prompt, "max_tokens": 2})
@@ -45,9 +45,10 @@ func completion(t *testing.T, r *harness.Router, key, model, prompt string) (sta
 	return a.Status, answer.Usage.Details.Cached
 }
 
-// TestIsolation_hostTier: the probe reaches a cache in host memory, whose chunks
-// are longer than a few blocks. An engine that isolates only its GPU's cache is
-// none, and receives no request of a tenant; one that isolates both serves all.
+// TestIsolation_hostTier checks that the probe reaches a cache in host memory whose
+// chunks are longer than a few blocks. An engine that isolates only its GPU cache counts
+// as not isolating and receives no request of a tenant. One that isolates both caches
+// serves all tenants.
 func TestIsolation_hostTier(t *testing.T) {
 	good := startEngine(t, "--preset", "instant", "--host-chunk", "256")
 	for _, chunk := range []int{256, 512, 1024, 2048} {
@@ -73,16 +74,16 @@ func TestIsolation_hostTier(t *testing.T) {
 	}
 }
 
-// TestIsolation_unexplainedHit: a tier that the probe does not reach, here by
-// chunks of 4,096 tokens, is found by the first answer that reports another
-// tenant's tokens. That answer is the last.
+// TestIsolation_unexplainedHit uses a tier that the probe does not reach, because its
+// chunks have 4,096 tokens. The first answer that reports another tenant's tokens as
+// cached reveals it, and no later request is sent to that engine.
 func TestIsolation_unexplainedHit(t *testing.T) {
 	e := startEngine(t, "--preset", "instant", "--host-chunk", "4096", "--host-ignore-salt")
 	r, state, acme, globex := twoTenants(t, []*engine{e})
 	harness.Await(t, 20*time.Second, "a probe's result", func() bool { return isolationOf(t, r)[e.URL] == "verified" })
 	rnd := rand.New(rand.NewPCG(9, 9))
 	own, prompt := sentence(rnd, 5000), sentence(rnd, 5000)
-	for range 3 { // what is the tenant's own explains what is found
+	for range 3 { // the tenant's own requests explain the cached tokens
 		for _, key := range []string{acme, globex} {
 			if status, _ := completion(t, r, key, e.Model, key[:16]+own); status != 200 {
 				t.Fatalf("own prompt: status %d", status)
@@ -131,8 +132,8 @@ func TestIsolation_unexplainedHit(t *testing.T) {
 	}
 }
 
-// TestIsolation_ownHistory: what a tenant sent before the router restarted is its
-// own, also where no events report it.
+// TestIsolation_ownHistory checks that cached tokens of requests that a tenant sent
+// before the router restarted count as its own, also where no events report them.
 func TestIsolation_ownHistory(t *testing.T) {
 	e := startEngine(t, "--preset", "instant", "--host-chunk", "256")
 	state := filepath.Join(t.TempDir(), "state")

@@ -44,7 +44,7 @@ func newSigner(t *testing.T, kid string) signer {
 
 var b64 = base64.RawURLEncoding
 
-// jwk returns the public key: OpenSSL's modulus, and its usual exponent.
+// jwk returns the public key: the modulus that OpenSSL prints, and OpenSSL's default exponent.
 func (s signer) jwk(t *testing.T) string {
 	t.Helper()
 	text := strings.TrimSpace(string(openssl(t, nil, "rsa", "-in", s.file, "-noout", "-modulus")))
@@ -65,7 +65,7 @@ func (s signer) token(t *testing.T, claims map[string]any) string {
 	return text + "." + b64.EncodeToString(openssl(t, []byte(text), "dgst", "-sha256", "-sign", s.file))
 }
 
-// TestJWT asks with tokens of an issuer that changes its keys, on both
+// TestJWT sends requests with tokens of an issuer that rotates its keys, on both
 // listeners.
 func TestJWT(t *testing.T) {
 	first, second := newSigner(t, "k1"), newSigner(t, "k2")
@@ -129,7 +129,7 @@ models: [{name: m, pools: [main]}]
 	}
 	publish(second.jwk(t))
 	next := second.token(t, claims(nil))
-	tick := time.NewTicker(time.Second) // more often would use up the budget of failures
+	tick := time.NewTicker(time.Second) // a shorter period would exhaust the budget of failed attempts
 	defer tick.Stop()
 	for n := 0; harness.Get(r.URL+"/v1/models", next) != 200; n++ {
 		if n == 30 {

@@ -15,7 +15,7 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// cli runs kvasir and returns what it printed and its exit code.
+// cli runs kvasir and returns its output and exit code.
 func cli(t *testing.T, args ...string) (out, errs string, code int) {
 	t.Helper()
 	cmd := exec.Command(harness.Binary(t), args...)
@@ -27,7 +27,7 @@ func cli(t *testing.T, args ...string) (out, errs string, code int) {
 	return strings.TrimSpace(o.String()), e.String(), cmd.ProcessState.ExitCode()
 }
 
-// ok is cli for what must succeed.
+// ok runs kvasir, which must succeed, and returns its output.
 func ok(t *testing.T, args ...string) string {
 	t.Helper()
 	out, errs, code := cli(t, args...)
@@ -49,8 +49,8 @@ func keyOf(t *testing.T, out string) issued {
 	return k
 }
 
-// TestKeyLife issues, rotates and revokes keys of a running router with a key
-// that may do only that. What a command did is in force when it returns.
+// TestKeyLife issues, rotates and revokes keys of a running router with a key that
+// grants only these operations. A change is in force when the command returns.
 func TestKeyLife(t *testing.T) {
 	d := harness.StartDev(t, "--engines", "1")
 	as := func(token string, args ...string) []string {
@@ -70,7 +70,7 @@ func TestKeyLife(t *testing.T) {
 	if a, b := ask(second.Key), ask(third.Key); a != 401 || b != 200 {
 		t.Errorf("without a grace: %d and %d", a, b)
 	}
-	for range 20 { // each time the very next request is refused
+	for range 20 { // the first request after each revocation is refused
 		k := keyOf(t, ok(t, as(operator.Key, "key", "issue", "--tenant", "acme", "--output", "json")...))
 		if got := ask(k.Key); got != 200 {
 			t.Fatalf("an issued key: %d", got)
@@ -98,7 +98,7 @@ func TestKeyLife(t *testing.T) {
 	if _, errs, code := cli(t, as(operator.Key, "key", "issue", "--tenant", "ops", "--scope", "plugin:push")...); code != 1 || !strings.Contains(errs, "plugin:push") {
 		t.Errorf("more scopes than the issuer has: exit %d: %s", code, errs)
 	}
-	for _, key := range []string{first.Key, second.Key, third.Key, d.Tenants["globex"]} { // keys without scopes, one of them ended
+	for _, key := range []string{first.Key, second.Key, third.Key, d.Tenants["globex"]} { // keys without scopes; one is revoked
 		if status, body := harness.GetBody(d.Admin+"/v1/keys", key); status != 403 && (key != second.Key || status != 401) {
 			t.Errorf("a tenant's key on the admin listener: %d %s", status, body)
 		}
@@ -106,11 +106,11 @@ func TestKeyLife(t *testing.T) {
 	checkAudit(t, d, operator, first)
 }
 
-// checkAudit verifies the log of TestKeyLife, and finds what was done to copies.
+// checkAudit verifies the audit log of TestKeyLife and detects modifications of copies of it.
 func checkAudit(t *testing.T, d *harness.Dev, operator, first issued) {
 	t.Helper()
 	log := filepath.Join(d.StateDir, "audit.log")
-	before := ok(t, "key", "issue", "--state-dir", d.StateDir, "--tenant", "globex") // beside the running router, on the file
+	before := ok(t, "key", "issue", "--state-dir", d.StateDir, "--tenant", "globex") // on the file, without the running router
 	harness.Await(t, 5*time.Second, "a key of the file accepted", func() bool { return harness.Get(d.URL+"/v1/models", before) == 200 })
 	b, err := os.ReadFile(log)
 	if err != nil {
@@ -175,9 +175,9 @@ func checkAudit(t *testing.T, d *harness.Dev, operator, first issued) {
 	}
 }
 
-// TestPastedKeys pastes a key wherever a request to the router has room for one.
-// It is found neither in the logs nor in what operators read; the command that
-// revokes it takes it whole.
+// TestPastedKeys puts a key into every part of a request to the router that can hold
+// one. Neither the logs nor the output for operators contains it. The command that
+// revokes it accepts the whole key.
 func TestPastedKeys(t *testing.T) {
 	d := harness.StartDev(t, "--engines", "1")
 	admin := []string{"--admin", d.Admin, "--token", d.AdminToken}
@@ -235,8 +235,8 @@ func TestPastedKeys(t *testing.T) {
 	}
 }
 
-// TestKeyUse: the router lists when a key was used last, and the file does after
-// the router has ended.
+// TestKeyUse checks that the router lists the time of each key's last use, and that
+// the key file holds it after the router has stopped.
 func TestKeyUse(t *testing.T) {
 	dir := t.TempDir()
 	keys, state := filepath.Join(dir, "keys.json"), filepath.Join(dir, "state")
@@ -280,7 +280,7 @@ models: [{name: m, pools: [main]}]
 	}
 }
 
-// TestPluginAuthors: who pushes a plugin need not be who puts it in force.
+// TestPluginAuthors checks that one scope grants pushing a plugin and another one activating it.
 func TestPluginAuthors(t *testing.T) {
 	d := harness.StartDev(t, "--engines", "1")
 	key := func(scope string) string {

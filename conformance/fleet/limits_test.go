@@ -26,8 +26,8 @@ func setLimit(t *testing.T, d *harness.Dev, tenant, name string, from, to int) {
 	})
 }
 
-// TestLimits_clients: the official clients meet a tenant's limit as they would
-// meet their own vendor's: the error, the headers, and retries that wait.
+// TestLimits_clients checks that the official clients handle a tenant's limit like
+// their own vendor's: the error, the headers, and retries that wait.
 func TestLimits_clients(t *testing.T) {
 	python := filepath.Join(testdeps.Cache(t), "venv-clients", "bin", "python")
 	if _, err := os.Stat(python); err != nil {
@@ -43,8 +43,8 @@ func TestLimits_clients(t *testing.T) {
 	}
 }
 
-// TestLimits: limits of tokens and concurrency hold per tenant; a reload does not
-// reset them; explain and the metrics report them.
+// TestLimits checks that limits of tokens and concurrency apply per tenant. A reload
+// does not reset them; explain and the metrics report them.
 func TestLimits(t *testing.T) {
 	d := harness.StartDev(t)
 	ask := func(tenant string, tokens int) *harness.Answer {
@@ -74,7 +74,7 @@ func TestLimits(t *testing.T) {
 	if got := left(a); got > 1000-reserved+2 || got < 1000-reserved-2 {
 		t.Errorf("%d tokens left of 1000 after %d were reserved", got, reserved)
 	}
-	second := ask("acme", 900) // the answer ends long before
+	second := ask("acme", 900) // the answer ends long before 900 tokens
 	c, err = second.Completion()
 	if err != nil {
 		t.Fatal(err)

@@ -17,11 +17,11 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// madeUp is an engine without a dialect: OpenAI's API, health at /ping, and
-// metrics in a format of its own.
+// madeUp is an engine that no dialect describes: it has OpenAI's API, health at /ping,
+// and metrics in its own format.
 type madeUp struct {
 	*httptest.Server
-	stats  atomic.Value // string: what /stats answers
+	stats  atomic.Value // string: the response of /stats
 	served atomic.Int64
 }
 
@@ -49,7 +49,7 @@ func (e *madeUp) unit(name, state string) string {
 	return fmt.Sprintf("unit %s @ %s port %s state=%s\n", name, host, port, state)
 }
 
-// endpointFigures is what of GET /v1/endpoints the test reads.
+// endpointFigures is the part of GET /v1/endpoints that the test reads.
 type endpointFigures struct {
 	URL              string
 	Ready            bool
@@ -72,8 +72,9 @@ func endpointsOf(t *testing.T, r *harness.Router) map[string]endpointFigures {
 	return out
 }
 
-// TestMadeUp: a plugin brings an engine of an unknown kind: its figures and its
-// registry. Under load the plugin is replaced by one that traps, and by a good one again; the engines serve on, and no request fails.
+// TestMadeUp uses a plugin that reads the metrics and the registry of an unknown kind of
+// engine. Under load, a plugin that traps replaces it, and then a valid one again. The
+// engines keep serving, and no request fails.
 func TestMadeUp(t *testing.T) {
 	a, b := newMadeUp(t, "q=3;busy=2;mem=41%"), newMadeUp(t, "q=0;busy=1;mem=7%")
 	registry := filepath.Join(t.TempDir(), "zoo.txt")
@@ -145,7 +146,7 @@ models: [{name: zoo, pools: [zoo]}]
 			t.Fatalf("push: %d %s", s, body)
 		}
 	}
-	for i := range 5 { // swaps under load; each version sees the figures change
+	for i := range 5 { // swaps under load; the figures change for each version
 		push(append(append([]byte{}, good...), 0, 6, 1, 'n', byte(i), 2, 3, 4))
 		a.stats.Store(fmt.Sprintf("q=%d;busy=2;mem=41%%", 10+i))
 		harness.Await(t, 20*time.Second, "figures by the pushed version", func() bool { return endpointsOf(t, r)[a.URL].Waiting == 10+i })
@@ -154,7 +155,7 @@ models: [{name: zoo, pools: [zoo]}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	save(t, module, hostile) // traps; a file of the configuration is not checked, a push is
+	save(t, module, hostile) // traps; the router checks pushed modules, not files of the configuration
 	if s, body := adminDo(t, r, "DELETE", "/v1/plugins/madeup", nil); s != http.StatusOK {
 		t.Fatalf("deactivate: %d %s", s, body)
 	}
@@ -176,7 +177,7 @@ models: [{name: zoo, pools: [zoo]}]
 		all := endpointsOf(t, r)
 		return len(all) == 1 && all[b.URL].Running == 1 && all[b.URL].Why == ""
 	})
-	b.stats.Store("garbage") // the plugin refuses what it does not know
+	b.stats.Store("garbage") // the plugin rejects text that it does not know
 	harness.Await(t, 20*time.Second, "garbage is reported", func() bool { e := endpointsOf(t, r)[b.URL]; return e.Ready && e.Why != "" && e.Running == 0 })
 	write("unit evil @ 169.254.169.254 port 80 state=up\n" + a.unit("alpha", "up") + b.unit("beta", "up"))
 	harness.Await(t, 20*time.Second, "what is allowed of the registry", func() bool { all := endpointsOf(t, r); return len(all) == 2 && all[a.URL].Ready })

@@ -14,7 +14,7 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// metric returns the sum over the lines of a metric that hold a text.
+// metric returns the sum of the values of a metric's lines that contain a text.
 func metric(t testing.TB, r *harness.Router, name, label string) (sum float64) {
 	t.Helper()
 	_, b := harness.GetBody(r.Admin+"/metrics", r.Token)
@@ -30,9 +30,9 @@ func metric(t testing.TB, r *harness.Router, name, label string) (sum float64) {
 	return sum
 }
 
-// TestPlugin_observes: what became of requests reaches a plugin, and the column
-// it publishes reaches its scorer: an endpoint that was asked has a rate of its
-// own, the others keep the default. A push keeps what is published.
+// TestPlugin_observes checks that a plugin receives the outcomes of requests and that
+// its scorer reads the column that it publishes. An endpoint that served a request has
+// its own rate, the others keep the default. A push keeps the published values.
 func TestPlugin_observes(t *testing.T) {
 	code, err := os.ReadFile("../../examples/learned-rate/learned_rate.wasm")
 	if err != nil {
@@ -79,7 +79,7 @@ func TestPlugin_observes(t *testing.T) {
 	})
 }
 
-// TestPlugin_observesOnly: a plugin that no profile names observes.
+// TestPlugin_observesOnly checks that a plugin that no profile names observes.
 func TestPlugin_observesOnly(t *testing.T) {
 	engines := startEngines(t, 2)
 	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}",
@@ -93,12 +93,12 @@ func TestPlugin_observesOnly(t *testing.T) {
 	}
 }
 
-// TestPlugin_idles: every instance gets time once no request has ended for a
-// second.
+// TestPlugin_idles checks that idle is called on every instance once no request has
+// ended for a second.
 func TestPlugin_idles(t *testing.T) {
 	r, engines, _ := fleetWith(t, guest(t, "idle", 0), "{name: default, holdout: 0, scorers: [{plugin: mine}]}")
 	harness.Await(t, 20*time.Second, "an instance that had time", func() bool {
-		time.Sleep(2500 * time.Millisecond) // the quiet that it waits for
+		time.Sleep(2500 * time.Millisecond) // longer than the second without requests
 		e := ask(t, r, engines[0].Model, "x")
 		return e.Plugins[0].Fault == "" && e.Candidates[0].Scores["mine"].Score >= 1
 	})
@@ -127,8 +127,8 @@ func plugins(t testing.TB, r *harness.Router) []pluginStatus {
 	return list.Plugins
 }
 
-// TestPlugin_shadow: a shadow that is the active plugin agrees with it, its
-// reverse disagrees, one that traps does no harm; none of them places.
+// TestPlugin_shadow checks that a shadow that equals the active plugin agrees with it,
+// its reverse disagrees, and one that traps affects no request. No shadow places requests.
 func TestPlugin_shadow(t *testing.T) {
 	t.Run("alone", func(t *testing.T) { shadowRun(t, "[{plugin: mine}]") })
 	t.Run("of two", func(t *testing.T) { shadowRun(t, "[{plugin: prefixfirst, weight: 0.001}, {plugin: mine, weight: 2}]") })
@@ -205,8 +205,9 @@ func shadowRun(t *testing.T, scorers string) {
 	}
 }
 
-// TestPlugin_shadowsUnderLoad: shadows come, trap, spin and go while requests
-// are placed; no request fails, none is placed by a shadow, nothing stays.
+// TestPlugin_shadowsUnderLoad adds and removes shadows, some of which trap or loop
+// forever, while requests are placed. No request fails, no shadow places one, and no
+// instance remains.
 func TestPlugin_shadowsUnderLoad(t *testing.T) {
 	r, engines, _ := fleetWith(t, guest(t, "first", 0), "{name: default, holdout: 0, scorers: [{plugin: mine}]}")
 	spin, err := os.ReadFile("../guests/spin.wasm")

@@ -19,14 +19,14 @@ import (
 )
 
 // TestPairs changes everything that a running router can change at the same
-// time and under load: plugins are pushed and taken back, keys are issued and
+// time and under load: plugins are pushed and rolled back, keys are issued and
 // revoked, the configuration is edited, every third time with an error, and the
 // policy is replaced, every third time by one that does not compile.
 //
-// Whatever meets whatever: no client's request fails, a revoked key is refused
-// by the first request after the revocation and by every later one, also after
-// a restart, a revocation takes at most maxRevoke at the 99th percentile, and no
-// endpoint leaves the fleet because an attribute of its pool changed.
+// Whichever changes coincide, no client's request fails, a revoked key is refused
+// from the first request after the revocation on, also after a restart, a revocation
+// takes at most maxRevoke at the 99th percentile, and no endpoint leaves the fleet
+// because an attribute of its pool changed.
 func TestPairs(t *testing.T) {
 	p := startPairs(t)
 	end := time.Now().Add(20 * time.Second)
@@ -54,20 +54,20 @@ func TestPairs(t *testing.T) {
 // hostile plugins are pushed.
 const maxRevoke = 200 * time.Millisecond
 
-// pairs is the state of TestPairs. Its methods with a number are run by one
-// goroutine each.
+// pairs is the state of TestPairs. Each method that takes a number runs in its own
+// goroutine.
 type pairs struct {
 	t          *testing.T
 	r          *harness.Router
 	model, key string
-	config     string // of the router, with PRICE, REGION and LABEL to be filled in
+	config     string // the router's configuration, with the placeholders PRICE, REGION and LABEL
 	policies   [2]string
-	link       string // to one of policies
+	link       string // symbolic link to one of policies
 	hostile    []guests.Guest
 
 	sent, failed, pushes, edits, refusals atomic.Int64
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	revoked []string   // keys
 	took    []time.Duration
 }
@@ -120,8 +120,8 @@ func (p *pairs) client(i int, end time.Time) {
 	}
 }
 
-// refused reports whether an answer's status refuses a key: 429 once an address
-// has shown too many unknown ones.
+// refused reports whether an answer's status refuses a key. The status is 429 after an
+// address has sent too many unknown keys.
 func refused(status int) bool { return status == 401 || status == 429 }
 
 func status(a *harness.Answer) int {
@@ -138,7 +138,7 @@ func body(a *harness.Answer) []byte {
 	return a.Body
 }
 
-// push puts a hostile plugin in force and takes it back. Most are refused.
+// push activates a hostile plugin and rolls it back. Most are refused.
 func (p *pairs) push(i int) {
 	code, err := p.hostile[i%len(p.hostile)].Code()
 	if err != nil {
@@ -200,7 +200,7 @@ func (p *pairs) configure(i int) {
 	}
 	status, b := adminDo(p.t, p.r, "POST", "/v1/reload", nil)
 	if want := map[bool]int{true: 422, false: 200}[i%3 == 2]; status != want && status != 409 {
-		// The policy may be at fault at the same time; the rest is then in force.
+		// The policy may be invalid at the same time; the rest is then in force.
 		if !strings.Contains(string(b), "policy") {
 			p.t.Errorf("reload %d: got %d %s, want %d", i, status, b, want)
 		}
@@ -209,7 +209,7 @@ func (p *pairs) configure(i int) {
 	time.Sleep(20 * time.Millisecond)
 }
 
-// govern replaces the policy, every third time by one that does not compile.
+// govern replaces the policy, every third time with one that does not compile.
 func (p *pairs) govern(i int) {
 	dir := p.policies[i%2]
 	writePolicy(p.t, dir, i)
@@ -228,7 +228,7 @@ func (p *pairs) govern(i int) {
 	time.Sleep(50 * time.Millisecond)
 }
 
-// recheck shows one of the revoked keys again.
+// recheck sends a request with one of the revoked keys.
 func (p *pairs) recheck(int) {
 	p.mu.Lock()
 	key := ""

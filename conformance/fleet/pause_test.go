@@ -12,11 +12,12 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// pauses collects what a router adds to the first byte of streams' bodies: the time a
-// client waits less the time the engine took. Safe for concurrent use.
+// pauses collects the delay that a router adds to the first byte of streams' bodies: the
+// time that a client waits minus the time that the engine takes. It is safe for
+// concurrent use.
 type pauses struct {
-	part atomic.Int32           // of the measurement: one of the constants below
-	what atomic.Pointer[string] // goes on at this moment
+	part atomic.Int32           // current part of the measurement: one of the constants below
+	what atomic.Pointer[string] // what the test does at this moment
 
 	mu    sync.Mutex // guards waits
 	waits [2][]waited
@@ -33,7 +34,7 @@ type waited struct {
 	d        time.Duration
 }
 
-// add notes a streamed answer that began in a part and ended in it.
+// add records a streamed answer that began and ended in the same part.
 func (p *pauses) add(part int32, a *harness.Answer) {
 	if p.part.Load() != part {
 		return
@@ -47,21 +48,22 @@ func (p *pauses) add(part int32, a *harness.Answer) {
 	p.waits[part] = append(p.waits[part], w)
 }
 
-// count returns how many were noted in a part.
+// count returns how many streams are recorded for a part.
 func (p *pauses) count(part int32) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.waits[part])
 }
 
-// added returns what the router added to the streams of a part, by length. The
-// engines' records tell their share; streams they no longer know are left out.
+// added returns the delays that the router added to the streams of a part, sorted by
+// length. The engines' records give the engine's share; streams that these records no
+// longer hold are omitted.
 func (p *pauses) added(t testing.TB, engines []*engine, part int) []waited {
 	t.Helper()
 	took := map[string]float64{}
 	for _, e := range engines {
 		for _, q := range harness.SimRequests(t, e.URL) {
-			if q.FirstByteMS > 0 { // else the client went, or the answer was no stream
+			if q.FirstByteMS > 0 { // otherwise the client disconnected, or the answer was not a stream
 				took[q.ID] = q.FirstByteMS - q.ReceivedMS
 			}
 		}
@@ -79,7 +81,7 @@ func (p *pauses) added(t testing.TB, engines []*engine, part int) []waited {
 	return out
 }
 
-// spread tells the quantiles of sorted waits, and during what the longest were.
+// spread describes the quantiles of sorted waits, and what the test did during the longest.
 func spread(d []waited) string {
 	if len(d) == 0 {
 		return "none"
@@ -100,7 +102,7 @@ func quantile(d []waited, q float64) time.Duration {
 	return d[min(int(q*float64(len(d))), len(d)-1)].d
 }
 
-// reset forgets what was noted.
+// reset discards the recorded streams.
 func (p *pauses) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

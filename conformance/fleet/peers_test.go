@@ -15,8 +15,8 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// certFiles has OpenSSL make an authority and certificates of these names, and
-// returns where they are: NAME.pem and NAME.key.
+// certFiles creates a certificate authority and certificates with these names with
+// OpenSSL and returns their directory. The files are NAME.pem and NAME.key.
 func certFiles(t *testing.T, sans map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,8 +32,9 @@ func certFiles(t *testing.T, sans map[string]string) string {
 	return dir
 }
 
-// TestPeers: a certificate is a principal, and a proxy that shows its own says
-// who asks. Headers of anybody else do nothing.
+// TestPeers checks that a client certificate maps to a principal, and that a trusted
+// proxy with its own certificate names the principal in headers. The same headers of
+// other clients have no effect.
 func TestPeers(t *testing.T) {
 	dir := certFiles(t, map[string]string{
 		"router": "IP:127.0.0.1", "batch": "URI:spiffe://site.example/batch", "proxy": "URI:spiffe://site.example/proxy", "nobody": "DNS:nobody.example",

@@ -22,8 +22,8 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// guest returns a module of testdata/plugins. With a number it is a module of
-// its own, by an unused custom section.
+// guest returns a module of testdata/plugins. A number makes it a distinct module, by
+// an unused custom section.
 func guest(t testing.TB, name string, number int) []byte {
 	t.Helper()
 	code, err := os.ReadFile(filepath.Join("testdata", "plugins", name+".wasm"))
@@ -37,7 +37,7 @@ func guest(t testing.TB, name string, number int) []byte {
 	return binary.LittleEndian.AppendUint32(code, uint32(number))
 }
 
-// adminDo calls the admin API.
+// adminDo sends a request to the admin API and returns status and body.
 func adminDo(t testing.TB, r *harness.Router, method, path string, body []byte) (int, []byte) {
 	t.Helper()
 	req, err := http.NewRequest(method, r.Admin+path, bytes.NewReader(body))
@@ -57,7 +57,7 @@ func adminDo(t testing.TB, r *harness.Router, method, path string, body []byte) 
 	return res.StatusCode, b
 }
 
-// fleetWith serves three engines with a plugin in a file, "mine".
+// fleetWith serves three engines with the plugin "mine" from a file.
 func fleetWith(t testing.TB, code []byte, profile string) (r *harness.Router, engines []*engine, file string) {
 	t.Helper()
 	engines = startEngines(t, 3)
@@ -74,7 +74,7 @@ func save(t testing.TB, file string, code []byte) {
 	}
 }
 
-// ask sends one short chat and explains it.
+// ask sends one short chat and returns its explanation.
 func ask(t testing.TB, r *harness.Router, model, user string) *harness.Explanation {
 	t.Helper()
 	a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(model, strings.Repeat("You are a careful engineer. ", 30), user, false, 4))
@@ -84,9 +84,9 @@ func ask(t testing.TB, r *harness.Router, model, user string) *harness.Explanati
 	return harness.Explain(t, r.Admin, r.Token, a.RequestID)
 }
 
-// TestPlugin_savingSwaps: a scorer that prefers the worst endpoint takes over
-// within a second of being saved, in the same process; a file that is no plugin
-// changes nothing; what was saved before comes back.
+// TestPlugin_savingSwaps checks that a scorer that prefers the worst endpoint places
+// requests within a second after it is saved, in the same process. A file that is not a
+// plugin changes nothing. Saving the previous module restores it.
 func TestPlugin_savingSwaps(t *testing.T) {
 	r, engines, file := fleetWith(t, guest(t, "first", 0), "{name: default, holdout: 0, scorers: [{plugin: mine}]}")
 	model := engines[0].Model
@@ -117,7 +117,7 @@ func TestPlugin_savingSwaps(t *testing.T) {
 		t.Errorf("in force after %v, want within a second", d)
 	}
 
-	// All was on the first endpoint; the others hold nothing.
+	// All requests went to the first endpoint; the others hold no blocks.
 	if c := e.Candidates; e.Chosen == c[0].Endpoint || c[0].Columns["matched_tokens"] == 0 || c[1].Columns["matched_tokens"] != 0 {
 		t.Errorf("worst: chosen %s of %+v", e.Chosen, c)
 	}
@@ -144,8 +144,8 @@ func digest(code []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestPlugin_traps: a guest that traps fails no request, and its reason is in
-// explain, in the metrics and in the log.
+// TestPlugin_traps checks that a guest that traps fails no request, and that explain,
+// the metrics and the log give the reason.
 func TestPlugin_traps(t *testing.T) {
 	r, engines, _ := fleetWith(t, guest(t, "trap", 0), "{name: default, holdout: 0, scorers: [{plugin: mine}]}")
 	e := ask(t, r, engines[0].Model, "0")
@@ -176,8 +176,8 @@ func TestPlugin_traps(t *testing.T) {
 	}
 }
 
-// TestPlugin_filterAndPicker: a filter narrows, with its reason, and a picker
-// orders what is left; the scores are the built-in's.
+// TestPlugin_filterAndPicker checks that a filter drops candidates with its reason and
+// a picker orders the rest. The scores are those of the built-in scorer.
 func TestPlugin_filterAndPicker(t *testing.T) {
 	r, engines, _ := fleetWith(t, guest(t, "narrow", 0), "{name: default, holdout: 0, filters: [mine]}, {name: other, scorers: [{plugin: leastwork, weight: 2}], picker: mine}")
 	e := ask(t, r, engines[0].Model, "0")
@@ -203,8 +203,8 @@ func TestPlugin_filterAndPicker(t *testing.T) {
 	}
 }
 
-// TestPlugin_push: the admin API stores versions, activates, rolls back and
-// takes back.
+// TestPlugin_push checks that the admin API stores versions, activates them, rolls back
+// and deactivates.
 func TestPlugin_push(t *testing.T) {
 	r, engines, _ := fleetWith(t, guest(t, "first", 0), "{name: default, holdout: 0, scorers: [{plugin: mine}]}")
 	model := engines[0].Model
@@ -276,8 +276,8 @@ func gauges(t testing.TB, r *harness.Router) map[string]float64 {
 	return out
 }
 
-// TestPlugin_go: a plugin of Go's standard toolchain, which compiles for
-// seconds, is pushed under load and replaced by one of C and back.
+// TestPlugin_go pushes a plugin built with Go's standard toolchain, whose compilation
+// takes seconds, under load, replaces it with one in C, and pushes it again.
 func TestPlugin_go(t *testing.T) {
 	code := goScorer(t)
 	r, engines, _ := fleetWith(t, guest(t, "first", 0), "{name: default, holdout: 0, scorers: [{plugin: mine}]}")

@@ -17,7 +17,7 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// policyState is what the tests read of GET /v1/policy.
+// policyState is the part of GET /v1/policy that the tests read.
 type policyState struct {
 	State     string `json:"state"`
 	Source    string `json:"source"`
@@ -66,10 +66,10 @@ func kvasir(t testing.TB, args ...string) (string, int) {
 	return string(b), cmd.ProcessState.ExitCode()
 }
 
-// TestPolicy_dev: in kvasir dev an edit of a tenant's data decides about the
-// next request, a stream in flight goes on; a broken rule and a broken test leave
-// the policy before in force, and the CLI, the admin API, the log and a metric
-// name file, line and fix.
+// TestPolicy_dev checks that in kvasir dev an edit of a tenant's data applies to the
+// next request, while a stream in flight continues. After a broken rule or a broken test
+// the previous policy stays in force, and the CLI, the admin API, the log and a metric
+// report file, line and fix.
 func TestPolicy_dev(t *testing.T) {
 	d := harness.StartDev(t)
 	ask := func(tenant string) (*harness.Answer, int) {
@@ -160,7 +160,7 @@ func TestPolicy_dev(t *testing.T) {
 	}
 }
 
-// policyBody is a policy whose decisions carry its number in several parts: a
+// policyBody is a policy whose decisions contain its number in several fields: a
 // rule's id, the trust group and the reason.
 func policyBody(number int) string {
 	return fmt.Sprintf(`package kvasir
@@ -180,7 +180,7 @@ decision := {
 `, number)
 }
 
-// writePolicy writes a numbered policy to dir; its data names the number again.
+// writePolicy writes a numbered policy to dir. Its data contains the number too.
 func writePolicy(t testing.TB, dir string, number int) {
 	t.Helper()
 	for _, d := range []string{"kvasir", "data"} {
@@ -192,8 +192,8 @@ func writePolicy(t testing.TB, dir string, number int) {
 	save(t, filepath.Join(dir, "kvasir", "decision.rego"), []byte(policyBody(number)))
 }
 
-// TestPolicy_reloadsUnderLoad: policies are replaced under load; no request
-// fails, none is decided by parts of two policies, and streams go on.
+// TestPolicy_reloadsUnderLoad replaces policies under load. No request fails, no
+// decision mixes parts of two policies, and streams continue.
 func TestPolicy_reloadsUnderLoad(t *testing.T) {
 	reloads := 500
 	if testing.Short() {
@@ -266,7 +266,7 @@ func TestPolicy_reloadsUnderLoad(t *testing.T) {
 	}
 	begun := time.Now()
 	for i := 1; i <= reloads; i++ {
-		// written apart and put in place by one rename, as Kubernetes does
+		// written to a new directory and swapped in with one rename, as Kubernetes does
 		writePolicy(t, dirs[i%2], i)
 		next := link + ".next"
 		if err := os.Symlink(dirs[i%2], next); err != nil {
@@ -295,8 +295,8 @@ func TestPolicy_reloadsUnderLoad(t *testing.T) {
 	}
 }
 
-// TestPolicy_lastGood: a router that starts with a broken policy decides by the
-// last good one and says so; one without any is not ready until there is one.
+// TestPolicy_lastGood checks that a router that starts with a broken policy uses the
+// last good one and reports this. A router without any policy is not ready until one loads.
 func TestPolicy_lastGood(t *testing.T) {
 	engines := startEngines(t, 1)
 	dir := filepath.Join(t.TempDir(), "policy")
@@ -328,9 +328,9 @@ func TestPolicy_lastGood(t *testing.T) {
 	}
 }
 
-// TestPolicy_cli: the command line says what a new policy would change for the
-// live decisions, and which rules decided about a request; nothing changes by
-// asking.
+// TestPolicy_cli checks that the command line reports what a new policy would change
+// for the live decisions, and which rules decided about a request. These commands
+// change nothing.
 func TestPolicy_cli(t *testing.T) {
 	d := harness.StartDev(t, "--engines", "1")
 	at := []string{"--admin", d.Admin, "--token", d.AdminToken}
@@ -390,9 +390,9 @@ func TestPolicy_cli(t *testing.T) {
 	}
 }
 
-// TestPolicy_settings: gates refuse a policy that changes too much unless it is
-// forced; a broken policy holds up no other change; a policy without a decision
-// is answered with 503 or, if so configured, by the fallback.
+// TestPolicy_settings checks that gates refuse a policy that changes too much, unless it
+// is forced, and that a broken policy delays no other change. If a policy gives no
+// decision, the answer is 503 or, if so configured, the fallback decides.
 func TestPolicy_settings(t *testing.T) {
 	engines := startEngines(t, 1)
 	model := engines[0].Model
@@ -430,7 +430,7 @@ default decision := {"allow": false, "reason": "closed"}
 	}
 	expect("denied", 403, "closed")
 
-	// a policy that is broken holds up nothing else
+	// a broken policy delays no other change
 	save(t, rules, []byte("package kvasir\n\ndecision {"))
 	editFile(t, r.Config, "models: [{name: "+model+",", "models: [{name: "+model+", aliases: [another],")
 	s, b := adminDo(t, r, "POST", "/v1/reload", nil)
@@ -461,9 +461,9 @@ default decision := {"allow": false, "reason": "closed"}
 	}
 }
 
-// TestPolicy_push: a pushed policy decides although the directory holds another
-// one, also after a restart and a reload of the rest, until the directory changes
-// or is asked for; a faulty one is refused.
+// TestPolicy_push checks that a pushed policy is in force although the directory holds
+// another one, also after a restart and a reload of the rest, until the directory
+// changes or an operator requests it. A faulty policy is refused.
 func TestPolicy_push(t *testing.T) {
 	engines := startEngines(t, 1)
 	dir, other := filepath.Join(t.TempDir(), "policy"), filepath.Join(t.TempDir(), "other")

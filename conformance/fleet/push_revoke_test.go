@@ -15,9 +15,9 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// TestPush_revoke: while three pushers push modules that take long to compile and to
-// try, one after another, a key is revoked at once and the next request with it is
-// refused.
+// TestPush_revoke checks that a key is revoked at once, and the next request with it is
+// refused, while three clients push, one after another, modules that take long to
+// compile and to check.
 func TestPush_revoke(t *testing.T) {
 	keys := 60
 	if testing.Short() {
@@ -41,7 +41,7 @@ func TestPush_revoke(t *testing.T) {
 	for i := range victims {
 		victims[i] = issue(`{"tenant":"acme"}`)
 	}
-	// What takes long to compile, to call and to start.
+	// Modules that take long to compile, to call and to start.
 	modules := [][]byte{goScorer(t)}
 	for _, name := range []string{"arithmetic", "spin_start"} {
 		code, err := (&guests.Guest{File: name}).Code()

@@ -11,9 +11,9 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// TestQueue_burst: of a burst that is larger than what the engines may have at once
-// nobody is refused; those who wait are placed as places come free, and the answer to
-// why a request took long says so.
+// TestQueue_burst sends a burst that is larger than the engines' caps together. The
+// router refuses no request, places waiting requests as capacity becomes free, and
+// explain reports the wait.
 func TestQueue_burst(t *testing.T) {
 	engines := startEngines(t, 2)
 	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}", "")
@@ -52,7 +52,7 @@ func TestQueue_burst(t *testing.T) {
 	}
 }
 
-// limit changes the pool of a router that runs.
+// limit adds settings to the pool of a running router.
 func limit(t testing.TB, r *harness.Router, settings string) {
 	t.Helper()
 	b, err := os.ReadFile(r.Config)

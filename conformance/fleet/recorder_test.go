@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// recorder is an engine that keeps the bytes of each request it gets, as they came
-// from the socket, by the request's id.
+// recorder is an engine that records the bytes of each request, as read from the
+// socket, by the request's id.
 type recorder struct {
 	URL string
 
@@ -51,7 +51,8 @@ func startRecorder(t *testing.T) *recorder {
 	return r
 }
 
-// serve answers what a router asks of a vLLM, and every POST with an empty object.
+// serve answers the requests that a router sends to a vLLM engine, and every POST with an
+// empty object.
 func (r *recorder) serve(c net.Conn) {
 	var raw bytes.Buffer
 	br := bufio.NewReader(io.TeeReader(c, &raw))
@@ -84,7 +85,7 @@ func (r *recorder) serve(c net.Conn) {
 	}
 }
 
-// take returns and forgets what came under an id, nil if nothing did.
+// take removes and returns the request with an id, nil if there is none.
 func (r *recorder) take(id string) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()

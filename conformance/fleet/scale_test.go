@@ -15,7 +15,7 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// scaleState is what the admin API reports of the one group of kvasir dev.
+// scaleState is the state that the admin API reports for the only group of kvasir dev.
 type scaleState struct {
 	Desired  int    `json:"desired"`
 	Fault    string `json:"override_fault"`
@@ -48,7 +48,7 @@ func scaling(t testing.TB, d *harness.Dev) *scaleState {
 	return &all[0]
 }
 
-// machines is how many engine processes the driver has.
+// machines returns the number of the driver's engine processes.
 func machines(t testing.TB, d *harness.Dev) int {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(d.StateDir, "machines", "machines.json"))
@@ -86,8 +86,8 @@ func alerts(t *testing.T, d *harness.Dev) {
 	}
 }
 
-// notice takes an endpoint away under a stream: the stream goes on to its end,
-// and what is asked meanwhile is answered by another engine.
+// notice announces the removal of an endpoint during a stream. The stream continues to
+// its end, and another engine answers requests that arrive meanwhile.
 func notice(t *testing.T, d *harness.Dev, ask func(user string, stream bool, tokens int)) {
 	t.Helper()
 	done := make(chan struct{})
@@ -128,9 +128,9 @@ func notice(t *testing.T, d *harness.Dev, ask func(user string, stream bool, tok
 	})
 }
 
-// TestAutoscale lives through a day: nothing runs, a request wakes the first
-// engine, load brings more, quiet takes them away one after the other under
-// streams that go on, and at last all. No request may fail.
+// TestAutoscale runs a whole cycle: no engine runs, a request starts the first one, load
+// starts more, and idle time removes them one after the other while streams continue,
+// until none is left. No request may fail.
 func TestAutoscale(t *testing.T) {
 	d := harness.StartDev(t, "--autoscale", "--cold-start", "1s", "--idle-after", "6s", "--engines", "3")
 	if n := machines(t, d); n != 0 {
@@ -140,7 +140,7 @@ func TestAutoscale(t *testing.T) {
 	ask := func(user string, stream bool, tokens int) {
 		asked.Add(1)
 		body := chatBody(d.Model, "Answer.", user, stream, tokens)
-		body["ignore_eos"] = true // as long as asked for
+		body["ignore_eos"] = true // generate max_tokens tokens
 		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["acme"], body)
 		switch {
 		case err != nil:

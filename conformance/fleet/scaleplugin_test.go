@@ -21,8 +21,8 @@ const (
 	hostileModule  = "../guests/experimental/hostile.wasm"
 )
 
-// scaleRules writes the configuration of a running kvasir dev with a plugin for
-// its pool; the router reads it again by itself.
+// scaleRules writes the configuration of a running kvasir dev with a plugin for its
+// pool. The router notices the change and reloads.
 func scaleRules(t *testing.T, d *harness.Dev, before, file, autoscale string, hour int) string {
 	t.Helper()
 	module, err := filepath.Abs(file)
@@ -41,9 +41,10 @@ func scaleRules(t *testing.T, d *harness.Dev, before, file, autoscale string, ho
 	return text
 }
 
-// TestScalePlugin: a plugin sizes the pool of a fleet under load, is swapped, traps,
-// is rolled back and goes into shadow. The built-in loop takes over where it fails,
-// the controller keeps its history, no request fails.
+// TestScalePlugin runs a plugin that sizes the pool of a fleet under load, swaps it,
+// replaces it with one that traps, rolls back and makes it a shadow. Where the plugin
+// fails, the built-in loop decides. The controller keeps its history, and no request
+// fails.
 func TestScalePlugin(t *testing.T) {
 	d := harness.StartDev(t, "--autoscale", "--cold-start", "500ms", "--idle-after", "5m", "--engines", "4")
 	r := &harness.Router{Admin: d.Admin, Token: d.AdminToken}
@@ -106,7 +107,7 @@ func TestScalePlugin(t *testing.T) {
 	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=sched&activate=true", hostile); s != http.StatusUnprocessableEntity || !strings.Contains(string(b), "wasm: check: x_autoscale") {
 		t.Errorf("a module that the check refuses: %d %s", s, b)
 	}
-	scaleRules(t, d, string(before), hostileModule, "plugin: sched", 2) // a file of the configuration is not checked
+	scaleRules(t, d, string(before), hostileModule, "plugin: sched", 2) // the router does not check files of the configuration
 	if s, b := adminDo(t, r, "DELETE", "/v1/plugins/sched", nil); s != http.StatusOK {
 		t.Fatalf("deactivate: %d %s", s, b)
 	}

@@ -16,8 +16,8 @@ func chatBody(model, system, user string, stream bool, maxTokens int) map[string
 		"messages": []any{map[string]any{"role": "system", "content": system}, map[string]any{"role": "user", "content": user}}}
 }
 
-// askIn sends a conversation in an API and returns what the router predicted and the engine
-// told.
+// askIn sends a conversation with an API and returns the router's explanation and the
+// engine's answer.
 func askIn(t *testing.T, url, admin, token, key, model string, a *harness.API, system string, turns ...string) (*harness.Explanation, *harness.Reply) {
 	t.Helper()
 	res, err := harness.Post(url+a.Path, key, a.Body(model, system, turns, 8, false))
@@ -31,7 +31,8 @@ func askIn(t *testing.T, url, admin, token, key, model string, a *harness.API, s
 	return harness.Explain(t, admin, token, res.RequestID), reply
 }
 
-// TestTenants: two tenants, one prompt, the simulated fleet, in every API.
+// TestTenants sends one prompt of two tenants to the simulated fleet, with every API,
+// and checks that neither finds the other's blocks.
 func TestTenants(t *testing.T) {
 	d := harness.StartDev(t)
 	for i := range harness.APIs {
@@ -67,9 +68,9 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// TestTenants_restart: the router is killed and started again before one engine;
-// the tenants keep their namespaces, the index is whole from the engine's replay,
-// and one tenant's prompt is new from the other, in every API.
+// TestTenants_restart kills the router in front of one engine and starts it again. The
+// tenants keep their namespaces, the engine's replay restores the whole index, and one
+// tenant's prompt is uncached for the other tenant, in every API.
 func TestTenants_restart(t *testing.T) {
 	es := startEngines(t, 1, "--preset", "instant")
 	keys, state := t.TempDir()+"/keys.json", t.TempDir()
@@ -97,9 +98,9 @@ func TestTenants_restart(t *testing.T) {
 	}
 }
 
-// TestTurns: conversations of every API, turn by turn; what the router predicts is
-// what the engine reports, and it counts the tokens that the engine counts. The
-// APIs share a cache: a conversation that goes on in another one is found.
+// TestTurns runs conversations with every API, turn by turn. The router predicts the
+// cached tokens that the engine reports and counts the same tokens as the engine. The
+// APIs share a cache: a conversation that continues with another API is found.
 func TestTurns(t *testing.T) {
 	es := startEngines(t, 2, "--preset", "instant")
 	r := serve(t, es, "{name: default, holdout: 0}")
@@ -125,8 +126,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// clientRequests counts what the engines got, without the router's own isolation
-// probes, which are completions of token ids.
+// clientRequests counts the requests that the engines received, without the router's
+// own isolation probes, which are completions of token ids.
 func clientRequests(t *testing.T, es []*engine) (n int) {
 	t.Helper()
 	for _, e := range es {
@@ -139,8 +140,9 @@ func clientRequests(t *testing.T, es []*engine) (n int) {
 	return n
 }
 
-// TestPreviousResponse: what continues a response goes to the engine that gave it,
-// which may know it, whole or streamed; from another tenant it goes nowhere.
+// TestPreviousResponse checks that a request that continues a response goes to the
+// engine that produced it, which may have stored it, whole or streamed. Such a request
+// of another tenant reaches no engine.
 func TestPreviousResponse(t *testing.T) {
 	es := startEngines(t, 3, "--preset", "instant")
 	keys, state := t.TempDir()+"/keys.json", t.TempDir()
@@ -166,7 +168,7 @@ func TestPreviousResponse(t *testing.T) {
 			t.Errorf("globex: %v %+v", err, a)
 		}
 		a, err = harness.Post(r.URL+api.Path, acme, body)
-		if err != nil || a.Status != 404 || !bytes.Contains(a.Body, []byte("not found.")) { // the engine's word: it stores none
+		if err != nil || a.Status != 404 || !bytes.Contains(a.Body, []byte("not found.")) { // the engine's text: it stores no responses
 			t.Errorf("acme: %v %d %s", err, a.Status, a.Body)
 		}
 		if e := harness.Explain(t, r.Admin, r.Token, a.RequestID); e.Chosen != first.Chosen {
@@ -181,8 +183,8 @@ func TestPreviousResponse(t *testing.T) {
 	}
 }
 
-// TestEngineDiesMidStream: the client gets the error event of its API, no end of
-// the stream, and the prompt is generated once.
+// TestEngineDiesMidStream checks that the client receives the error event of its API
+// and no regular end of the stream, and that the prompt is sent to one engine only.
 func TestEngineDiesMidStream(t *testing.T) {
 	es := startEngines(t, 2, "--preset", "instant", "--faults", `{"die":-1,"die_after_events":7}`)
 	r := serve(t, es, "{name: default, holdout: 0}")
@@ -204,8 +206,8 @@ func TestEngineDiesMidStream(t *testing.T) {
 	}
 }
 
-// TestHangingEngine: a client that leaves before the first byte of an engine
-// that hangs ends the engine's request.
+// TestHangingEngine checks that a client that disconnects before the first byte of an
+// engine that hangs cancels the engine's request.
 func TestHangingEngine(t *testing.T) {
 	es := startEngines(t, 1, "--preset", "instant", "--faults", `{"hang":-1}`)
 	r := serve(t, es, "{name: default, holdout: 0}")

@@ -17,11 +17,12 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// What no client may say to an engine. The lists are written apart from the
-// router's own: from the engines' request types and gateways' documentation.
+// The lists below hold what no client may send to an engine. They are independent of
+// the router's own lists: their sources are the engines' request types and the
+// documentation of gateways.
 
-// deniedFields steer an engine's cache, its scheduling, another engine, or the
-// model and prompt beside the ones decided.
+// deniedFields control an engine's cache, its scheduling or another engine, or select a
+// model or prompt other than the ones that the router decided on.
 var deniedFields = []string{
 	"cache_salt", "extra_key", "cache_prompt", "id_slot", "slot_id", "n_cache_reuse", "n_keep", "keep_alive", "return_cached_tokens_details",
 	"priority", "routed_dp_rank", "data_parallel_rank", "request_id", "rid", "session_id", "session_params", "conversation_params",
@@ -30,10 +31,11 @@ var deniedFields = []string{
 	"lora", "lora_path", "lora_request", "chat_template", "prompt_token_ids", "input_ids", "logits_processors", "custom_logit_processor",
 }
 
-// containers are denied as a whole, with what engines and gateways read in them.
+// containers are objects that are denied as a whole, with all fields that engines and
+// gateways read in them.
 var containers = []string{"nvext", "extra_body", "vllm_xargs", "kv_transfer_params", "ec_transfer_params", "disaggregated_params"}
 
-// deniedHeaders are names, and beginnings of names (…*).
+// deniedHeaders are names of denied header fields.
 var deniedHeaders = []string{
 	"X-Tenant-Id", "X-Cache-Salt", "X-Gateway-Destination-Endpoint", "X-Gateway-Model-Name", "X-Kvasir-Session", "X-Kvasir-Priority", "X-Kvasir-Anything",
 	"X-Data-Parallel-Rank", "X-Data-Parallel-Host-Port", "X-Vllm-Priority", "X-Session-Id", "Endpoint-Load-Metrics-Format", "X-Prefiller-Host-Port", "X-Encoder-Hosts",
@@ -42,7 +44,7 @@ var deniedHeaders = []string{
 	"X-Real-Ip", "X-Envoy-Original-Path",
 }
 
-// secret is in every denied value, in all its forms; nothing of it may arrive.
+// Every denied value contains secret or secretNumber, in all forms; neither may reach an engine.
 const (
 	secret       = "STRIPME"
 	secretNumber = "86753098675309"
@@ -54,8 +56,8 @@ var deniedValues = []string{`"STRIPME"`, secretNumber, `{"cache_salt":"STRIPME",
 type stripOp struct {
 	path    string
 	members []string
-	salted  bool // its cache is the tenant's
-	usage   bool // streams are made to report usage
+	salted  bool // the router adds the tenant's cache salt
+	usage   bool // the router makes streams report usage
 }
 
 var stripOps = []stripOp{
@@ -67,7 +69,7 @@ var stripOps = []stripOp{
 	{"/tokenize", []string{`"model":"m"`, `"prompt":"hi"`, `"return_token_strs":true`}, false, false},
 }
 
-// stripCase is one request and what must come of it.
+// stripCase is one request and its expected result.
 type stripCase struct {
 	op      *stripOp
 	body    string
@@ -76,7 +78,7 @@ type stripCase struct {
 	auth    bool   // the headers hold the credentials
 }
 
-// spellings of a key: plain, its ends escaped, all of it escaped.
+// spellings returns the spellings of a key: plain, first and last letter escaped, all escaped.
 func spellings(name string) []string {
 	var all strings.Builder
 	for _, c := range []byte(name) {
@@ -86,12 +88,12 @@ func spellings(name string) []string {
 	return []string{name, fmt.Sprintf(`\u%04X%s\u%04x`, name[0], name[1:n], name[n]), all.String()}
 }
 
-// withMember returns members with one more at place i.
+// withMember returns members with one more at index i.
 func withMember(members []string, i int, m ...string) string {
 	return "{" + strings.Join(slices.Insert(slices.Clone(members), i, m...), ",") + "}"
 }
 
-// expected is what the engine gets of an operation's own members.
+// expected returns the body that the engine receives for an operation's own members.
 func (op *stripOp) expected(salt string, stream bool) string {
 	members := slices.Clone(op.members)
 	if stream {
@@ -106,7 +108,7 @@ func (op *stripOp) expected(salt string, stream bool) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// fieldCases makes the matrix of one operation.
+// fieldCases returns the matrix of body fields of one operation.
 func fieldCases(op *stripOp, salt string) (cases []stripCase) {
 	add := func(body, want string) { cases = append(cases, stripCase{op: op, body: body, want: want}) }
 	plain, ends := op.expected(salt, false), len(op.members)
@@ -125,7 +127,7 @@ func fieldCases(op *stripOp, salt string) (cases []stripCase) {
 					add(withMember(op.members, at, `"`+key+`":`+value), want)
 				}
 			}
-			for t, twin := range spellings(name) { // twice, in any spelling
+			for t, twin := range spellings(name) { // the field twice, in any two spellings
 				if t >= s {
 					add(withMember(op.members, 0, `"`+key+`":"STRIPME"`, `"`+twin+`":"STRIPME2"`), "")
 					add(withMember(op.members, ends, `"x":1`, `"`+key+`":null`, `"y":1`, `"`+twin+`":"STRIPME"`), "")
@@ -134,7 +136,7 @@ func fieldCases(op *stripOp, salt string) (cases []stripCase) {
 		}
 		add(withMember(op.members, 0, `"`+strings.ToUpper(name)+`":"STRIPME"`), "")
 		add(withMember(op.members, 0, `"`+strings.ToUpper(name[:1])+name[1:]+`":"STRIPME"`), "")
-		if i := strings.IndexByte(name, 's'); i >= 0 { // a letter that folds into it
+		if i := strings.IndexByte(name, 's'); i >= 0 { // a letter that case-folds to s
 			add(withMember(op.members, 0, `"`+name[:i]+"ſ"+name[i+1:]+`":"STRIPME"`), "")
 		}
 		for _, c := range containers {
@@ -148,7 +150,7 @@ func fieldCases(op *stripOp, salt string) (cases []stripCase) {
 			for kwargs, kept := range map[string]string{`{"%s":"STRIPME"}`: `{}`, `{"a":1,"%s":"STRIPME"}`: `{"a":1}`, `{"%s":"STRIPME","a":1,"b":{}}`: `{"a":1,"b":{}}`} {
 				want := strings.Replace(plain, op.members[1], op.members[1]+`,"chat_template_kwargs":`+kept, 1)
 				if op.path == "/v1/completions" {
-					continue // has no template
+					continue // the operation has no chat template
 				}
 				add(withMember(op.members, 2, `"chat_template_kwargs":`+fmt.Sprintf(kwargs, key)), want)
 			}
@@ -159,7 +161,7 @@ func fieldCases(op *stripOp, salt string) (cases []stripCase) {
 	return cases
 }
 
-// headerCases makes the matrix of header fields of one operation.
+// headerCases returns the matrix of header fields of one operation.
 func headerCases(op *stripOp, salt string) (cases []stripCase) {
 	body, want := "{"+strings.Join(op.members, ",")+"}", op.expected(salt, false)
 	for _, name := range deniedHeaders {
@@ -170,7 +172,7 @@ func headerCases(op *stripOp, salt string) (cases []stripCase) {
 		} {
 			one := stripCase{op: op, body: body, headers: lines, want: want}
 			if strings.HasPrefix(name, "X-Kvasir-") && len(lines) == 2 {
-				one.want = "" // two of a hint that is read
+				one.want = "" // a hint that the router reads, twice
 			}
 			cases = append(cases, one)
 		}
@@ -184,10 +186,10 @@ func headerCases(op *stripOp, salt string) (cases []stripCase) {
 	return cases
 }
 
-// passHeaders are the names of fields that reach the recorder, in lower case.
+// passHeaders are the names, in lower case, of the header fields that reach the recorder.
 var passHeaders = map[string]bool{"host": true, "x-request-id": true, "accept-encoding": true, "content-type": true, "content-length": true, "x-custom": true, "x-other": true}
 
-// stripper sends cases over connections of its own.
+// stripper sends cases over its own connections.
 type stripper struct {
 	router *harness.Router
 	engine *recorder
@@ -196,9 +198,10 @@ type stripper struct {
 	sent   atomic.Int64
 }
 
-// TestStrip: every denied field and header, in every spelling and place, in every
-// operation. The engine's raw capture holds nothing of it, nor the client's key;
-// what does arrive is the client's bytes but for the declared edits.
+// TestStrip sends every denied field and header, in every spelling and position, with
+// every operation. The engine's raw capture contains neither the denied value nor the
+// client's key. The body that arrives equals the client's bytes except for the declared
+// edits.
 func TestStrip(t *testing.T) {
 	e := startRecorder(t)
 	keys, state := t.TempDir()+"/keys.json", t.TempDir()
@@ -236,7 +239,7 @@ models: [{name: m, pools: [main]}]
 
 var saltMember = regexp.MustCompile(`,"cache_salt":"([A-Za-z0-9_-]{43})"\}$`)
 
-// findSalt learns the tenant's salt from a request that says nothing of one.
+// findSalt returns the tenant's salt, from a request that does not contain one.
 func (x *stripper) findSalt(t *testing.T) string {
 	t.Helper()
 	op := &stripOps[0]
@@ -280,8 +283,8 @@ func (x *stripper) work(t *testing.T, cases <-chan *stripCase) {
 	}
 }
 
-// one sends a case and checks what came of it; again says that the connection
-// goes on.
+// one sends a case and checks the result; again reports whether the connection can be
+// used again.
 func (x *stripper) one(t *testing.T, c net.Conn, br *bufio.Reader, id string, tc *stripCase) (again bool, err error) {
 	auth := "Authorization: Bearer " + x.key
 	if len(tc.body)%2 == 1 {
@@ -317,7 +320,7 @@ func (x *stripper) one(t *testing.T, c net.Conn, br *bufio.Reader, id string, tc
 	return again, x.capture(raw, tc)
 }
 
-// capture checks what the engine got.
+// capture checks the request that the engine received.
 func (x *stripper) capture(raw string, tc *stripCase) error {
 	head, body, _ := strings.Cut(raw, "\r\n\r\n")
 	switch {

@@ -34,8 +34,8 @@ func goScorer(t testing.TB) []byte {
 	return code
 }
 
-// goVariant is code with another text in its data. A custom section would not
-// do: the compile cache does not see it.
+// goVariant returns code with a different text in its data. A custom section is not
+// enough: the compile cache ignores it.
 func goVariant(t testing.TB, code []byte, number int) []byte {
 	t.Helper()
 	const text = "all goroutines are asleep"
@@ -45,8 +45,8 @@ func goVariant(t testing.TB, code []byte, number int) []byte {
 	return bytes.Replace(code, []byte(text), fmt.Appendf(nil, "%0*d", len(text), number), 1)
 }
 
-// TestPlugin_swapsUnderLoad: no request fails while plugins are swapped, and
-// nothing of those before stays.
+// TestPlugin_swapsUnderLoad checks that no request fails while plugins are swapped, and
+// that the router releases the memory of previous plugins.
 func TestPlugin_swapsUnderLoad(t *testing.T) {
 	swaps := 200
 	if testing.Short() {
@@ -55,16 +55,16 @@ func TestPlugin_swapsUnderLoad(t *testing.T) {
 	swapUnderLoad(t, swaps, 2)
 }
 
-// swapUnderLoad pushes modules of C by turns under the load of 12 clients, and
-// in between, evenly, goSwaps of Go, each a module of its own that is compiled
-// anew. What the router holds is looked at after every fifth of them: the first
-// goes ahead of what is compared, the router must have reached its size.
+// swapUnderLoad pushes C modules in alternation under the load of 12 clients and,
+// evenly distributed among them, goSwaps Go modules, each a distinct module that must be
+// compiled. It measures the router's memory after every fifth of the swaps. The
+// comparison starts after the first fifth, when the router has reached its usual size.
 func swapUnderLoad(t *testing.T, swaps, goSwaps int) {
 	inGo := goScorer(t)
 	engines := startEngines(t, 3)
 	file := filepath.Join(t.TempDir(), "mine.wasm")
 	save(t, file, guest(t, "first", 0))
-	// What it keeps of requests is to be full before it is looked at.
+	// The buffers for requests must be full before the first measurement.
 	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0, scorers: [{plugin: mine}]}",
 		fmt.Sprintf("plugins: [{name: mine, file: %q}]\nlimits: {decisions: 1MiB, index: 16MiB}\n", file))
 	model := engines[0].Model
@@ -84,7 +84,7 @@ func swapUnderLoad(t *testing.T, swaps, goSwaps int) {
 	}
 	defer wg.Wait()
 	defer stop.Store(true)
-	var took [2][]time.Duration // of pushes: C, Go
+	var took [2][]time.Duration // durations of pushes: C, Go
 	begun, before := time.Now(), gauges(t, r)
 	every := swaps / goSwaps
 	var heap, beside []float64 // MB
@@ -128,19 +128,19 @@ func swapUnderLoad(t *testing.T, swaps, goSwaps int) {
 	}
 }
 
-// What a router may have more, in MB, after all swaps than after the first fifth.
-// On the heap it keeps what it learns of requests, 1 kB each; of plugins that stay
-// there would be 30 kB for one in C, 5 MB for one in Go. Beside the heap are
-// guests' memory and compiled code, 0.5 MB and 20 MB a plugin, and what Go's
-// runtime needs for itself. Every instance that stays has 16 MiB of address space.
+// How much more memory, in MB, a router may hold after all swaps than after the first
+// fifth. On the heap it keeps its records of requests, 1 kB each; a plugin that is not
+// released would hold 30 kB in C and 5 MB in Go. Outside the heap are guests' memory and
+// compiled code, 0.5 MB and 20 MB per plugin, and the overhead of Go's runtime. Every
+// instance that is not released holds 16 MiB of address space.
 const (
 	heapSlack   = 16
 	besideSlack = 8
 	spaceSlack  = 300
 )
 
-// heldBy returns how many MB live on a router's heap after a collection, and how
-// many of its memory that is no file's lie beside the heap.
+// heldBy returns how many MB are live on a router's heap after a collection, and how
+// many MB of its anonymous memory are outside the heap.
 func heldBy(t testing.TB, r *harness.Router) (heap, beside float64) {
 	t.Helper()
 	if status, b := harness.GetBody(r.Admin+"/debug/pprof/heap?gc=1", r.Token); status != 200 {

@@ -10,8 +10,8 @@ import (
 	"github.com/kvasir-router/kvasir/conformance/harness"
 )
 
-// awaitRevision waits until another policy than the one of revision before is in
-// force, and returns its revision.
+// awaitRevision waits until a policy with a revision other than before is in force, and
+// returns its revision.
 func awaitRevision(t *testing.T, admin, token, before string) string {
 	t.Helper()
 	var s policyState
@@ -22,13 +22,13 @@ func awaitRevision(t *testing.T, admin, token, before string) string {
 	return s.Revision
 }
 
-// TestPolicy_trustGroup: two tenants share cached blocks once both sides of a
-// trust group say so, and neither before nor after.
+// TestPolicy_trustGroup checks that two tenants share cached blocks while both are in
+// the same trust group, and neither before nor after.
 func TestPolicy_trustGroup(t *testing.T) {
 	d := harness.StartDev(t)
 	api := &harness.APIs[0]
 	round := 0
-	// shared has acme bring a new prompt, and returns what globex finds of it.
+	// shared sends a new prompt as acme and returns how much of it is cached for globex.
 	shared := func() (predicted, reported int) {
 		t.Helper()
 		round++
@@ -70,9 +70,9 @@ func TestPolicy_trustGroup(t *testing.T) {
 	nothing("globex left")
 }
 
-// TestPolicy_dedicatedPool: a tenant moves to a pool of its own with the next
-// request, no other tenant gets there whatever its record says, and a region that
-// no endpoint has is refused, not overlooked.
+// TestPolicy_dedicatedPool checks that a tenant moves to its own pool with the next
+// request, that no other tenant's request reaches that pool whatever its record says,
+// and that a request for a region without endpoints is refused, not placed elsewhere.
 func TestPolicy_dedicatedPool(t *testing.T) {
 	main, bank := startEngine(t, "--preset", "instant"), startEngine(t, "--preset", "instant")
 	dir := filepath.Join(t.TempDir(), "policy")

@@ -14,7 +14,7 @@ import (
 
 // workload returns a fixed slice of the recorded agentic trace: the first 12
 // conversations of 8 to 24 requests whose prompts have at most 1,600 blocks.
-// Where the recording is absent a generated workload of the same shape serves.
+// If the recording is absent, it returns a generated workload of the same shape.
 func workload(t testing.TB) []replay.Conversation {
 	t.Helper()
 	dir := os.Getenv("KVASIR_TRACES")
@@ -30,7 +30,7 @@ func workload(t testing.TB) []replay.Conversation {
 	return replay.Generate(1, replay.Shape{Conversations: 12})
 }
 
-// ids names a block by its tokens: a trace block is one engine block.
+// ids returns the tokens of a trace block, which is one engine block.
 func ids(dst []int, block uint64) []int {
 	r := rand.New(rand.NewPCG(block, 16))
 	for range blockTokens {
@@ -39,22 +39,22 @@ func ids(dst []int, block uint64) []int {
 	return dst
 }
 
-// result is what a run of a workload gave.
+// result is the result of one run of a workload.
 type result struct {
-	hit, total           int // blocks, as the engines reported
+	hit, total           int // blocks, as the engines report them
 	idealHit, idealTotal int // blocks, computed from the trace alone
 	failed               int
 }
 
 func (r result) ratio() float64 { return float64(r.hit) / float64(r.total) }
 
-// ofIdeal is the share of the attainable hits.
+// ofIdeal returns the share of the attainable hits, in [0, 1].
 func (r result) ofIdeal() float64 {
 	return r.ratio() / (float64(r.idealHit) / float64(r.idealTotal))
 }
 
-// play sends every conversation, each request after the answer to the one
-// before, by `clients` clients at a time. onAnswer may be nil.
+// play sends every conversation with `clients` concurrent clients. Each request follows
+// the answer to the previous one. onAnswer may be nil.
 func play(t *testing.T, url, model string, cs []replay.Conversation, clients int, onAnswer func()) result {
 	var (
 		mu    sync.Mutex
@@ -108,10 +108,10 @@ func play(t *testing.T, url, model string, cs []replay.Conversation, clients int
 	return res
 }
 
-// TestAgenticLoad: eight engines of 20,000 blocks each (enough for all that the
-// workload repeats, too little for all of it on one), four clients. The same
-// load by least work without locality, by round robin and with trust 0 shows
-// that the hits are locality's doing.
+// TestAgenticLoad runs the workload with four clients on eight engines of 20,000 blocks
+// each: enough for all blocks that the workload repeats, too few to hold all of them on
+// one engine. The same load with least work without locality, with round robin and with
+// trust 0 shows that locality causes the hits.
 func TestAgenticLoad(t *testing.T) {
 	cs := workload(t)
 	run := func(profile string) result {
@@ -140,16 +140,16 @@ func TestAgenticLoad(t *testing.T) {
 	if robin.ofIdeal() > own.ofIdeal()-0.15 {
 		t.Errorf("round robin reaches %.3f of ideal, ours %.3f: no gain", robin.ofIdeal(), own.ofIdeal())
 	}
-	// Two runs without locality differ by a tenth by themselves: which engine has
-	// the least work is chance.
+	// Two runs without locality differ by up to a tenth: it is random which engine has
+	// the least work.
 	if d := distrust.ofIdeal(); d > least.ofIdeal()+0.12 || d < robin.ofIdeal()-0.12 || d > own.ofIdeal()-0.15 {
 		t.Errorf("with trust off %.3f of ideal, least work %.3f, round robin %.3f, ours %.3f: want it at the level of those without locality", d, least.ofIdeal(), robin.ofIdeal(), own.ofIdeal())
 
 	}
 }
 
-// TestHottestEngineDies kills the engine with the most work in the middle of
-// the load: no request is lost that had not had its first byte.
+// TestHottestEngineDies kills the engine with the most work in the middle of the load.
+// No request whose first byte has not arrived is lost.
 func TestHottestEngineDies(t *testing.T) {
 	es := startEngines(t, 4, "--preset", "instant", "--cache-blocks", "20000")
 	r := serve(t, es, "{name: default, holdout: 0}")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// leaveSilently posts and closes the connection after d without an answer.
+// leaveSilently sends a POST and closes the connection after d without reading an answer.
 func leaveSilently(url string, body any, d time.Duration) error {
 	b, err := json.Marshal(body)
 	if err != nil {
