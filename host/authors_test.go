@@ -20,7 +20,8 @@ type people struct{}
 
 func (people) Verify(c *identity.Credentials) (*identity.Principal, error) {
 	user := strings.TrimPrefix(string(c.Authorization), "Bearer ")
-	return &identity.Principal{Method: identity.MethodJWT, Issuer: "https://idp", Tenant: "ops", User: user, Groups: []string{"platform"}, Scopes: []string{"plugin:*"}}, nil
+	return &identity.Principal{Method: identity.MethodJWT, Issuer: "https://idp", Tenant: "ops", User: user,
+		Groups: []string{"platform"}, Scopes: []string{"plugin:*"}}, nil
 }
 
 // TestAuthors runs the example policy of administrators' roles: who pushed a
@@ -38,7 +39,8 @@ func TestAuthors(t *testing.T) {
 		save(t, filepath.Join(dir, name), string(text))
 	}
 	h, log := startHost(t, t.TempDir(), fmt.Sprintf("policy: {dir: %q}\n%s", dir, usesMine))
-	s, err := admin.New(admin.Config{Token: "the-admin-token", Plugins: h.plugins, Identity: people{}, Authorizer: h.policy()})
+	s, err := admin.New(admin.Config{Token: "the-admin-token", Plugins: h.plugins, Identity: people{},
+		Authorizer: h.policy()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +84,8 @@ func TestAuthors(t *testing.T) {
 // TestPush_refused: a version that does not fit its profile leaves no trace in what
 // a rollback goes to.
 func TestPush_refused(t *testing.T) {
-	h, _ := startHost(t, t.TempDir(), "plugins: [{name: mine}]\nprofiles: [{name: d, holdout: 0, scorers: [{builtin: roundrobin}, {plugin: mine}]}]\n")
+	h, _ := startHost(t, t.TempDir(),
+		"plugins: [{name: mine}]\nprofiles: [{name: d, holdout: 0, scorers: [{builtin: roundrobin}, {plugin: mine}]}]\n")
 	a, digests := h.plugins, []string{}
 	for _, c := range []struct {
 		name string

@@ -23,8 +23,10 @@ func TestCheck(t *testing.T) {
 	x.write("secret", "a secret of enough characters\n")
 	x.write("bearer", "token\n")
 	x.write("mine.wasm", "no module")
-	pool := "endpoints: [\"" + x.engine() + "\"], credentials: {bearer_file: " + x.path("bearer") + "}, autoscale: {max: 2, driver: {webhook: {url: \"https://driver.example\", secret_file: " + x.path("secret") + "}}}"
-	sound := x.yaml("api_keys_file: "+x.path("keys.json")+", "+x.issuer("jwks.json"), pool, "policy: {dir: "+x.path("policy")+"}\n")
+	pool := "endpoints: [\"" + x.engine() + "\"], credentials: {bearer_file: " + x.path("bearer") +
+		"}, autoscale: {max: 2, driver: {webhook: {url: \"https://driver.example\", secret_file: " + x.path("secret") + "}}}"
+	sound := x.yaml("api_keys_file: "+x.path("keys.json")+", "+x.issuer("jwks.json"), pool,
+		"policy: {dir: "+x.path("policy")+"}\n")
 	x.write("kvasir.yaml", sound)
 	x.start()
 	check := func() error {
@@ -44,8 +46,10 @@ func TestCheck(t *testing.T) {
 		{"keys", "keys.json", "{", "keys.json"},
 		{"issuer's keys", "jwks.json", "{}", "jwks.json"},
 		{"policy", "policy/kvasir/broken.rego", "package kvasir\n\nx {", "broken.rego:3"},
-		{"plugin", "kvasir.yaml", strings.Replace(sound, "scorers: [{builtin: leastwork}]", "scorers: [{plugin: mine}]", 1) + "plugins: [{name: mine, file: " + x.path("mine.wasm") + "}]\n", "mine"},
-		{"tokenizer", "kvasir.yaml", strings.Replace(sound, "pools: [main]}", "pools: [main], tokenizer: {dir: "+x.path("policy")+"}}", 1), "tokenizer"},
+		{"plugin", "kvasir.yaml", strings.Replace(sound, "scorers: [{builtin: leastwork}]", "scorers: [{plugin: mine}]", 1) +
+			"plugins: [{name: mine, file: " + x.path("mine.wasm") + "}]\n", "mine"},
+		{"tokenizer", "kvasir.yaml",
+			strings.Replace(sound, "pools: [main]}", "pools: [main], tokenizer: {dir: "+x.path("policy")+"}}", 1), "tokenizer"},
 	} {
 		was, err := os.ReadFile(x.path(c.file))
 		x.write(c.file, c.text)

@@ -32,7 +32,8 @@ func (d *decider) Decide(*policy.Input) (*policy.Decision, error) { return &d.d,
 // planned returns the plugins of cfg.
 func planned(t testing.TB, cfg *config.Config, store *endpoint.Store) *plugins.Set {
 	t.Helper()
-	m, err := plugins.New(plugins.Options{StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Now: time.Now, Endpoints: store})
+	m, err := plugins.New(plugins.Options{StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Endpoints: store})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,30 +65,40 @@ const columnsBody = `{"model":%q,"stream":true,"max_tokens":33,"user":"u1","mess
 
 func newColumnsWorld(t *testing.T) *columnsWorld {
 	t.Helper()
-	w := &columnsWorld{t: t, store: endpoint.NewStore(), index: kvindex.New(kvindex.Config{Holders: 4096, BudgetBytes: 64 << 20}), now: time.Now()}
+	w := &columnsWorld{t: t, store: endpoint.NewStore(),
+		index: kvindex.New(kvindex.Config{Holders: 4096, BudgetBytes: 64 << 20}), now: time.Now()}
 	var err error
-	if w.model, err = rules.OpenPrompts(&config.Tokenizer{Dir: demoDir(t), TimeZone: "UTC", Library: "bpe"}, 64<<20); err != nil {
+	if w.model, err = rules.OpenPrompts(&config.Tokenizer{Dir: demoDir(t), TimeZone: "UTC", Library: "bpe"},
+		64<<20); err != nil {
 		t.Fatal(err)
 	}
-	for i, info := range []endpoint.Info{{Labels: map[string]string{"gpu": "h100"}, Price: 2.5, Spot: true}, {Labels: map[string]string{"gpu": "l4"}}, {}} {
+	for i, info := range []endpoint.Info{{Labels: map[string]string{"gpu": "h100"}, Price: 2.5, Spot: true},
+		{Labels: map[string]string{"gpu": "l4"}}, {}} {
 		info.Addr, info.Pool, info.Dialect = fmt.Sprintf("10.0.0.%d:8000", i), "main", "vllm"
 		info.URL = "http://" + info.Addr
 		id, err := w.store.Add(info)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.store.Update(id, func(s *endpoint.State) { s.Ready, s.Trust, s.BlockTokens, s.Events = true, 1, 16, endpoint.EventsLive })
+		w.store.Update(id,
+			func(s *endpoint.State) { s.Ready, s.Trust, s.BlockTokens, s.Events = true, 1, 16, endpoint.EventsLive })
 	}
 	none := config.Profile{Objective: "ttft", Picker: config.Builtin}
 	scored := none
 	scored.Scorers = []config.Scorer{{Plugin: "columns", Weight: 1}}
-	cfg := &config.Config{Plugins: []config.Plugin{{Name: "columns", File: "testdata/columns.wasm"}}, Profiles: []config.Profile{none, none, none, scored}, Models: []config.Model{{Name: "other"}, {Name: "m", Pools: []config.ModelPool{{Name: "main", ServedAs: "m"}}}, {Name: "lora", Pools: []config.ModelPool{{Name: "main", ServedAs: "ad"}}}}}
+	cfg := &config.Config{Plugins: []config.Plugin{{Name: "columns", File: "testdata/columns.wasm"}},
+		Profiles: []config.Profile{none, none, none, scored},
+		Models: []config.Model{{Name: "other"}, {Name: "m", Pools: []config.ModelPool{{Name: "main", ServedAs: "m"}}},
+			{Name: "lora", Pools: []config.ModelPool{{Name: "main", ServedAs: "ad"}}}}}
 	profile := scheduler.Profile{Name: "default", Objective: scheduler.TTFT}
 	planned(t, cfg, w.store).Extend(3, &profile)
-	d := &decider{policy.Decision{Allow: true, Salt: "s", Priority: 7, Prefer: []policy.Preference{{Label: "gpu", Values: []string{"h100"}, Weight: 0.375}}, Affinity: policy.Affinity{Weight: 0.5}}}
+	d := &decider{policy.Decision{Allow: true, Salt: "s", Priority: 7,
+		Prefer:   []policy.Preference{{Label: "gpu", Values: []string{"h100"}, Weight: 0.375}},
+		Affinity: policy.Affinity{Weight: 0.5}}}
 	w.rules, err = scheduler.New(scheduler.Config{Policy: d,
 		State: scheduler.NewState(scheduler.StateConfig{Store: w.store, Seed: 5, Now: func() time.Time { return w.now },
-			Locality: scheduler.Locality{Index: kvindex.Tiered{Index: w.index}, Holders: 4096, Tiers: tierWeights, HolderOf: func(id endpoint.ID, tier int) int { return kvindex.HolderOf(int(id), tier) }}}),
+			Locality: scheduler.Locality{Index: kvindex.Tiered{Index: w.index}, Holders: 4096, Tiers: tierWeights,
+				HolderOf: func(id endpoint.ID, tier int) int { return kvindex.HolderOf(int(id), tier) }}}),
 		Profiles: []scheduler.Profile{profile},
 		Models: []scheduler.Model{{Name: "m", Pools: []scheduler.PoolRef{{Pool: "main"}}, Prompter: w.model.Chat()},
 			{Name: "lora", Pools: []scheduler.PoolRef{{Pool: "main", ServedAs: "ad"}}, Prompter: w.model.Chat()}},
@@ -139,7 +150,8 @@ func (w *columnsWorld) chain(model, adapter, text string) (int, []uint64) {
 		w.t.Fatal(err)
 	}
 	var p tokenizer.Prompt
-	if err := w.model.Chat().Blocks(&api, &tokenizer.Query{Adapter: adapter, Salt: "s", Sizes: []int{16}}, &p); err != nil || !p.Exact {
+	if err := w.model.Chat().Blocks(&api, &tokenizer.Query{Adapter: adapter, Salt: "s", Sizes: []int{16}},
+		&p); err != nil || !p.Exact {
 		w.t.Fatal(err, p.Reason)
 	}
 	return p.Tokens, p.Chains[0]
@@ -202,15 +214,21 @@ func TestColumns(t *testing.T) {
 	uncached := float64(tokens) - worth
 	hour := float64(time.Hour / time.Millisecond)
 	want := map[string][2]float64{
-		"matched_tokens": {112, 0}, "matched_tokens_gpu": {64, 0}, "matched_tokens_cpu": {32, 0}, "matched_tokens_disk": {16, 0},
-		"matched_ratio": {112 / float64(tokens), 0}, "uncached_tokens": {uncached, float64(tokens)}, "outstanding_uncached_tokens": {500, 0},
-		"inflight": {1, 0}, "kv_active_tokens": {900, 0}, "speed": {1, 1}, "running": {3, 0}, "waiting": {2, 0}, "kv_usage": {0.25, 0},
+		"matched_tokens": {112, 0}, "matched_tokens_gpu": {64, 0}, "matched_tokens_cpu": {32, 0},
+		"matched_tokens_disk": {16, 0},
+		"matched_ratio":       {112 / float64(tokens), 0}, "uncached_tokens": {uncached, float64(tokens)},
+		"outstanding_uncached_tokens": {500, 0},
+		"inflight":                    {1, 0}, "kv_active_tokens": {900, 0}, "speed": {1, 1}, "running": {3, 0},
+		"waiting": {2, 0}, "kv_usage": {0.25, 0},
 		"kv_cached_tokens": {480, 0}, "kv_capacity_tokens": {16000, 0}, "kv_evict_rate": {12.5, 0},
-		"est_prefill_ms": {uncached / 2, float64(tokens) / 2}, "est_queue_ms": {250, 0}, "est_itl_ms": {20, 0}, "prefill_rate": {2000, 0}, "decode_rate": {50, 0},
+		"est_prefill_ms": {uncached / 2, float64(tokens) / 2}, "est_queue_ms": {250, 0}, "est_itl_ms": {20, 0},
+		"prefill_rate": {2000, 0}, "decode_rate": {50, 0},
 		"transfer_ms": {0, 0}, "colocated": {0, 0}, "rtt_ms": {1.5, 0}, "age_ms": {700, 1e9}, "events_age_ms": {300, 1e9},
 		"index_trust": {0.75, 1}, "adapter_state": {0, 0}, "draining": {0, 0}, "warm_age_ms": {hour, hour},
-		"error_rate": {1. / 32, 0}, "price": {2.5, 0}, "spot": {1, 0}, "prefer_weight": {0.375, 0}, "affinity_weight": {0.5, 0.5}, "session_match": {1, 0},
-		"endpoint_id":    {float64(abi.EndpointID(0, w.store.Load().Infos[0].Epoch) & 0xfffff), float64(abi.EndpointID(1, w.store.Load().Infos[1].Epoch) & 0xfffff)},
+		"error_rate": {1. / 32, 0}, "price": {2.5, 0}, "spot": {1, 0}, "prefer_weight": {0.375, 0},
+		"affinity_weight": {0.5, 0.5}, "session_match": {1, 0},
+		"endpoint_id": {float64(abi.EndpointID(0, w.store.Load().Infos[0].Epoch) & 0xfffff),
+			float64(abi.EndpointID(1, w.store.Load().Infos[1].Epoch) & 0xfffff)},
 		"label/gpu=h100": {1, 0},
 	}
 	for _, c := range abi.Columns {
@@ -233,7 +251,8 @@ func TestColumns(t *testing.T) {
 		}
 	}
 	body := len(fmt.Sprintf(columnsBody, "m", text))
-	for name, v := range map[string]float64{"model_id": 1, "adapter_id": 0, "operation": abi.OperationChat, "profile": 3, "objective": abi.ObjectiveTTFT,
+	for name, v := range map[string]float64{"model_id": 1, "adapter_id": 0, "operation": abi.OperationChat, "profile": 3,
+		"objective":  abi.ObjectiveTTFT,
 		"size_class": float64(bits.Len(uint(body - 1))), "capacity_state": 1} {
 		if x := got[0]["req/"+name]; float64(x) != v {
 			t.Errorf("request %s: got %v, want %v", name, x, v)
@@ -267,7 +286,8 @@ func TestColumns_adapter(t *testing.T) {
 		}
 	}
 	if got[0]["matched_tokens"] != 64 || got[1]["matched_tokens"] != 0 {
-		t.Errorf("matched %v and %v: blocks of the adapter are not those of its base", got[0]["matched_tokens"], got[1]["matched_tokens"])
+		t.Errorf("matched %v and %v: blocks of the adapter are not those of its base", got[0]["matched_tokens"],
+			got[1]["matched_tokens"])
 	}
 	if got[0]["req/adapter_id"] != 3 || got[0]["req/model_id"] != 2 {
 		t.Errorf("adapter_id %v, model_id %v", got[0]["req/adapter_id"], got[0]["req/model_id"])
@@ -276,7 +296,8 @@ func TestColumns_adapter(t *testing.T) {
 	if got := w.ask("b", "lora", text); len(got) != 2 || got[1] != nil {
 		t.Errorf("an endpoint without the adapter is a candidate: %v", got)
 	}
-	if got := w.ask("c", "m", text); len(got) != 3 || got[0]["adapter_state"] != 0 || got[0]["req/adapter_id"] != 0 || got[1]["matched_tokens"] != 96 {
+	if got := w.ask("c", "m", text); len(got) != 3 || got[0]["adapter_state"] != 0 || got[0]["req/adapter_id"] != 0 ||
+		got[1]["matched_tokens"] != 96 {
 		t.Errorf("the base model: %v", got)
 	}
 }

@@ -41,10 +41,11 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/isolation":           {ours: "host/internal/atomicfile"},
 	"host/identity":            {ours: "host/internal/atomicfile host/internal/filelock host/internal/secret"},
 	"host/identity/jwt":        {ours: "host/identity", theirs: "github.com/go-jose/go-jose/v4"},
-	"host/policy":              {ours: "host/identity host/internal/atomicfile host/internal/spelling policies", theirs: "github.com/open-policy-agent/opa/v1"},
-	"host/quota":               {},
-	"host/kvevents":            {theirs: "github.com/cespare/xxhash/v2"},
-	"host/kvevents/fakepub":    {},
+	"host/policy": {ours: "host/identity host/internal/atomicfile host/internal/spelling policies",
+		theirs: "github.com/open-policy-agent/opa/v1"},
+	"host/quota":            {},
+	"host/kvevents":         {theirs: "github.com/cespare/xxhash/v2"},
+	"host/kvevents/fakepub": {},
 
 	"host/tokenizer":             {},
 	"host/tokenizer/bpe":         {},
@@ -62,13 +63,15 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"plugins":        {},
 	"policies":       {},
 
-	"host/queue":               {ours: "host/internal/timing"},
-	"host/kvindex":             {},
-	"host/backend":             {ours: "host/dialect host/blockhash host/endpoint host/kvevents host/kvindex host/llmapi", theirs: "github.com/cespare/xxhash/v2"},
-	"host/scheduler":           {ours: "abi host/dialect host/blockhash host/endpoint host/exchange host/identity host/internal/timing host/isolation host/llmapi host/policy host/quota host/tokenizer"},
-	"host/proxy":               {ours: "host/exchange host/identity host/internal/jsonscan host/internal/secret host/internal/timing host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
-	"host/telemetry/metric":    {},
-	"host/telemetry":           {ours: "host/internal/timing host/telemetry/metric", theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
+	"host/queue":   {ours: "host/internal/timing"},
+	"host/kvindex": {},
+	"host/backend": {ours: "host/dialect host/blockhash host/endpoint host/kvevents host/kvindex host/llmapi",
+		theirs: "github.com/cespare/xxhash/v2"},
+	"host/scheduler":        {ours: "abi host/dialect host/blockhash host/endpoint host/exchange host/identity host/internal/timing host/isolation host/llmapi host/policy host/quota host/tokenizer"},
+	"host/proxy":            {ours: "host/exchange host/identity host/internal/jsonscan host/internal/secret host/internal/timing host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
+	"host/telemetry/metric": {},
+	"host/telemetry": {ours: "host/internal/timing host/telemetry/metric",
+		theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
 	"host/telemetry/audit":     {ours: "host/internal/atomicfile host/internal/filelock host/internal/secret"},
 	"host/telemetry/decisions": {ours: "host/internal/secret host/policy"},
 	"host/admin":               {ours: "host/autoscale host/identity host/internal/secret host/kvindex host/plugstore host/policy host/proxy host/scheduler host/telemetry/audit"},
@@ -181,7 +184,10 @@ func checkImports(t *testing.T, path string, imports []string) {
 			}
 			delete(unused, o)
 		} else if host, _, _ := strings.Cut(imp, "/"); strings.Contains(host, ".") {
-			if !slices.ContainsFunc(strings.Fields(rule.theirs), func(m string) bool { return imp == m || strings.HasPrefix(imp, m+"/") }) {
+			if !slices.ContainsFunc(strings.Fields(rule.theirs), func(m string) bool {
+				return imp == m ||
+					strings.HasPrefix(imp, m+"/")
+			}) {
 				t.Errorf("%s imports %s", path, imp)
 			}
 		}

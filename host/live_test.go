@@ -83,7 +83,8 @@ func (x *liveRouter) engineHandler() http.Handler {
 		x.mu.Lock()
 		x.seen, x.body = r.Header.Clone(), string(b)
 		x.mu.Unlock()
-		io.WriteString(w, `{"id": "c", "object": "chat.completion", "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}]}`)
+		io.WriteString(w,
+			`{"id": "c", "object": "chat.completion", "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}]}`)
 	})
 }
 
@@ -136,7 +137,8 @@ func (x *liveRouter) start() {
 // the status.
 func (x *liveRouter) ask(key string, fields ...string) int {
 	x.t.Helper()
-	req, err := http.NewRequest("POST", "http://"+x.Addr()+"/v1/chat/completions", strings.NewReader(`{"model": "m", "messages": [{"role": "user", "content": "hello"}]}`))
+	req, err := http.NewRequest("POST", "http://"+x.Addr()+"/v1/chat/completions",
+		strings.NewReader(`{"model": "m", "messages": [{"role": "user", "content": "hello"}]}`))
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -205,7 +207,8 @@ func mkdir(t *testing.T, dir string) string {
 // revoke revokes a key in a file, as an editor would.
 func (x *liveRouter) revoke(name, id string) {
 	x.t.Helper()
-	if err := identity.Update(x.path(name), func(f *identity.KeyFile) error { return f.Revoke(id, time.Now()) }); err != nil {
+	if err := identity.Update(x.path(name),
+		func(f *identity.KeyFile) error { return f.Revoke(id, time.Now()) }); err != nil {
 		x.t.Fatal(err)
 	}
 }

@@ -190,7 +190,8 @@ func (w *metaWorld) config(sh *metaShared) string {
 		"identity: {%s}\nclient_hints: {session: x-h%d}\n"+
 		"pools: [{name: main, isolation_probe: {mode: off}, events: {mode: off}, endpoints: [\"http://10.0.0.1:8000\"], autoscale: {max: 2, driver: {webhook: {url: \"https://driver.example\", secret_file: %s}}}}]\n"+
 		"models: [{name: m, pools: [main]}]\nprofiles: [{name: d, holdout: 0, scorers: [{plugin: mine}]}]\nplugins: [{name: mine}]\npolicy: {dir: %s}\n",
-		d.port, f("cert.pem"), f("key.pem"), f("cert.pem"), d.region, w.path("state"), strings.Join(id, ", "), d.hint, w.path("secret"), w.path("policy"))
+		d.port, f("cert.pem"), f("key.pem"), f("cert.pem"), d.region, w.path("state"), strings.Join(id, ", "), d.hint,
+		w.path("secret"), w.path("policy"))
 	switch d.cfgFault {
 	case garbage:
 		text += "pools: [\n"
@@ -202,8 +203,10 @@ func (w *metaWorld) config(sh *metaShared) string {
 
 // newMeta starts a router on files that are sound.
 func newMeta(t *testing.T, sh *metaShared, seed uint64) *metaWorld {
-	w := &metaWorld{liveRouter: newLive(t), r: rand.New(rand.NewPCG(seed, 1)), secrets: map[string]string{}, tenant: map[string]string{}}
-	w.disk = disk{named: true, issuer: true, anonymous: true, signers: map[int]bool{0: true, 1: true}, certs: map[int]bool{0: true, 1: true},
+	w := &metaWorld{liveRouter: newLive(t), r: rand.New(rand.NewPCG(seed, 1)), secrets: map[string]string{},
+		tenant: map[string]string{}}
+	w.disk = disk{named: true, issuer: true, anonymous: true, signers: map[int]bool{0: true, 1: true},
+		certs:   map[int]bool{0: true, 1: true},
 		tenants: map[string]bool{"acme": true, "globex": true}}
 	for _, d := range []string{"policy/kvasir", "policy/data/tenants", "state"} {
 		mkdir(t, w.path(d))
@@ -255,7 +258,8 @@ func (w *metaWorld) addKey() {
 // accept makes the model that of the files, but for the policy.
 func (w *metaWorld) accept() {
 	d, m := &w.disk, &w.m
-	m.region, m.hint, m.anonymous, m.named, m.open = d.region, d.hint, d.anonymous, d.named, d.anonymous && !d.named && !d.issuer
+	m.region, m.hint, m.anonymous, m.named, m.open = d.region, d.hint, d.anonymous, d.named, d.anonymous &&
+		!d.named && !d.issuer
 	m.keys, m.signers = map[string]bool{}, map[int]bool{}
 	if d.named {
 		for i := range d.keys {
@@ -331,7 +335,8 @@ func (w *metaWorld) reload(sh *metaShared) {
 	_, err := w.rules.Reload(true)
 	d := &w.disk
 	someone := d.named || d.issuer || d.anonymous || len(trueOf(d.certs)) > 0
-	ok := d.cfgFault == sound && someone && !d.badSecret && (!d.named || d.keyFault == sound) && (!d.issuer || d.jwksFault == sound)
+	ok := d.cfgFault == sound && someone && !d.badSecret && (!d.named || d.keyFault == sound) &&
+		(!d.issuer || d.jwksFault == sound)
 	w.say("reload: %v, want accepted %t", err, ok)
 	if !ok {
 		if err == nil {
@@ -438,7 +443,8 @@ func (w *metaWorld) pick() *identity.Record {
 func (w *metaWorld) pushPolicy() {
 	n, good := 1000+w.r.IntN(1000), w.r.IntN(2) == 0
 	enabled := map[string]bool{"acme": w.r.IntN(2) == 0, "globex": w.r.IntN(2) == 0}
-	files := map[string][]byte{"kvasir/decision.rego": []byte(metaPolicy(n)), "data/tenants/all.json": []byte(metaData(enabled))}
+	files := map[string][]byte{"kvasir/decision.rego": []byte(metaPolicy(n)),
+		"data/tenants/all.json": []byte(metaData(enabled))}
 	if !good {
 		files["kvasir/broken.rego"] = []byte("package kvasir\n\nx {")
 	}
@@ -579,8 +585,10 @@ func (w *metaWorld) check(sh *metaShared) {
 		ask(fmt.Sprint("certificate ", i), identity.Credentials{Certificate: c}, want)
 	}
 	c := rev.Config
-	if c.Region != fmt.Sprint("r", m.region) || c.ClientHints.Session != fmt.Sprint("x-h", m.hint) || c.Listen.HTTP != "127.0.0.1:0" {
-		w.t.Errorf("got region %s, hint %s, listen %s; want r%d, x-h%d", c.Region, c.ClientHints.Session, c.Listen.HTTP, m.region, m.hint)
+	if c.Region != fmt.Sprint("r", m.region) || c.ClientHints.Session != fmt.Sprint("x-h", m.hint) ||
+		c.Listen.HTTP != "127.0.0.1:0" {
+		w.t.Errorf("got region %s, hint %s, listen %s; want r%d, x-h%d", c.Region, c.ClientHints.Session, c.Listen.HTTP,
+			m.region, m.hint)
 	}
 	if rev.Edge != w.rulesEdge() {
 		w.t.Error("requests are read by another edge than that of the revision")
@@ -604,10 +612,12 @@ func (w *metaWorld) checkPlugin(rev *rules.Revision) {
 func (w *metaWorld) checkPolicy(rev *rules.Revision) {
 	for _, tenant := range metaTenants {
 		var api llmapi.Request
-		if err := api.Scan(llmapi.OpChat, []byte(`{"model":"m","messages":[{"role":"user","content":"hello"}]}`)); err != nil {
+		if err := api.Scan(llmapi.OpChat,
+			[]byte(`{"model":"m","messages":[{"role":"user","content":"hello"}]}`)); err != nil {
 			w.t.Fatal(err)
 		}
-		e := rev.Scheduler.DryRun(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: tenant, Method: identity.MethodAPIKey}, ID: "dry-run"})
+		e := rev.Scheduler.DryRun(&scheduler.Request{API: &api,
+			Principal: &identity.Principal{Tenant: tenant, Method: identity.MethodAPIKey}, ID: "dry-run"})
 		allowed := len(e.Rules) == 1 && e.Rules[0] == fmt.Sprint("rule_", w.m.policy)
 		if allowed != w.m.enabled[tenant] {
 			w.t.Errorf("policy %d about %s: got %v, want enabled %t", w.m.policy, tenant, e.Rules, w.m.enabled[tenant])
@@ -648,7 +658,8 @@ func TestRules_metamorphic(t *testing.T) {
 func writeCertificate(t *testing.T, dir string) {
 	t.Helper()
 	s := newSigner(t, "tls")
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"router.example"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"router.example"},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(crand.Reader, c, c, s.key.Public(), s.key)
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,8 @@ import (
 // esperanto is a dialect that no engine speaks, as its one file would declare it.
 var esperanto = dialect.Register(dialect.Dialect{
 	Name: "esperanto", Title: "Esperanto",
-	Salt:        dialect.Salt{Field: "cache_domain", In: dialect.Chat | dialect.Completions, Since: []dialect.Since{{In: dialect.Chat, Major: 2}}},
+	Salt: dialect.Salt{Field: "cache_domain", In: dialect.Chat | dialect.Completions,
+		Since: []dialect.Since{{In: dialect.Chat, Major: 2}}},
 	Priority:    dialect.Priority{Field: "urgency", In: dialect.Chat, LowerFirst: true},
 	Has:         []dialect.Members{{In: dialect.Chat, Names: "warmth"}},
 	Lacks:       []string{"logit_bias"},
@@ -55,7 +56,8 @@ func newEsperantoEngine(t *testing.T) *esperantoEngine {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ok", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/figures", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "seven!!") })
-	mux.HandleFunc("/v1/models", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"data":[{"id":"m"}]}`) })
+	mux.HandleFunc("/v1/models",
+		func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"data":[{"id":"m"}]}`) })
 	mux.HandleFunc("/v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		e.mu.Lock()
@@ -74,8 +76,9 @@ func newEsperantoEngine(t *testing.T) *esperantoEngine {
 func runDialect(t *testing.T, name, url string) *Host {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kvasir.yaml")
-	save(t, file, fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {http: \"127.0.0.1:0\"}\nidentity: {anonymous: {tenant: local}}\nstate_dir: %s\n"+
-		"pools: [{name: main, dialect: %s, endpoints: [%q]}]\nmodels: [{name: m, pools: [main]}]\n", t.TempDir(), name, url))
+	save(t, file,
+		fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {http: \"127.0.0.1:0\"}\nidentity: {anonymous: {tenant: local}}\nstate_dir: %s\n"+
+			"pools: [{name: main, dialect: %s, endpoints: [%q]}]\nmodels: [{name: m, pools: [main]}]\n", t.TempDir(), name, url))
 	cfg, err := config.Load(file)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +136,8 @@ func TestDialect_oneDeclaration(t *testing.T) {
 	if err := json.Unmarshal([]byte(e.chats[0]), &got); err != nil {
 		t.Fatal(err)
 	}
-	if salt, _ := got["cache_domain"].(string); len(salt) < 20 || got["warmth"] != 1.0 || got["worker"] != nil || got["urgency"] != nil {
+	if salt, _ := got["cache_domain"].(string); len(salt) < 20 || got["warmth"] != 1.0 || got["worker"] != nil ||
+		got["urgency"] != nil {
 		t.Errorf("the engine got %v", got)
 	}
 }

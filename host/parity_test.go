@@ -45,7 +45,9 @@ type world struct {
 
 func newWorld(t testing.TB, n int, model *rules.Prompts, p scheduler.Profile) *world {
 	t.Helper()
-	w := &world{store: endpoint.NewStore(), predictor: kvindex.NewPredictor(kvindex.Config{Holders: 4096, BudgetBytes: 64 << 20}), clock: time.UnixMilli(1e12), first: map[*scheduler.Placement]bool{}}
+	w := &world{store: endpoint.NewStore(),
+		predictor: kvindex.NewPredictor(kvindex.Config{Holders: 4096, BudgetBytes: 64 << 20}), clock: time.UnixMilli(1e12),
+		first: map[*scheduler.Placement]bool{}}
 	for i := range n {
 		addr := fmt.Sprintf("10.0.0.%d:8000", i)
 		id, err := w.store.Add(endpoint.Info{URL: "http://" + addr, Addr: addr, Pool: "main", Dialect: "vllm"})
@@ -55,7 +57,8 @@ func newWorld(t testing.TB, n int, model *rules.Prompts, p scheduler.Profile) *w
 		w.ready(int(id), true)
 	}
 	w.state = scheduler.NewState(scheduler.StateConfig{Store: w.store, Seed: 5, Now: func() time.Time { return w.clock },
-		Locality: scheduler.Locality{Predictor: w.predictor, Holders: 4096, HolderOf: func(id endpoint.ID, tier int) int { return kvindex.HolderOf(int(id), tier) }}})
+		Locality: scheduler.Locality{Predictor: w.predictor, Holders: 4096,
+			HolderOf: func(id endpoint.ID, tier int) int { return kvindex.HolderOf(int(id), tier) }}})
 	engine, err := policy.NewStatic(policy.StaticConfig{Key: make([]byte, 32)})
 	if err != nil {
 		t.Fatal(err)
@@ -98,10 +101,12 @@ func draw(t testing.TB, rng *rand.Rand, n int, turns []int) step {
 	}
 	msgs := []map[string]string{{"role": "system", "content": repeat(system, 60)}}
 	for i := range turns[c] {
-		msgs = append(msgs, map[string]string{"role": "user", "content": repeat(fmt.Sprint(c, " asks ", i, ". "), 30+c)}, map[string]string{"role": "assistant", "content": fmt.Sprint("yes ", i)})
+		msgs = append(msgs, map[string]string{"role": "user", "content": repeat(fmt.Sprint(c, " asks ", i, ". "), 30+c)},
+			map[string]string{"role": "assistant", "content": fmt.Sprint("yes ", i)})
 	}
 	turns[c] %= 8
-	b, err := json.Marshal(map[string]any{"model": "m", "messages": msgs[:len(msgs)-1], "max_tokens": 20 + c, "user": fmt.Sprint("user-", c)})
+	b, err := json.Marshal(map[string]any{"model": "m", "messages": msgs[:len(msgs)-1], "max_tokens": 20 + c,
+		"user": fmt.Sprint("user-", c)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +132,8 @@ func (w *world) do(t testing.TB, s *step, n int) any {
 		if err := api.Scan(llmapi.OpChat, s.body); err != nil {
 			t.Fatal(err)
 		}
-		p, err := w.rules.Schedule(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: fmt.Sprint("t", len(s.body)%3)}, ID: s.id})
+		p, err := w.rules.Schedule(&scheduler.Request{API: &api,
+			Principal: &identity.Principal{Tenant: fmt.Sprint("t", len(s.body)%3)}, ID: s.id})
 		if err != nil {
 			return err.Error()
 		}
@@ -161,7 +167,8 @@ func (w *world) goOn(s *step) any {
 	w.first[p] = true
 	if s.what >= 6 {
 		delete(w.first, p)
-		p.Done(exchange.Outcome{Status: []int{200, 200, 200, 500}[s.which%4], HasUsage: true, OutputTokens: s.which % 90, End: exchange.EndComplete})
+		p.Done(exchange.Outcome{Status: []int{200, 200, 200, 500}[s.which%4], HasUsage: true, OutputTokens: s.which % 90,
+			End: exchange.EndComplete})
 		w.open = slices.Delete(w.open, i, i+1)
 	}
 	return nil
@@ -178,10 +185,13 @@ func TestParity_leastwork(t *testing.T) {
 	for seed, n := range []int{2, 5, 16, 64} {
 		objective := []string{"blend", "ttft", "throughput", "blend"}[seed]
 		rules := func(s scheduler.Scorer) scheduler.Profile {
-			return scheduler.Profile{Name: "default", Objective: scheduler.Objective(objective), Holdout: 0.02, Scorers: []scheduler.Weighted{{Scorer: s, Weight: 1}}}
+			return scheduler.Profile{Name: "default", Objective: scheduler.Objective(objective), Holdout: 0.02,
+				Scorers: []scheduler.Weighted{{Scorer: s, Weight: 1}}}
 		}
 		var shipped scheduler.Profile
-		planned(t, &config.Config{Profiles: []config.Profile{{Objective: objective, Picker: config.Builtin, Scorers: []config.Scorer{{Plugin: "leastwork", Weight: 1}}}}}, endpoint.NewStore()).Extend(0, &shipped)
+		planned(t,
+			&config.Config{Profiles: []config.Profile{{Objective: objective, Picker: config.Builtin,
+				Scorers: []config.Scorer{{Plugin: "leastwork", Weight: 1}}}}}, endpoint.NewStore()).Extend(0, &shipped)
 		guest := newWorld(t, n, model, rules(shipped.Scorers[0].Scorer))
 		native := newWorld(t, n, model, rules(scheduler.NewLeastWork(scheduler.Objective(objective))))
 		rng, turns, placed := rand.New(rand.NewPCG(uint64(seed), 9)), make([]int, 20), 0
@@ -198,7 +208,8 @@ func TestParity_leastwork(t *testing.T) {
 		kinds := guest.state.Stats().Decisions
 		t.Logf("%d endpoints, %s: %d placed, %v", n, objective, placed, kinds)
 		if placed < 200 || kinds["warm"] < 50 || kinds["cold"] == 0 || guest.state.Stats().Faults != 0 {
-			t.Errorf("%d endpoints: %d placed, %v, %d faults: the history says little", n, placed, kinds, guest.state.Stats().Faults)
+			t.Errorf("%d endpoints: %d placed, %v, %d faults: the history says little", n, placed, kinds,
+				guest.state.Stats().Faults)
 		}
 	}
 }

@@ -69,8 +69,10 @@ func TestPolicies_hammer(t *testing.T) {
 		repeat(func() {
 			l := h.rules.Acquire()
 			defer l.Release()
-			e := l.Value().Scheduler.DryRun(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: "local"}, ID: "dry-run"})
-			if !e.Allow || len(e.Rules) != 1 || e.Revision != l.Value().Number || e.PolicyRevision != l.Value().Policy().Revision() {
+			e := l.Value().Scheduler.DryRun(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: "local"},
+				ID: "dry-run"})
+			if !e.Allow || len(e.Rules) != 1 || e.Revision != l.Value().Number ||
+				e.PolicyRevision != l.Value().Policy().Revision() {
 				t.Errorf("got %+v", e)
 				stop.Store(true)
 				return
@@ -97,7 +99,8 @@ func TestPolicies_hammer(t *testing.T) {
 		writeNumbered(t, dir, i)
 		if i%10 == 5 {
 			save(t, filepath.Join(dir, "kvasir", "broken.rego"), "package kvasir\n\nx {")
-			if _, err := h.policy().ReloadPolicy(context.Background(), false); err == nil || !strings.Contains(err.Error(), "kvasir/broken.rego:3") {
+			if _, err := h.policy().ReloadPolicy(context.Background(), false); err == nil ||
+				!strings.Contains(err.Error(), "kvasir/broken.rego:3") {
 				t.Errorf("a broken policy: %v", err)
 			}
 			if err := os.Remove(filepath.Join(dir, "kvasir", "broken.rego")); err != nil {

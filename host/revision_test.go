@@ -51,8 +51,11 @@ func TestReload_refusedIsWhole(t *testing.T) {
 	x.start()
 	more, _ := x.keyFile("keys.json", "globex")
 	x.write("secret", "short\n")
-	x.write("kvasir.yaml", x.yaml("api_keys_file: "+x.path("keys.json"), pool+", autoscale: {max: 2, driver: {webhook: {url: \"https://driver.example\", secret_file: "+x.path("secret")+"}}}",
-		"client_hints: {session: x-conversation}\n"))
+	x.write("kvasir.yaml",
+		x.yaml("api_keys_file: "+x.path("keys.json"),
+			pool+", autoscale: {max: 2, driver: {webhook: {url: \"https://driver.example\", secret_file: "+
+				x.path("secret")+"}}}",
+			"client_hints: {session: x-conversation}\n"))
 	if _, err := x.Reload(); err == nil || !strings.Contains(err.Error(), "secret") {
 		t.Fatalf("got %v, want an error about the secret", err)
 	}

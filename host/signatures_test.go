@@ -34,7 +34,8 @@ func newSigners(t testing.TB) signers {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			s.rest = fmt.Sprintf("plugin_signatures: {required: true, keys: {release: %q}}\n", plugsign.FormatKey(key.Public().(ed25519.PublicKey)))
+			s.rest = fmt.Sprintf("plugin_signatures: {required: true, keys: {release: %q}}\n",
+				plugsign.FormatKey(key.Public().(ed25519.PublicKey)))
 		}
 	}
 	return s
@@ -54,9 +55,11 @@ func TestSignatures_push(t *testing.T) {
 	}{
 		{"not signed", "kvasir plugin sign FILE --key KEY", s.plain},
 		{"by a stranger", "required is release (", s.stranger},
-		{"changed", "changed after signing", append(append([]byte(nil), s.signed[:20]...), append([]byte{s.signed[20] ^ 1}, s.signed[21:]...)...)},
+		{"changed", "changed after signing",
+			append(append([]byte(nil), s.signed[:20]...), append([]byte{s.signed[20] ^ 1}, s.signed[21:]...)...)},
 	} {
-		if _, err := a.Push(t.Context(), "mine", c.code, true, ""); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), c.says) {
+		if _, err := a.Push(t.Context(), "mine", c.code, true, ""); !errors.Is(err, admin.ErrRefused) ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.says)
 		}
 	}
@@ -73,7 +76,8 @@ func TestSignatures_push(t *testing.T) {
 	if list := listed(t, h); !strings.Contains(list, `"signer": "release"`) {
 		t.Errorf("the list does not say who signed it: %s", list)
 	}
-	if _, err := a.Shadow(t.Context(), "mine", s.stranger, ""); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "no trusted key") {
+	if _, err := a.Shadow(t.Context(), "mine", s.stranger, ""); !errors.Is(err, admin.ErrRefused) ||
+		!strings.Contains(err.Error(), "no trusted key") {
 		t.Errorf("shadow by a stranger: %v", err)
 	}
 	if v, err := a.Shadow(t.Context(), "mine", s.signed, ""); err != nil || v.Signer != "release" {
@@ -94,7 +98,8 @@ func TestSignatures_start(t *testing.T) {
 	if e := placeOne(t, aside, "1"); !strings.Contains(e.Plugins[0].Fault, "not signed") {
 		t.Errorf("placed by %+v", e.Plugins)
 	}
-	if list := listed(t, aside); !strings.Contains(list, `"state": "aside"`) || !strings.Contains(list, "kvasir plugin sign") || !strings.Contains(log.String(), "not signed") {
+	if list := listed(t, aside); !strings.Contains(list, `"state": "aside"`) ||
+		!strings.Contains(list, "kvasir plugin sign") || !strings.Contains(log.String(), "not signed") {
 		t.Errorf("not told: %s\n%s", list, log)
 	}
 	file := filepath.Join(t.TempDir(), "mine.wasm")
@@ -104,7 +109,8 @@ func TestSignatures_start(t *testing.T) {
 	if e := placeOne(t, byFile, "1"); e.Plugins[0].Fault != "" || e.Plugins[0].Digest != digestOf(s.signed) {
 		t.Errorf("the signed file does not stand in: %+v", e.Plugins)
 	}
-	shipped, _ := startHost(t, t.TempDir(), s.rest+"profiles: [{name: default, holdout: 0, scorers: [{plugin: prefixfirst}]}]\n")
+	shipped, _ := startHost(t, t.TempDir(),
+		s.rest+"profiles: [{name: default, holdout: 0, scorers: [{plugin: prefixfirst}]}]\n")
 	if e := placeOne(t, shipped, "1"); e.Plugins[0].Fault != "" || e.Plugins[0].Name != "prefixfirst" {
 		t.Errorf("what ships needs no signature: %+v", e.Plugins)
 	}
@@ -122,7 +128,8 @@ func TestSignatures_folder(t *testing.T) {
 	}
 	save(t, file, string(s.plain))
 	look()
-	if e := placeOne(t, h, "1"); e.Plugins[0].Name == "mine" || !strings.Contains(log.String(), "mine.wasm") || !strings.Contains(log.String(), "not signed") {
+	if e := placeOne(t, h, "1"); e.Plugins[0].Name == "mine" || !strings.Contains(log.String(), "mine.wasm") ||
+		!strings.Contains(log.String(), "not signed") {
 		t.Errorf("not signed: placed by %+v\n%s", e.Plugins, log)
 	}
 	save(t, file, string(s.signed))
@@ -163,7 +170,8 @@ func TestSignatures_keyGone(t *testing.T) {
 	if err == nil {
 		t.Fatal("the key is gone and what it signed places")
 	}
-	demands(t, "refusal", err.Error(), "plugin mine (stored)", "no trusted key", "required is stays (", "kvasir plugin sign FILE --key KEY", "kvasir plugin rollback mine")
+	demands(t, "refusal", err.Error(), "plugin mine (stored)", "no trusted key", "required is stays (",
+		"kvasir plugin sign FILE --key KEY", "kvasir plugin rollback mine")
 	if e := placeOne(t, h, "1"); e.Plugins[0].Name != "mine" || e.Plugins[0].Fault != "" {
 		t.Errorf("after the refusal: placed by %+v", e.Plugins)
 	}
@@ -177,7 +185,8 @@ func TestSignatures_keyGone(t *testing.T) {
 	if _, err := h.Reload(); err != nil {
 		t.Fatalf("after another was put in force: %v", err)
 	}
-	if _, err := a.Rollback(t.Context(), "mine"); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "no trusted key") {
+	if _, err := a.Rollback(t.Context(), "mine"); !errors.Is(err, admin.ErrRefused) ||
+		!strings.Contains(err.Error(), "no trusted key") {
 		t.Errorf("back to what nobody trusts: %v", err)
 	}
 	if list := listed(t, h); !strings.Contains(list, `"signer": "stays"`) {

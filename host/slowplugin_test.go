@@ -23,7 +23,8 @@ func placeMany(t *testing.T, h *Host, n int) (time.Duration, *scheduler.Explanat
 	began := time.Now()
 	for range n {
 		var api llmapi.Request
-		if err := api.Scan(llmapi.OpChat, []byte(`{"model":"m","messages":[{"role":"user","content":"hello"}]}`)); err != nil {
+		if err := api.Scan(llmapi.OpChat,
+			[]byte(`{"model":"m","messages":[{"role":"user","content":"hello"}]}`)); err != nil {
 			t.Fatal(err)
 		}
 		p, err := l.Value().Scheduler.Schedule(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: "local"}})

@@ -66,7 +66,8 @@ func placeOne(t testing.TB, h *Host, id string) *scheduler.Explanation {
 	}
 	l := h.rules.Acquire()
 	defer l.Release()
-	p, err := l.Value().Scheduler.Schedule(&scheduler.Request{API: &api, Principal: &identity.Principal{Tenant: "local"}, ID: id})
+	p, err := l.Value().Scheduler.Schedule(&scheduler.Request{API: &api,
+		Principal: &identity.Principal{Tenant: "local"}, ID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +155,8 @@ func demands(t testing.TB, what, got string, words ...string) {
 func TestStart_defaultPlugin(t *testing.T) {
 	h, _ := startHost(t, t.TempDir(), "profiles: [{name: d, holdout: 0}]\n")
 	e := placeOne(t, h, "a")
-	if len(e.Plugins) != 1 || e.Plugins[0] != (scheduler.PluginUse{Name: "leastwork", Digest: shippedDigest(t, "leastwork")}) {
+	if len(e.Plugins) != 1 ||
+		e.Plugins[0] != (scheduler.PluginUse{Name: "leastwork", Digest: shippedDigest(t, "leastwork")}) {
 		t.Errorf("got %+v", e.Plugins)
 	}
 	if s := e.Candidates[0].Scores["leastwork"]; s.Terms["own"] == 0 || s.Score != e.Candidates[0].Total {
@@ -164,7 +166,8 @@ func TestStart_defaultPlugin(t *testing.T) {
 		t.Errorf("%d faults", n)
 	}
 	b, _ := startHost(t, t.TempDir(), "profiles: [{name: d, holdout: 0, scorers: [{builtin: leastwork}]}]\n")
-	if e := placeOne(t, b, "a"); len(e.Plugins) != 1 || e.Plugins[0].Digest != "builtin" || strings.Contains(listed(t, b), `"source"`) {
+	if e := placeOne(t, b, "a"); len(e.Plugins) != 1 || e.Plugins[0].Digest != "builtin" ||
+		strings.Contains(listed(t, b), `"source"`) {
 		t.Errorf("got %+v, loaded %s", e.Plugins, listed(t, b))
 	}
 }
@@ -184,13 +187,15 @@ func TestStart_quarantined(t *testing.T) {
 	activate(t, store, "leastwork", code)
 	h, _ := startHost(t, state, "profiles: [{name: d, holdout: 0}]\n")
 	e := placeOne(t, h, "a")
-	if len(e.Plugins) != 2 || e.Plugins[0].Fault == "" || e.Plugins[1] != (scheduler.PluginUse{Name: "leastwork", Digest: "builtin"}) {
+	if len(e.Plugins) != 2 || e.Plugins[0].Fault == "" ||
+		e.Plugins[1] != (scheduler.PluginUse{Name: "leastwork", Digest: "builtin"}) {
 		t.Errorf("got %+v", e.Plugins)
 	}
 	if e.Candidates[0].Scores["leastwork"].Terms["own"] == 0 {
 		t.Errorf("got %+v", e.Candidates[0].Scores)
 	}
-	demands(t, "metrics", metricsText(t, h), "kvasir_scheduler_builtin_total 1\n", `kvasir_plugin_faults_total{digest="`+e.Plugins[0].Digest+`",plugin="leastwork",reason="trap"} 1`)
+	demands(t, "metrics", metricsText(t, h), "kvasir_scheduler_builtin_total 1\n",
+		`kvasir_plugin_faults_total{digest="`+e.Plugins[0].Digest+`",plugin="leastwork",reason="trap"} 1`)
 }
 
 func activate(t testing.TB, s *plugstore.Store, name string, code []byte) {
@@ -238,7 +243,8 @@ func TestStart_aside(t *testing.T) {
 			for _, code := range tc.stored {
 				activate(t, store, tc.plugin, code)
 			}
-			h, log := startHost(t, state, "plugins: [{name: "+tc.plugin+"}]\nprofiles: [{name: d, holdout: 0, scorers: [{plugin: "+tc.plugin+"}]}]\n")
+			h, log := startHost(t, state, "plugins: [{name: "+tc.plugin+
+				"}]\nprofiles: [{name: d, holdout: 0, scorers: [{plugin: "+tc.plugin+"}]}]\n")
 			digest := digestOf(tc.stored[len(tc.stored)-1])
 			e := placeOne(t, h, "a")
 			if u := e.Plugins[0]; tc.source != "" {
@@ -252,7 +258,8 @@ func TestStart_aside(t *testing.T) {
 				demands(t, "fault", u.Fault, tc.why)
 			}
 			demands(t, "list", listed(t, h), `"state": "aside"`, digest, tc.why)
-			demands(t, "metrics", metricsText(t, h), `kvasir_plugin_aside{digest="`+digest+`",plugin="`+tc.plugin+`",source="stored"} 1`)
+			demands(t, "metrics", metricsText(t, h), `kvasir_plugin_aside{digest="`+digest+`",plugin="`+tc.plugin+
+				`",source="stored"} 1`)
 			demands(t, "log", log.String(), "level=ERROR", "does not load")
 			if _, err := h.Reload(); err != nil {
 				t.Errorf("a reload is refused: %v", err)
@@ -323,10 +330,12 @@ func TestStart_unlike(t *testing.T) {
 	if err := change("{name: d,", "{name: d, normalize: rank,"); err != nil {
 		t.Fatal(err)
 	}
-	if e := placeOne(t, h, "b"); len(e.Plugins) != 2 || e.Plugins[1].Fault != "" || e.Candidates[0].Scores["mine"].Counted == nil {
+	if e := placeOne(t, h, "b"); len(e.Plugins) != 2 || e.Plugins[1].Fault != "" ||
+		e.Candidates[0].Scores["mine"].Counted == nil {
 		t.Errorf("got %+v", e)
 	}
-	if err := change("normalize: rank", "normalize: \"off\""); err == nil || !strings.Contains(err.Error(), "cannot be added") {
+	if err := change("normalize: rank", "normalize: \"off\""); err == nil ||
+		!strings.Contains(err.Error(), "cannot be added") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -335,7 +344,8 @@ func TestStart_unlike(t *testing.T) {
 // comes, a reload takes it. One that goes while the router runs changes nothing.
 func TestStart_fileMissing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.wasm")
-	h, log := startHost(t, t.TempDir(), fmt.Sprintf("plugins: [{name: mine, file: %q}]\nprofiles: [{name: d, holdout: 0, filters: [mine], picker: mine, scorers: [{plugin: mine, weight: 2}, {plugin: roundrobin}]}]\n", file))
+	h, log := startHost(t, t.TempDir(),
+		fmt.Sprintf("plugins: [{name: mine, file: %q}]\nprofiles: [{name: d, holdout: 0, filters: [mine], picker: mine, scorers: [{plugin: mine, weight: 2}, {plugin: roundrobin}]}]\n", file))
 	e := placeOne(t, h, "a")
 	if len(e.Plugins) != 4 {
 		t.Fatalf("got %+v", e.Plugins)
@@ -393,7 +403,9 @@ func TestReload_changes(t *testing.T) {
 		return digestOf(code)[:12]
 	}
 	first := module("first")
-	h, _ := startHost(t, t.TempDir(), fmt.Sprintf("plugins: [{name: mine, file: %q}]\nprofiles: [{name: d, holdout: 0, scorers: [{plugin: mine}]}]\n", file))
+	h, _ := startHost(t, t.TempDir(),
+		fmt.Sprintf("plugins: [{name: mine, file: %q}]\nprofiles: [{name: d, holdout: 0, scorers: [{plugin: mine}]}]\n",
+			file))
 	reload := func() string {
 		t.Helper()
 		v, err := rules.Reloader{Manager: h.rules}.Reload(t.Context())
@@ -414,10 +426,12 @@ func TestReload_changes(t *testing.T) {
 		t.Fatal(err)
 	}
 	save(t, h.cfg.File, strings.Replace(string(s), "holdout: 0, scorers: [{plugin: mine}]", "holdout: 0.5", 1))
-	demands(t, "answer", reload(), "profiles[d].holdout: 0 → 0.5", "profiles[d].scorers[mine]: removed", "profiles[d].scorers[leastwork]: added",
+	demands(t, "answer", reload(), "profiles[d].holdout: 0 → 0.5", "profiles[d].scorers[mine]: removed",
+		"profiles[d].scorers[leastwork]: added",
 		"plugin leastwork: "+shippedDigest(t, "leastwork")[:12]+" in force", "plugin mine: "+last+" no longer used")
 	save(t, h.cfg.File, string(s)+"nonsense: 1\n")
-	if _, err := (rules.Reloader{Manager: h.rules}).Reload(t.Context()); !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "nonsense: unknown key") {
+	if _, err := (rules.Reloader{Manager: h.rules}).Reload(t.Context()); !errors.Is(err, admin.ErrRefused) ||
+		!strings.Contains(err.Error(), "nonsense: unknown key") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -432,9 +446,12 @@ func TestStages(t *testing.T) {
 	w := httptest.NewRecorder()
 	h.registry.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	text := w.Body.String()
-	demands(t, "metrics", text[strings.Index(text, "# HELP kvasir_stage_seconds"):], `kvasir_stage_seconds_count{stage="policy"} 3`, `kvasir_stage_seconds_count{stage="place"} 3`,
-		`kvasir_stage_seconds_count{stage="prompt"} 0`, `kvasir_stage_seconds_count{stage="lookup"} 0`, `kvasir_stage_seconds_bucket{stage="place",le="1.048576"} 3`,
-		`kvasir_stage_seconds_bucket{stage="place",le="+Inf"} 3`, `stage="read"`, `stage="scan"`, `stage="schedule"`, `stage="connect"`, `stage="response_head"`)
+	demands(t, "metrics", text[strings.Index(text, "# HELP kvasir_stage_seconds"):],
+		`kvasir_stage_seconds_count{stage="policy"} 3`, `kvasir_stage_seconds_count{stage="place"} 3`,
+		`kvasir_stage_seconds_count{stage="prompt"} 0`, `kvasir_stage_seconds_count{stage="lookup"} 0`,
+		`kvasir_stage_seconds_bucket{stage="place",le="1.048576"} 3`,
+		`kvasir_stage_seconds_bucket{stage="place",le="+Inf"} 3`, `stage="read"`, `stage="scan"`, `stage="schedule"`,
+		`stage="connect"`, `stage="response_head"`)
 	if strings.Contains(text, `kvasir_stage_seconds_sum{stage="place"} 0`+"\n") {
 		t.Error("placing took no time")
 	}
@@ -476,7 +493,8 @@ func TestStart_lockedState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(cfg, Options{}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) || !strings.Contains(err.Error(), state) {
+	if _, err := New(cfg, Options{}); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) || !strings.Contains(err.Error(), state) {
 		t.Errorf("got %v", err)
 	}
 	h.unlockState()
@@ -490,5 +508,6 @@ func TestStart_policyMetrics(t *testing.T) {
 	h, _ := startHost(t, t.TempDir(), fmt.Sprintf("policy: {dir: %q}\n", dir))
 	w := httptest.NewRecorder()
 	h.registry.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	demands(t, "metrics", w.Body.String(), "kvasir_policy_loads_total 1\n", "kvasir_policy_load_failures_total 0\n", "kvasir_policy_loaded{revision=")
+	demands(t, "metrics", w.Body.String(), "kvasir_policy_loads_total 1\n", "kvasir_policy_load_failures_total 0\n",
+		"kvasir_policy_loaded{revision=")
 }

@@ -41,11 +41,13 @@ func newSigner(t testing.TB, kid string) *signer {
 // token is one of tenant for an hour.
 func (s *signer) token(t testing.TB, tenant string) string {
 	t.Helper()
-	sig, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: s.key}, (&jose.SignerOptions{}).WithHeader("kid", s.kid))
+	sig, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: s.key},
+		(&jose.SignerOptions{}).WithHeader("kid", s.kid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims := fmt.Sprintf(`{"iss": "https://idp.example", "aud": "kvasir", "sub": "u", "tenant": %q, "exp": %d}`, tenant, time.Now().Add(time.Hour).Unix())
+	claims := fmt.Sprintf(`{"iss": "https://idp.example", "aud": "kvasir", "sub": "u", "tenant": %q, "exp": %d}`, tenant,
+		time.Now().Add(time.Hour).Unix())
 	out, err := sig.Sign([]byte(claims))
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +92,8 @@ func TestWithdraw(t *testing.T) {
 	good := x.yaml("api_keys_file: "+x.path("keys.json")+", "+x.issuer("jwks.json"), pool, "")
 	x.write("kvasir.yaml", good)
 	x.start()
-	by := map[string]string{"acme": keys["acme"], "globex": keys["globex"], "umbrella": keys["umbrella"], "token one": one.token(t, "acme"), "token two": two.token(t, "acme")}
+	by := map[string]string{"acme": keys["acme"], "globex": keys["globex"], "umbrella": keys["umbrella"],
+		"token one": one.token(t, "acme"), "token two": two.token(t, "acme")}
 	check := func(refused ...string) {
 		t.Helper()
 		for _, name := range slices.Sorted(maps.Keys(by)) {
@@ -136,11 +139,13 @@ func TestWithdraw_config(t *testing.T) {
 	one := newSigner(t, "one")
 	x.write("jwks.json", jwks(t, one))
 	pool := "endpoints: [\"" + x.engine() + "\"]"
-	x.write("kvasir.yaml", x.yaml("anonymous: {tenant: local}, api_keys_file: "+x.path("keys.json")+", "+x.issuer("jwks.json"), pool, ""))
+	x.write("kvasir.yaml",
+		x.yaml("anonymous: {tenant: local}, api_keys_file: "+x.path("keys.json")+", "+x.issuer("jwks.json"), pool, ""))
 	x.start()
 	token := one.token(t, "acme")
 	x.turns("token", token, 200)
-	x.write("kvasir.yaml", x.yaml("anonymous: {tenant: local}, api_keys_file: "+x.path("keys.json"), pool, "nonsense: 1\n"))
+	x.write("kvasir.yaml",
+		x.yaml("anonymous: {tenant: local}, api_keys_file: "+x.path("keys.json"), pool, "nonsense: 1\n"))
 	x.turns("token of an issuer that was taken out", token, 401)
 	x.turns("anonymous", "", 200)
 	x.write("kvasir.yaml", x.yaml("api_keys_file: "+x.path("keys.json"), pool, "nonsense: 1\n"))
@@ -149,7 +154,8 @@ func TestWithdraw_config(t *testing.T) {
 	x.write("none.json", `{"version": 1, "keys": []}`)
 	x.write("kvasir.yaml", x.yaml("api_keys_file: "+x.path("none.json"), pool, "nonsense: 1\n"))
 	x.turns("key of a file that was taken out", keys["acme"], 401)
-	x.write("kvasir.yaml", x.yaml("anonymous: {tenant: local}, api_keys_file: "+x.path("keys.json")+", "+x.issuer("jwks.json"), pool, ""))
+	x.write("kvasir.yaml",
+		x.yaml("anonymous: {tenant: local}, api_keys_file: "+x.path("keys.json")+", "+x.issuer("jwks.json"), pool, ""))
 	x.turns("key, when all is sound again", keys["acme"], 200)
 	x.turns("token, when all is sound again", token, 200)
 }
@@ -178,7 +184,8 @@ decision := {
 	tenant := func(name, text string) { x.write("policy/data/tenants/"+name+".json", text) }
 	tenant("acme", `{"acme": {"enabled": true}}`)
 	tenant("globex", `{"globex": {"enabled": true}}`)
-	x.write("kvasir.yaml", x.yaml("api_keys_file: "+x.path("keys.json"), "endpoints: [\""+x.engine()+"\"]", "policy: {dir: "+dir+"}\n"))
+	x.write("kvasir.yaml",
+		x.yaml("api_keys_file: "+x.path("keys.json"), "endpoints: [\""+x.engine()+"\"]", "policy: {dir: "+dir+"}\n"))
 	x.start()
 	x.turns("acme", keys["acme"], 200)
 	x.turns("globex", keys["globex"], 200)
@@ -214,7 +221,8 @@ func TestRevoke_faultyFile(t *testing.T) {
 	}
 	x.write("keys.json", "{")
 	admin := rules.Keys{Manager: x.rules}
-	if _, err := admin.Revoke(context.Background(), ids["acme"]); err == nil || !strings.Contains(err.Error(), "file could not be changed") {
+	if _, err := admin.Revoke(context.Background(), ids["acme"]); err == nil ||
+		!strings.Contains(err.Error(), "file could not be changed") {
 		t.Errorf("got %v", err)
 	}
 	if got := x.ask(keys["acme"]); got != 401 {
@@ -249,7 +257,8 @@ func TestRevoke_waitsForNothing(t *testing.T) {
 	keys, ids := x.keyFile("keys.json", tenants...)
 	dir := filepath.Join(x.dir, "policy")
 	writeNumbered(t, dir, 0)
-	x.write("kvasir.yaml", x.yaml("api_keys_file: "+x.path("keys.json"), "endpoints: [\""+x.engine()+"\"]", "policy: {dir: "+dir+"}\n"))
+	x.write("kvasir.yaml",
+		x.yaml("api_keys_file: "+x.path("keys.json"), "endpoints: [\""+x.engine()+"\"]", "policy: {dir: "+dir+"}\n"))
 	x.start()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -300,7 +309,8 @@ func TestRevoke_waitsForNothing(t *testing.T) {
 	at := len(effect)*99/100 - 1
 	p99 := effect[at] - idle[at]
 	t.Logf("in force: p50 %v, p99 %v; in the file: p50 %v, p99 %v; nothing: p50 %v, p99 %v; %d revisions meanwhile",
-		effect[len(effect)/2], effect[at], written[len(written)/2], written[at], idle[len(idle)/2], idle[at], x.rules.Policy().Revision)
+		effect[len(effect)/2], effect[at], written[len(written)/2], written[at], idle[len(idle)/2], idle[at],
+		x.rules.Policy().Revision)
 	if p99 > 200*time.Millisecond {
 		t.Errorf("p99 of the revocations is %v", p99)
 	}

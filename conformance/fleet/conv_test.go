@@ -73,14 +73,16 @@ func converse(t *testing.T, router *harness.Router, model string, shared bool, c
 		}
 		c := can[r.IntN(len(can))]
 		c.busy = true
-		c.messages = append(c.messages, map[string]any{"role": "user", "content": fmt.Sprint(r.Uint32(), " ", sentence(r, 200))})
+		c.messages = append(c.messages,
+			map[string]any{"role": "user", "content": fmt.Sprint(r.Uint32(), " ", sentence(r, 200))})
 		return c
 	}
 	var wg sync.WaitGroup
 	for range clients {
 		wg.Go(func() {
 			for c := pick(); c != nil; c = pick() {
-				a, err := harness.Post(router.URL+"/v1/chat/completions", "", map[string]any{"model": model, "messages": c.messages, "max_tokens": 1})
+				a, err := harness.Post(router.URL+"/v1/chat/completions", "",
+					map[string]any{"model": model, "messages": c.messages, "max_tokens": 1})
 				if err != nil || a.Status != 200 {
 					t.Errorf("%v %+v", err, a)
 					return
@@ -101,7 +103,8 @@ func converse(t *testing.T, router *harness.Router, model string, shared bool, c
 						res.same++
 					} else {
 						for _, x := range e.Candidates {
-							t.Logf("turn %d moved from %s to %s: %s matched %v, total %.0f, columns %v, %s", c.turn, c.last, e.Chosen, x.Endpoint, x.Matched, x.Total, x.Columns, e.Arm)
+							t.Logf("turn %d moved from %s to %s: %s matched %v, total %.0f, columns %v, %s", c.turn, c.last, e.Chosen,
+								x.Endpoint, x.Matched, x.Total, x.Columns, e.Arm)
 						}
 					}
 				}

@@ -109,17 +109,20 @@ func TestDecisionLog(t *testing.T) {
 		return len(got) == 3
 	})
 	for i, d := range got {
-		if d.ID == "" || d.Path != "kvasir/decision" || d.RequestID != ids[i] || d.Bundles["kvasir"].Revision == "" || len(d.Rules) == 0 && i < 2 {
+		if d.ID == "" || d.Path != "kvasir/decision" || d.RequestID != ids[i] || d.Bundles["kvasir"].Revision == "" ||
+			len(d.Rules) == 0 && i < 2 {
 			t.Errorf("%d: got %+v", i, d)
 		}
 	}
-	if d := got[0]; d.Tenant != "acme" || !d.Result.Allow || d.Endpoint != engine || len(d.Namespace) != 16 || d.Cached || d.Input.Request["model"] != "m" || d.Input.Tenant["id"] != "acme" {
+	if d := got[0]; d.Tenant != "acme" || !d.Result.Allow || d.Endpoint != engine || len(d.Namespace) != 16 || d.Cached ||
+		d.Input.Request["model"] != "m" || d.Input.Tenant["id"] != "acme" {
 		t.Errorf("allowed: %+v", d)
 	}
 	if d := got[1]; !d.Cached || d.ID == got[0].ID {
 		t.Errorf("again: %+v", d)
 	}
-	if d := got[2]; d.Tenant != "stranger" || d.Result.Allow || d.Result.Reason == "" || d.Refused.Status != 403 || d.Endpoint != "" {
+	if d := got[2]; d.Tenant != "stranger" || d.Result.Allow || d.Result.Reason == "" || d.Refused.Status != 403 ||
+		d.Endpoint != "" {
 		t.Errorf("denied: %+v", d)
 	}
 	b, err := os.ReadFile(log)
@@ -131,7 +134,8 @@ func TestDecisionLog(t *testing.T) {
 			t.Errorf("%q is in the log:\n%s", secret, b)
 		}
 	}
-	if _, m := harness.GetBody(r.Admin+"/metrics", r.Token); !strings.Contains(string(m), "kvasir_decision_log_written_total 3") || !strings.Contains(string(m), "kvasir_decision_log_dropped_total 0") {
+	if _, m := harness.GetBody(r.Admin+"/metrics", r.Token); !strings.Contains(string(m),
+		"kvasir_decision_log_written_total 3") || !strings.Contains(string(m), "kvasir_decision_log_dropped_total 0") {
 		t.Error("the metrics do not report three decisions")
 	}
 }

@@ -87,7 +87,8 @@ models: [{name: demo, pools: [main], tokenizer: {dir: `+model+`}}]
 				return
 			default:
 			}
-			a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody("demo", "Answer.", strings.Repeat("word ", n%50), n%2 == 0, 8))
+			a, err := harness.Post(r.URL+"/v1/chat/completions", "",
+				chatBody("demo", "Answer.", strings.Repeat("word ", n%50), n%2 == 0, 8))
 			if err != nil || a.Status != 200 {
 				t.Errorf("request %d: %v %+v", n, err, a)
 			}
@@ -117,7 +118,8 @@ models: [{name: demo, pools: [main], tokenizer: {dir: `+model+`}}]
 	}
 	kvasir("endpoint", "drain", engines[1].URL, "--wait", "20s")
 	await("without the drained one", engines[2])
-	if out := kvasir("endpoint", "list"); !strings.Contains(out, "held drained") || !strings.Contains(out, "drained by an operator") {
+	if out := kvasir("endpoint", "list"); !strings.Contains(out, "held drained") ||
+		!strings.Contains(out, "drained by an operator") {
 		t.Errorf("kvasir endpoint list:\n%s", out)
 	}
 	kvasir("endpoint", "uncordon", engines[1].URL)
@@ -146,7 +148,8 @@ func TestDiscovery_admitted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(filepath.Join(policy, "data", "backends", "backends.json"), `{"main": {"plain_http": true, "networks": ["127.0.0.0/8"]}}`)
+	write(filepath.Join(policy, "data", "backends", "backends.json"),
+		`{"main": {"plain_http": true, "networks": ["127.0.0.0/8"]}}`)
 	write(file, `["`+e.URL+`", "http://10.255.0.1:9"]`)
 	r := harness.Serve(t, `
 listen: {LISTEN}

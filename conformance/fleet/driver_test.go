@@ -34,7 +34,8 @@ func TestExamples_driver(t *testing.T) {
 	}
 	const two = `{"op": "apply", "key": "a", "pool": "p", "desired": 2, "current": []}`
 	m := ask(two)
-	if again := ask(two); len(m) != 2 || len(again) != 2 || again[0]["url"] != m[0]["url"] || again[1]["id"] != m[1]["id"] {
+	if again := ask(two); len(m) != 2 || len(again) != 2 || again[0]["url"] != m[0]["url"] ||
+		again[1]["id"] != m[1]["id"] {
 		t.Fatalf("called twice: %v, then %v", m, again)
 	}
 	harness.Await(t, 20*time.Second, "an engine", func() bool { return harness.Get(m[1]["url"]+"/health", "") == 200 })

@@ -12,7 +12,8 @@ import (
 // started, with exit code 0, and removes its state directory.
 func TestDevEnds(t *testing.T) {
 	d := harness.StartDev(t)
-	if a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["acme"], chatBody(d.Model, "s", "u", false, 3)); err != nil || a.Status != 200 {
+	if a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["acme"],
+		chatBody(d.Model, "s", "u", false, 3)); err != nil || a.Status != 200 {
 		t.Fatalf("%v %+v", err, a)
 	}
 	if !d.Stop(15 * time.Second) {

@@ -37,11 +37,14 @@ func writeWishes(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
-	save(t, filepath.Join(dir, "data", "data.json"), []byte(`{"classes": {"high": {"priority": 10}, "standard": {"priority": 0}}}`))
+	save(t, filepath.Join(dir, "data", "data.json"),
+		[]byte(`{"classes": {"high": {"priority": 10}, "standard": {"priority": 0}}}`))
 	var b strings.Builder
 	b.WriteString("package kvasir\n\ndefault decision := {\"allow\": false, \"reason\": \"no_wish\"}\n")
 	for name, text := range wishes {
-		fmt.Fprintf(&b, "\n# METADATA\n# labels: {id: wish_%s}\ndecision := {\"allow\": true, %s} if input.request.labels.wish == %q\n", name, text, name)
+		fmt.Fprintf(&b,
+			"\n# METADATA\n# labels: {id: wish_%s}\ndecision := {\"allow\": true, %s} if input.request.labels.wish == %q\n",
+			name, text, name)
 	}
 	save(t, filepath.Join(dir, "kvasir", "decision.rego"), []byte(b.String()))
 }
@@ -104,7 +107,8 @@ profiles: [{name: default, holdout: 0}]
 		t.Helper()
 		for _, q := range harness.SimRequests(t, e.URL) {
 			if bytes.Contains(q.Head, []byte(id)) {
-				if bytes.Contains(bytes.ToLower(q.Head), []byte("x-wish")) || bytes.Contains(bytes.ToLower(q.Head), []byte("kvasir")) {
+				if bytes.Contains(bytes.ToLower(q.Head), []byte("x-wish")) ||
+					bytes.Contains(bytes.ToLower(q.Head), []byte("kvasir")) {
 					t.Errorf("a hint reached the engine:\n%s", q.Head)
 				}
 				var m map[string]json.RawMessage
@@ -124,7 +128,8 @@ profiles: [{name: default, holdout: 0}]
 	goes("prefer", slow)
 	refused("nowhere", 503, "no_eligible_endpoint")
 	refused("unlabelled", 503, "no_eligible_endpoint")
-	harness.Await(t, 20*time.Second, "isolation verified", func() bool { a, _ := ask("verified", nil); return a.Status == 200 })
+	harness.Await(t, 20*time.Second, "isolation verified",
+		func() bool { a, _ := ask("verified", nil); return a.Status == 200 })
 
 	for i := range 3 {
 		a, x := ask("alone", nil)
@@ -158,7 +163,8 @@ profiles: [{name: default, holdout: 0}]
 	homes := map[string]string{}
 	for i := range 24 {
 		session := fmt.Sprint("s", i%4)
-		_, x := ask("sticky", map[string]any{"prompt": sentence(rand.New(rand.NewPCG(uint64(i), 3)), 200)}, "X-Kvasir-Session", session)
+		_, x := ask("sticky", map[string]any{"prompt": sentence(rand.New(rand.NewPCG(uint64(i), 3)), 200)},
+			"X-Kvasir-Session", session)
 		if homes[session] != "" && homes[session] != x.Chosen {
 			t.Errorf("session %s moved from %s to %s", session, homes[session], x.Chosen)
 		}

@@ -34,7 +34,8 @@ func TestFolder_dev(t *testing.T) {
 	for c := range 4 {
 		wg.Go(func() {
 			for i := 0; !stop.Load(); i++ {
-				a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["globex"], chatBody(d.Model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), i%2 == 0, 4))
+				a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["globex"],
+					chatBody(d.Model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), i%2 == 0, 4))
 				if sent.Add(1); err != nil || a.Status != 200 {
 					t.Errorf("%v %+v", err, a)
 				}
@@ -92,7 +93,8 @@ func TestFolder_before(t *testing.T) {
 	engines := startEngines(t, 3)
 	dir, set := t.TempDir(), filepath.Join(t.TempDir(), "mine.wasm")
 	save(t, set, guest(t, "first", 0))
-	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0, scorers: [{plugin: mine}]}",
+	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}",
+		"{name: default, holdout: 0, scorers: [{plugin: mine}]}",
 		fmt.Sprintf("plugin_dir: %q\nplugins: [{name: mine, file: %q}]\n", dir, set))
 	model, n := engines[0].Model, 0
 	places := func(code []byte, what string) {
@@ -124,7 +126,8 @@ func TestFolder_before(t *testing.T) {
 	file := filepath.Join(dir, "mine.wasm")
 	save(t, file, guest(t, "worst", 0))
 	places(guest(t, "worst", 0), "the folder's")
-	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=mine&activate=true", guest(t, "last", 0)); s != 200 || !strings.Contains(string(b), "mine.wasm in plugin_dir takes precedence") {
+	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=mine&activate=true", guest(t, "last", 0)); s != 200 ||
+		!strings.Contains(string(b), "mine.wasm in plugin_dir takes precedence") {
 		t.Errorf("pushed behind the folder: %d %s", s, b)
 	}
 	save(t, file, guest(t, "first", 1)[:300])

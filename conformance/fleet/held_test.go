@@ -26,7 +26,8 @@ type curled struct {
 // curl runs curl -N, which prints the response without buffering.
 func curl(t testing.TB, args ...string) *curled {
 	c := &curled{}
-	cmd := exec.Command("curl", append([]string{"-sS", "-N", "--max-time", "60", "-H", "Content-Type: application/json"}, args...)...)
+	cmd := exec.Command("curl",
+		append([]string{"-sS", "-N", "--max-time", "60", "-H", "Content-Type: application/json"}, args...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
@@ -153,7 +154,8 @@ models: [{name: m, pools: [main], tokenizer: {dir: `+demoDir(t)+`}}]
 		c := curl(t, "-d", heldBody(t, "m", true), url)
 		failed := c.first("data: {\"error\"")
 		// curl's exit code 18: it received a part of the body.
-		if c.exit != 18 || c.first(": waiting") != 0 || failed < 0 || !strings.Contains(c.lines[failed], "model_not_started") || c.first("data: [DONE]") >= 0 {
+		if c.exit != 18 || c.first(": waiting") != 0 || failed < 0 ||
+			!strings.Contains(c.lines[failed], "model_not_started") || c.first("data: [DONE]") >= 0 {
 			t.Errorf("exit %d, %q", c.exit, c.lines)
 			return
 		}
@@ -163,7 +165,8 @@ models: [{name: m, pools: [main], tokenizer: {dir: `+demoDir(t)+`}}]
 	})
 	wg.Go(func() {
 		c := curl(t, "-i", "-d", heldBody(t, "m", false), url)
-		if c.exit != 0 || c.first("HTTP/1.1 503") != 0 || c.first("Retry-After: 90") < 0 || !strings.Contains(c.lines[len(c.lines)-1], "model_not_started") {
+		if c.exit != 0 || c.first("HTTP/1.1 503") != 0 || c.first("Retry-After: 90") < 0 ||
+			!strings.Contains(c.lines[len(c.lines)-1], "model_not_started") {
 			t.Errorf("exit %d, %q", c.exit, c.lines)
 		}
 	})
@@ -179,9 +182,11 @@ func TestHeld_stop(t *testing.T) {
 	defer wg.Wait()
 	for _, stream := range []bool{true, false} {
 		wg.Go(func() {
-			c := curl(t, "-H", "Authorization: Bearer "+d.Tenants["acme"], "-d", heldBody(t, d.Model, stream), d.URL+"/v1/chat/completions")
+			c := curl(t, "-H", "Authorization: Bearer "+d.Tenants["acme"], "-d", heldBody(t, d.Model, stream),
+				d.URL+"/v1/chat/completions")
 			all := strings.Join(c.lines, "\n")
-			if c.exit != 0 || !strings.Contains(all, "content") || stream != (c.first("data: [DONE]") > 0) || stream && c.first(": waiting") != 0 {
+			if c.exit != 0 || !strings.Contains(all, "content") || stream != (c.first("data: [DONE]") > 0) ||
+				stream && c.first(": waiting") != 0 {
 				t.Errorf("stream %v: exit %d, %q", stream, c.exit, c.lines)
 			}
 		})

@@ -42,7 +42,8 @@ func TestPlugin_hostile(t *testing.T) {
 		wg.Go(func() {
 			for i := 0; !stop.Load(); i++ {
 				part := beside.part.Load()
-				a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), i%2 == 0, 4))
+				a, err := harness.Post(r.URL+"/v1/chat/completions", "",
+					chatBody(model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), i%2 == 0, 4))
 				if sent.Add(1); err != nil || a.Status != 200 {
 					failed.Add(1)
 					t.Errorf("%v %+v", err, a)
@@ -78,7 +79,8 @@ func TestPlugin_hostile(t *testing.T) {
 		}
 		beside.reset()
 	}
-	t.Logf("%d guests, %d times, %d requests, %d failed; p99.9 with less p99.9 without: %v", len(all), passes, sent.Load(), failed.Load(), best)
+	t.Logf("%d guests, %d times, %d requests, %d failed; p99.9 with less p99.9 without: %v", len(all), passes, sent.Load(),
+		failed.Load(), best)
 	if best > maxPause && !testing.Short() {
 		t.Errorf("hostile guests cost other streams %v at the 99.9th percentile, want at most %v", best, maxPause)
 	}

@@ -67,7 +67,8 @@ func TestIsolationProbe(t *testing.T) {
 		if i%2 == 1 {
 			key = globex
 		}
-		a, err := harness.Post(r.URL+"/v1/completions", key, map[string]any{"model": good.Model, "prompt": prompt, "max_tokens": 2})
+		a, err := harness.Post(r.URL+"/v1/completions", key,
+			map[string]any{"model": good.Model, "prompt": prompt, "max_tokens": 2})
 		if err != nil || a.Status != 200 {
 			t.Fatalf("%v %+v", err, a)
 		}
@@ -86,14 +87,16 @@ func TestIsolationProbe(t *testing.T) {
 	}
 	good.Kill()
 	harness.Await(t, 20*time.Second, "the refusal", func() bool {
-		a, err := harness.Post(r.URL+"/v1/completions", acme, map[string]any{"model": good.Model, "prompt": "x", "max_tokens": 2})
+		a, err := harness.Post(r.URL+"/v1/completions", acme,
+			map[string]any{"model": good.Model, "prompt": "x", "max_tokens": 2})
 		return err == nil && a.Status == 503 && strings.Contains(string(a.Body), "no_eligible_endpoint")
 	})
 	status, b := harness.GetBody(r.Admin+"/metrics", r.Token)
 	for _, want := range []string{
 		fmt.Sprintf(`kvasir_endpoint_isolation{endpoint=%q,isolation="none",pool="main"} 1`, bad.URL),
 		`kvasir_unsalted_requests_total{reason="public"} 0`, `kvasir_unsalted_requests_total{reason="fault"} 0`,
-		`kvasir_unexplained_cached_tokens_total 0`, fmt.Sprintf(`kvasir_endpoint_tenant_share{endpoint=%q,pool="main"} 0.5`, good.URL),
+		`kvasir_unexplained_cached_tokens_total 0`,
+		fmt.Sprintf(`kvasir_endpoint_tenant_share{endpoint=%q,pool="main"} 0.5`, good.URL),
 	} {
 		if status != 200 || !strings.Contains(string(b), want) {
 			t.Errorf("metrics (%d) lack %s", status, want)

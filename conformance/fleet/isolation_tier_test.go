@@ -113,15 +113,18 @@ func TestIsolation_unexplainedHit(t *testing.T) {
 	if is := isolationOf(t, r)[e.URL]; is != "none" {
 		t.Errorf("isolation %s", is)
 	}
-	if out, code := kvasir(t, "endpoint", "list", "--admin", r.Admin, "--token", r.Token); code != 0 || !strings.Contains(out, reason) {
+	if out, code := kvasir(t, "endpoint", "list", "--admin", r.Admin, "--token", r.Token); code != 0 ||
+		!strings.Contains(out, reason) {
 		t.Errorf("endpoint list: %d\n%s", code, out)
 	}
-	if log, err := os.ReadFile(filepath.Join(state, "audit.log")); err != nil || !strings.Contains(string(log), "isolation:revoke") || !strings.Contains(string(log), reason) {
+	if log, err := os.ReadFile(filepath.Join(state, "audit.log")); err != nil ||
+		!strings.Contains(string(log), "isolation:revoke") || !strings.Contains(string(log), reason) {
 		t.Errorf("%v: the audit log lacks the revocation:\n%s", err, log)
 	}
 	_, metrics := harness.GetBody(r.Admin+"/metrics", r.Token)
 	for _, want := range []string{
-		fmt.Sprintf(`kvasir_endpoint_isolation_revocations_total{endpoint=%q,pool="main"} 1`, e.URL), fmt.Sprint("kvasir_unexplained_cached_tokens_total ", leaked),
+		fmt.Sprintf(`kvasir_endpoint_isolation_revocations_total{endpoint=%q,pool="main"} 1`, e.URL),
+		fmt.Sprint("kvasir_unexplained_cached_tokens_total ", leaked),
 	} {
 		if !strings.Contains(string(metrics), want) {
 			t.Errorf("metrics lack %s", want)

@@ -75,7 +75,10 @@ func TestJWT(t *testing.T) {
 		keys.Store(&s)
 	}
 	publish(first.jwk(t))
-	idp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, *keys.Load()) }))
+	idp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprint(w, *keys.Load())
+	}))
 	defer idp.Close()
 	d := harness.StartDev(t, "--engines", "1")
 	r := harness.Serve(t, `listen: {LISTEN}
@@ -89,7 +92,8 @@ pools: [{name: main, endpoints: ["`+d.Engines[0].URL+`"]}]
 models: [{name: m, pools: [main]}]
 `)
 	claims := func(change map[string]any) map[string]any {
-		c := map[string]any{"iss": "https://idp.example", "aud": "kvasir", "sub": "u1", "org": "acme", "exp": time.Now().Add(time.Hour).Unix(), "scope": "infer plugin:read explain:own"}
+		c := map[string]any{"iss": "https://idp.example", "aud": "kvasir", "sub": "u1", "org": "acme",
+			"exp": time.Now().Add(time.Hour).Unix(), "scope": "infer plugin:read explain:own"}
 		for k, v := range change {
 			if v == nil {
 				delete(c, k)
@@ -141,7 +145,8 @@ models: [{name: m, pools: [main]}]
 		t.Errorf("a token of the key that is gone: %d", got)
 	}
 	_, m := harness.GetBody(r.Admin+"/metrics", r.Token)
-	for _, line := range []string{`kvasir_jwt_refused_total{reason="expired"} 2`, `kvasir_jwks_keys{issuer="https://idp.example"} 1`} {
+	for _, line := range []string{`kvasir_jwt_refused_total{reason="expired"} 2`,
+		`kvasir_jwks_keys{issuer="https://idp.example"} 1`} {
 		if !strings.Contains(string(m), line) {
 			t.Errorf("metrics have no %s", line)
 		}

@@ -57,7 +57,10 @@ func TestKeyLife(t *testing.T) {
 		return append(args, "--admin", d.Admin, "--token", token)
 	}
 	ask := func(key string) int { return harness.Get(d.URL+"/v1/models", key) }
-	operator := keyOf(t, ok(t, as(d.AdminToken, "key", "issue", "--tenant", "ops", "--scope", "key:*@*", "--label", "team=sre", "--output", "json")...))
+	operator := keyOf(t,
+		ok(t,
+			as(d.AdminToken, "key", "issue", "--tenant", "ops", "--scope", "key:*@*", "--label", "team=sre",
+				"--output", "json")...))
 	first := keyOf(t, ok(t, as(operator.Key, "key", "issue", "--tenant", "acme", "--user", "u1", "--output", "json")...))
 	if got := ask(first.Key); got != 200 {
 		t.Fatalf("an issued key: %d", got)
@@ -95,10 +98,13 @@ func TestKeyLife(t *testing.T) {
 			t.Errorf("%s: %d %s", what, status, body)
 		}
 	}
-	if _, errs, code := cli(t, as(operator.Key, "key", "issue", "--tenant", "ops", "--scope", "plugin:push")...); code != 1 || !strings.Contains(errs, "plugin:push") {
+	if _, errs, code := cli(t,
+		as(operator.Key, "key", "issue", "--tenant", "ops", "--scope", "plugin:push")...); code != 1 ||
+		!strings.Contains(errs, "plugin:push") {
 		t.Errorf("more scopes than the issuer has: exit %d: %s", code, errs)
 	}
-	for _, key := range []string{first.Key, second.Key, third.Key, d.Tenants["globex"]} { // keys without scopes; one is revoked
+	// keys without scopes; one is revoked
+	for _, key := range []string{first.Key, second.Key, third.Key, d.Tenants["globex"]} {
 		if status, body := harness.GetBody(d.Admin+"/v1/keys", key); status != 403 && (key != second.Key || status != 401) {
 			t.Errorf("a tenant's key on the admin listener: %d %s", status, body)
 		}
@@ -110,8 +116,10 @@ func TestKeyLife(t *testing.T) {
 func checkAudit(t *testing.T, d *harness.Dev, operator, first issued) {
 	t.Helper()
 	log := filepath.Join(d.StateDir, "audit.log")
-	before := ok(t, "key", "issue", "--state-dir", d.StateDir, "--tenant", "globex") // on the file, without the running router
-	harness.Await(t, 5*time.Second, "a key of the file accepted", func() bool { return harness.Get(d.URL+"/v1/models", before) == 200 })
+	// on the file, without the running router
+	before := ok(t, "key", "issue", "--state-dir", d.StateDir, "--tenant", "globex")
+	harness.Await(t, 5*time.Second, "a key of the file accepted",
+		func() bool { return harness.Get(d.URL+"/v1/models", before) == 200 })
 	b, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)
@@ -156,10 +164,14 @@ func checkAudit(t *testing.T, d *harness.Dev, operator, first issued) {
 	copied := filepath.Join(t.TempDir(), "audit.log")
 	for what, edit := range map[string]func() (string, string){
 		"line 3 does not match its hash": func() (string, string) {
-			return strings.Join(lines[:2], "") + strings.Replace(lines[2], "key:issue", "key:read", 1) + strings.Join(lines[3:], ""), ""
+			return strings.Join(lines[:2], "") + strings.Replace(lines[2], "key:issue", "key:read", 1) +
+				strings.Join(lines[3:], ""), ""
 		},
-		"line 4 does not have the number": func() (string, string) { return strings.Join(lines[:3], "") + strings.Join(lines[4:], ""), "" },
-		"does not contain the anchor":     func() (string, string) { return strings.Join(lines[:5], ""), st.Head },
+		"line 4 does not have the number": func() (string, string) {
+			return strings.Join(lines[:3], "") +
+				strings.Join(lines[4:], ""), ""
+		},
+		"does not contain the anchor": func() (string, string) { return strings.Join(lines[:5], ""), st.Head },
 	} {
 		changed, anchor := edit()
 		if err := os.WriteFile(copied, []byte(changed), 0o600); err != nil {
@@ -183,7 +195,8 @@ func TestPastedKeys(t *testing.T) {
 	admin := []string{"--admin", d.Admin, "--token", d.AdminToken}
 	k := keyOf(t, ok(t, append([]string{"key", "issue", "--tenant", "acme", "--output", "json"}, admin...)...))
 	secret := k.Key[len("kv_")+len(k.ID)+1:]
-	body := map[string]any{"model": d.Model, "messages": []map[string]string{{"role": "user", "content": "hello"}}, "max_tokens": 2}
+	body := map[string]any{"model": d.Model, "messages": []map[string]string{{"role": "user", "content": "hello"}},
+		"max_tokens": 2}
 	for _, change := range []func(map[string]any) []string{
 		func(map[string]any) []string { return []string{"X-Request-Id", k.Key} },
 		func(map[string]any) []string { return []string{"X-Kvasir-Session", k.Key} },
@@ -205,7 +218,8 @@ func TestPastedKeys(t *testing.T) {
 			t.Errorf("explain shows the key: %s", x)
 		}
 	}
-	for _, path := range []string{"/v1/explain/" + k.Key, "/v1/keys/" + k.Key, "/v1/plugins/" + k.Key + "/rollback", "/v1/" + k.Key, "/v1/reload?" + k.Key} {
+	for _, path := range []string{"/v1/explain/" + k.Key, "/v1/keys/" + k.Key, "/v1/plugins/" + k.Key + "/rollback",
+		"/v1/" + k.Key, "/v1/reload?" + k.Key} {
 		for _, method := range []string{"GET", "POST", "DELETE"} {
 			for _, token := range []string{d.AdminToken, k.Key, "unknown-" + k.Key} {
 				if _, answer := harness.Do(method, d.Admin+path, token); strings.Contains(string(answer), secret) {
@@ -215,7 +229,8 @@ func TestPastedKeys(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/metrics", "/v1/status", "/v1/policy", "/v1/endpoints", "/v1/keys"} {
-		if status, answer := harness.GetBody(d.Admin+path, d.AdminToken); status != 200 || strings.Contains(string(answer), secret) {
+		if status, answer := harness.GetBody(d.Admin+path, d.AdminToken); status != 200 ||
+			strings.Contains(string(answer), secret) {
 			t.Errorf("%s: %d %.2000s", path, status, answer)
 		}
 	}
@@ -227,7 +242,8 @@ func TestPastedKeys(t *testing.T) {
 		t.Errorf("the revoked key: %d", got)
 	}
 	log, err := os.ReadFile(filepath.Join(d.StateDir, "audit.log"))
-	if err != nil || strings.Contains(string(log), secret) || !strings.Contains(string(log), `"verb":"key:revoke","object":"key/`+k.ID+`"`) {
+	if err != nil || strings.Contains(string(log), secret) ||
+		!strings.Contains(string(log), `"verb":"key:revoke","object":"key/`+k.ID+`"`) {
 		t.Errorf("%v, audit log:\n%s", err, log)
 	}
 	if strings.Contains(d.Log.String(), secret) {
@@ -263,7 +279,8 @@ models: [{name: m, pools: [main]}]
 			MAC     string
 		}
 		out := ok(t, append([]string{"key", "list", "--output", "json"}, args...)...)
-		if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) != 1 || list[0].MAC != "" || !strings.HasPrefix(list[0].Issuer, "cli:") {
+		if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) != 1 || list[0].MAC != "" ||
+			!strings.HasPrefix(list[0].Issuer, "cli:") {
 			t.Fatalf("%v: %s", err, out)
 		}
 		return list[0].LastUse.String()
@@ -284,7 +301,9 @@ models: [{name: m, pools: [main]}]
 func TestPluginAuthors(t *testing.T) {
 	d := harness.StartDev(t, "--engines", "1")
 	key := func(scope string) string {
-		return keyOf(t, ok(t, "key", "issue", "--admin", d.Admin, "--token", d.AdminToken, "--tenant", "ops", "--scope", scope, "--output", "json")).Key
+		return keyOf(t,
+			ok(t, "key", "issue", "--admin", d.Admin, "--token", d.AdminToken, "--tenant", "ops", "--scope", scope,
+				"--output", "json")).Key
 	}
 	author, activator := key("plugin:push"), key("plugin:activate")
 	file := filepath.Join(t.TempDir(), "mine.wasm")
@@ -292,7 +311,9 @@ func TestPluginAuthors(t *testing.T) {
 		t.Fatal(err)
 	}
 	push := func(token string, more ...string) (string, string, int) {
-		return cli(t, append([]string{"plugin", "push", file, "--name", "mine", "--output", "json", "--admin", d.Admin, "--token", token}, more...)...)
+		return cli(t,
+			append([]string{"plugin", "push", file, "--name", "mine", "--output", "json", "--admin", d.Admin, "--token", token},
+				more...)...)
 	}
 	for token, more := range map[string][]string{author: {"--activate"}, activator: nil} {
 		if _, errs, code := push(token, more...); code != 1 || !strings.Contains(errs, "scope plugin:") {
@@ -308,17 +329,21 @@ func TestPluginAuthors(t *testing.T) {
 		return cli(t, "plugin", "activate", "mine", digest, "--admin", d.Admin, "--token", token)
 	}
 	for _, c := range []struct{ token, digest, want string }{
-		{author, v.Digest, "scope plugin:activate"}, {activator, "00000000", "no version"}, {activator, v.Digest[:4], "at least 8"},
+		{author, v.Digest, "scope plugin:activate"}, {activator, "00000000", "no version"},
+		{activator, v.Digest[:4], "at least 8"},
 	} {
 		if _, errs, code := activate(c.token, c.digest); code != 1 || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: exit %d: %s", c.want, code, errs)
 		}
 	}
-	if out, errs, code := activate(activator, v.Digest[:12]); code != 0 || !strings.Contains(out, "mine "+v.Digest[:12]+": active") {
+	if out, errs, code := activate(activator, v.Digest[:12]); code != 0 ||
+		!strings.Contains(out, "mine "+v.Digest[:12]+": active") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 	b, err := os.ReadFile(filepath.Join(d.StateDir, "audit.log"))
-	if err != nil || !regexp.MustCompile(`"verb":"plugin:activate","object":"plugin/mine","result":"ok","detail":\{"digest":"`+v.Digest+`"`).Match(b) {
+	if err != nil ||
+		!regexp.MustCompile(`"verb":"plugin:activate","object":"plugin/mine","result":"ok","detail":\{"digest":"`+v.Digest+
+			`"`).Match(b) {
 		t.Errorf("%v: the activation is not in the audit log:\n%s", err, b)
 	}
 }

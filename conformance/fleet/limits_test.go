@@ -19,7 +19,8 @@ import (
 func setLimit(t *testing.T, d *harness.Dev, tenant, name string, from, to int) {
 	t.Helper()
 	before := policyOf(t, d.Admin, d.AdminToken).Revision
-	editFile(t, filepath.Join(d.PolicyDir, "data", "tenants", tenant+".json"), fmt.Sprintf("%q: %d", name, from), fmt.Sprintf("%q: %d", name, to))
+	editFile(t, filepath.Join(d.PolicyDir, "data", "tenants", tenant+".json"), fmt.Sprintf("%q: %d", name, from),
+		fmt.Sprintf("%q: %d", name, to))
 	harness.Await(t, 10*time.Second, name+" in force", func() bool {
 		s := policyOf(t, d.Admin, d.AdminToken)
 		return s.State == "ok" && s.Revision != before
@@ -37,7 +38,8 @@ func TestLimits_clients(t *testing.T) {
 	const limit = 20
 	setLimit(t, d, "acme", "requests_per_minute", 0, limit)
 	setLimit(t, d, "globex", "requests_per_minute", 0, limit)
-	out, err := exec.Command(python, "scripts/limits_client.py", d.URL, d.Tenants["acme"], d.Tenants["globex"], d.Model, strconv.Itoa(limit)).CombinedOutput()
+	out, err := exec.Command(python, "scripts/limits_client.py", d.URL, d.Tenants["acme"], d.Tenants["globex"], d.Model,
+		strconv.Itoa(limit)).CombinedOutput()
 	if err != nil || strings.TrimSpace(string(out)) != "ok" {
 		t.Fatalf("%v:\n%s", err, out)
 	}
@@ -49,7 +51,8 @@ func TestLimits(t *testing.T) {
 	d := harness.StartDev(t)
 	ask := func(tenant string, tokens int) *harness.Answer {
 		t.Helper()
-		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants[tenant], chatBody(d.Model, "You are brief.", "x", false, tokens))
+		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants[tenant],
+			chatBody(d.Model, "You are brief.", "x", false, tokens))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +100,8 @@ func TestLimits(t *testing.T) {
 	if !strings.Contains(string(a.Body), "rate_limit_exceeded") || a.Header.Get("Retry-After") == "" {
 		t.Errorf("%s %v", a.Body, a.Header)
 	}
-	if e := harness.Explain(t, d.Admin, d.AdminToken, a.RequestID); e.Allow || !strings.Contains(e.Reason, "tokens per minute") {
+	if e := harness.Explain(t, d.Admin, d.AdminToken, a.RequestID); e.Allow ||
+		!strings.Contains(e.Reason, "tokens per minute") {
 		t.Errorf("explain: %+v", e)
 	}
 	setLimit(t, d, "globex", "max_concurrency", 32, 1) // a reload in between
@@ -110,7 +114,8 @@ func TestLimits(t *testing.T) {
 	begun, end := make(chan *harness.Answer, 1), make(chan struct{})
 	go func() {
 		defer close(end)
-		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["globex"], chatBody(d.Model, "You are long.", "y", true, 600))
+		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["globex"],
+			chatBody(d.Model, "You are long.", "y", true, 600))
 		if err == nil {
 			begun <- a
 		}
@@ -132,11 +137,13 @@ func TestLimits(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "body.json")
 	save(t, file, fmt.Appendf(nil, `{"model": %q, "messages": [{"role": "user", "content": "x"}]}`, d.Model))
 	out, code := kvasir(t, "explain", file, "--tenant", "acme", "--admin", d.Admin, "--token", d.AdminToken)
-	if code != 0 || !strings.Contains(out, "pool in [main]") || !strings.Contains(out, "tokens_per_minute 1000") || strings.Contains(out, "refused") {
+	if code != 0 || !strings.Contains(out, "pool in [main]") || !strings.Contains(out, "tokens_per_minute 1000") ||
+		strings.Contains(out, "refused") {
 		t.Errorf("explain of a request that was not sent: %d %s", code, out)
 	}
 	_, b := harness.GetBody(d.Admin+"/metrics", d.AdminToken)
-	for _, want := range []string{`kvasir_refused_total{reason="rate_limit_exceeded"} `, `kvasir_refused_total{reason="concurrency_limit"} `} {
+	for _, want := range []string{`kvasir_refused_total{reason="rate_limit_exceeded"} `,
+		`kvasir_refused_total{reason="concurrency_limit"} `} {
 		if i := strings.Index(string(b), want); i < 0 || strings.HasPrefix(string(b[i+len(want):]), "0\n") {
 			t.Errorf("metrics lack %s", want)
 		}

@@ -31,12 +31,14 @@ func newMadeUp(t *testing.T, stats string) *madeUp {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ping", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, e.stats.Load()) })
-	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"data": [{"id": "zoo"}]}`) })
+	mux.HandleFunc("GET /v1/models",
+		func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"data": [{"id": "zoo"}]}`) })
 	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, _ *http.Request) {
 		e.served.Add(1)
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"id": "x", "object": "chat.completion", "created": 1, "model": "zoo", "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}],`+
-			`"usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}}`)
+		fmt.Fprint(w,
+			`{"id": "x", "object": "chat.completion", "created": 1, "model": "zoo", "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}],`+
+				`"usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}}`)
 	})
 	e.Server = httptest.NewServer(mux)
 	t.Cleanup(e.Close)
@@ -137,7 +139,11 @@ models: [{name: zoo, pools: [zoo]}]
 		})
 	}
 	write(a.unit("alpha", "up") + b.unit("beta", "up"))
-	harness.Await(t, 20*time.Second, "the second engine", func() bool { e := endpointsOf(t, r)[b.URL]; return e.Ready && e.Running == 1 })
+	harness.Await(t, 20*time.Second, "the second engine", func() bool {
+		e := endpointsOf(t, r)[b.URL]
+		return e.Ready &&
+			e.Running == 1
+	})
 	harness.Await(t, 20*time.Second, "requests there", func() bool { return b.served.Load() > 0 })
 
 	push := func(code []byte) {
@@ -149,7 +155,8 @@ models: [{name: zoo, pools: [zoo]}]
 	for i := range 5 { // swaps under load; the figures change for each version
 		push(append(append([]byte{}, good...), 0, 6, 1, 'n', byte(i), 2, 3, 4))
 		a.stats.Store(fmt.Sprintf("q=%d;busy=2;mem=41%%", 10+i))
-		harness.Await(t, 20*time.Second, "figures by the pushed version", func() bool { return endpointsOf(t, r)[a.URL].Waiting == 10+i })
+		harness.Await(t, 20*time.Second, "figures by the pushed version",
+			func() bool { return endpointsOf(t, r)[a.URL].Waiting == 10+i })
 	}
 	hostile, err := os.ReadFile("../guests/experimental/hostile.wasm")
 	if err != nil {
@@ -164,11 +171,13 @@ models: [{name: zoo, pools: [zoo]}]
 		return e.Ready && e.Waiting == 0 && strings.Contains(e.Why, "trap")
 	})
 	write(b.unit("beta", "up"))
-	harness.Await(t, 20*time.Second, "the faults are counted", func() bool { return metric(t, r, "kvasir_endpoint_parse_failures_total", a.URL) > 0 })
+	harness.Await(t, 20*time.Second, "the faults are counted",
+		func() bool { return metric(t, r, "kvasir_endpoint_parse_failures_total", a.URL) > 0 })
 	if all := endpointsOf(t, r); len(all) != 2 || !all[a.URL].Ready || !all[b.URL].Ready {
 		t.Errorf("a plugin that traps changed the fleet: %v", all)
 	}
-	out, err := exec.Command(harness.Binary(t), "endpoint", "list", "--admin", r.Admin, "--token", r.Token).CombinedOutput()
+	out, err := exec.Command(harness.Binary(t), "endpoint", "list", "--admin", r.Admin, "--token",
+		r.Token).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "figures unknown: ") {
 		t.Errorf("kvasir endpoint list: %v\n%s", err, out)
 	}
@@ -178,9 +187,14 @@ models: [{name: zoo, pools: [zoo]}]
 		return len(all) == 1 && all[b.URL].Running == 1 && all[b.URL].Why == ""
 	})
 	b.stats.Store("garbage") // the plugin rejects text that it does not know
-	harness.Await(t, 20*time.Second, "garbage is reported", func() bool { e := endpointsOf(t, r)[b.URL]; return e.Ready && e.Why != "" && e.Running == 0 })
+	harness.Await(t, 20*time.Second, "garbage is reported", func() bool {
+		e := endpointsOf(t, r)[b.URL]
+		return e.Ready &&
+			e.Why != "" && e.Running == 0
+	})
 	write("unit evil @ 169.254.169.254 port 80 state=up\n" + a.unit("alpha", "up") + b.unit("beta", "up"))
-	harness.Await(t, 20*time.Second, "what is allowed of the registry", func() bool { all := endpointsOf(t, r); return len(all) == 2 && all[a.URL].Ready })
+	harness.Await(t, 20*time.Second, "what is allowed of the registry",
+		func() bool { all := endpointsOf(t, r); return len(all) == 2 && all[a.URL].Ready })
 	if !strings.Contains(r.Log.String(), "not in discover.allow: http://169.254.169.254:80") {
 		t.Error("the endpoint outside the allow-list is not reported")
 	}

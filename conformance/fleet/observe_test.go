@@ -39,13 +39,15 @@ func TestPlugin_observes(t *testing.T) {
 		t.Fatal(err)
 	}
 	engines := startEngines(t, 2)
-	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0, scorers: [{plugin: rate}]}",
+	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}",
+		"{name: default, holdout: 0, scorers: [{plugin: rate}]}",
 		"plugins: [{name: rate, file: ../../examples/learned-rate/learned_rate.wasm}]\n")
 	rates := func() (chosen string, all map[string]float64) {
 		e := ask(t, r, engines[0].Model, time.Now().String())
 		all = map[string]float64{}
 		for _, c := range e.Candidates {
-			all[c.Endpoint] = -float64(c.Columns["uncached_tokens"]+c.Columns["outstanding_uncached_tokens"]) / float64(c.Scores["rate"].Score)
+			all[c.Endpoint] = -float64(c.Columns["uncached_tokens"]+
+				c.Columns["outstanding_uncached_tokens"]) / float64(c.Scores["rate"].Score)
 		}
 		return e.Chosen, all
 	}
@@ -56,7 +58,8 @@ func TestPlugin_observes(t *testing.T) {
 			t.Errorf("before any outcome %s has rate %v, want the default 10", e, x)
 		}
 	}
-	harness.Await(t, 5*time.Second, "the scorer reads a learned rate", func() bool { _, all = rates(); return !near(all[first], 10) })
+	harness.Await(t, 5*time.Second, "the scorer reads a learned rate",
+		func() bool { _, all = rates(); return !near(all[first], 10) })
 	if x := all[first]; !(x > 0.01 && x < 1e5) {
 		t.Errorf("learned %v tokens/ms", x)
 	}
@@ -88,7 +91,8 @@ func TestPlugin_observesOnly(t *testing.T) {
 		ask(t, r, engines[0].Model, "x")
 		return metric(t, r, "kvasir_plugin_observed_total", `plugin="rate"`) > 0
 	})
-	if list := plugins(t, r); len(list) != 2 || list[0].Name != "leastwork" || list[1].Name != "rate" || list[1].Stats.Observed == 0 {
+	if list := plugins(t, r); len(list) != 2 || list[0].Name != "leastwork" || list[1].Name != "rate" ||
+		list[1].Stats.Observed == 0 {
 		t.Errorf("got %+v, want the default cost and the observer: the other is not used", list)
 	}
 }
@@ -131,7 +135,8 @@ func plugins(t testing.TB, r *harness.Router) []pluginStatus {
 // its reverse disagrees, and one that traps affects no request. No shadow places requests.
 func TestPlugin_shadow(t *testing.T) {
 	t.Run("alone", func(t *testing.T) { shadowRun(t, "[{plugin: mine}]") })
-	t.Run("of two", func(t *testing.T) { shadowRun(t, "[{plugin: prefixfirst, weight: 0.001}, {plugin: mine, weight: 2}]") })
+	t.Run("of two",
+		func(t *testing.T) { shadowRun(t, "[{plugin: prefixfirst, weight: 0.001}, {plugin: mine, weight: 2}]") })
 }
 
 func shadowRun(t *testing.T, scorers string) {
@@ -168,7 +173,8 @@ func shadowRun(t *testing.T, scorers string) {
 			place(fmt.Sprint(c.guest, i))
 		}
 		harness.Await(t, 5*time.Second, "five decisions compared", func() bool { return mine().Shadow.Decisions >= 5 })
-		if s := mine().Shadow; s.Digest != digest(guest(t, c.guest, 0)) || s.Agreement != c.tau || s.Elsewhere != c.elsewhere || s.Faults != 0 {
+		if s := mine().Shadow; s.Digest != digest(guest(t, c.guest, 0)) || s.Agreement != c.tau ||
+			s.Elsewhere != c.elsewhere || s.Faults != 0 {
 			t.Errorf("%s: got %+v", c.guest, s)
 		}
 		if n := metric(t, r, "kvasir_shadow_decisions_total", digest(guest(t, c.guest, 0))); n < 5 {
@@ -186,7 +192,8 @@ func shadowRun(t *testing.T, scorers string) {
 
 	push(guest(t, "narrow", 0), 422, "shadow=true") // it has no scores
 	push(guest(t, "last", 0), 422, "shadow=true&activate=true")
-	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=nobody&shadow=true", guest(t, "last", 0)); s != 422 || !strings.Contains(string(b), "no profile uses it as a scorer") {
+	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=nobody&shadow=true", guest(t, "last", 0)); s != 422 ||
+		!strings.Contains(string(b), "no profile uses it as a scorer") {
 		t.Errorf("%d %s", s, b)
 	}
 	if s, b := adminDo(t, r, "DELETE", "/v1/plugins/mine/shadow", nil); s != 200 {
@@ -220,7 +227,8 @@ func TestPlugin_shadowsUnderLoad(t *testing.T) {
 	for c := range 8 {
 		wg.Go(func() {
 			for i := 0; !stop.Load(); i++ {
-				a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(engines[0].Model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), i%2 == 0, 4))
+				a, err := harness.Post(r.URL+"/v1/chat/completions", "",
+					chatBody(engines[0].Model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), i%2 == 0, 4))
 				sent.Add(1)
 				if err != nil || a.Status != 200 {
 					t.Errorf("%v %+v", err, a)

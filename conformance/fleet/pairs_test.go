@@ -45,7 +45,8 @@ func TestPairs(t *testing.T) {
 	p.report()
 	p.r.Restart(t)
 	p.allRevoked("after a restart")
-	if a, err := harness.Post(p.r.URL+"/v1/chat/completions", p.key, chatBody(p.model, "You are alive.", "?", false, 2)); err != nil || a.Status != 200 {
+	if a, err := harness.Post(p.r.URL+"/v1/chat/completions", p.key,
+		chatBody(p.model, "You are alive.", "?", false, 2)); err != nil || a.Status != 200 {
 		t.Errorf("after a restart: %v %+v", err, a)
 	}
 }
@@ -86,13 +87,15 @@ func startPairs(t *testing.T) *pairs {
 	}
 	keys, state := filepath.Join(dir, "keys.json"), filepath.Join(dir, "state")
 	p.key = harness.IssueKey(t, keys, state, "acme")
-	p.r = serveWith(t, engines, state, fmt.Sprintf("{api_keys_file: %q}", keys), "{name: default, holdout: 0, scorers: [{plugin: plain}]}",
+	p.r = serveWith(t, engines, state, fmt.Sprintf("{api_keys_file: %q}", keys),
+		"{name: default, holdout: 0, scorers: [{plugin: plain}]}",
 		fmt.Sprintf("plugins: [{name: plain}]\npolicy: {dir: %q}\n", p.link+"/"))
 	b, err := os.ReadFile(p.r.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.config = strings.Replace(string(b), "pools: [{name: main,", "pools: [{name: main, price: PRICE, labels: {gpu: LABEL},", 1)
+	p.config = strings.Replace(string(b), "pools: [{name: main,",
+		"pools: [{name: main, price: PRICE, labels: {gpu: LABEL},", 1)
 	all, err := guests.All()
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +261,8 @@ func (p *pairs) report() {
 	slices.Sort(p.took)
 	n := len(p.took)
 	if n < 20 || p.sent.Load() < 200 || p.pushes.Load() < 20 || p.edits.Load() < 20 {
-		p.t.Errorf("too little happened: %d revocations, %d requests, %d pushes, %d edits", n, p.sent.Load(), p.pushes.Load(), p.edits.Load())
+		p.t.Errorf("too little happened: %d revocations, %d requests, %d pushes, %d edits", n, p.sent.Load(), p.pushes.Load(),
+			p.edits.Load())
 	}
 	if n == 0 {
 		return

@@ -21,13 +21,16 @@ func certFiles(t *testing.T, sans map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	openssl(t, nil, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=authority", "-keyout", at("ca.key"), "-out", at("ca.pem"))
+	openssl(t, nil, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+		"-subj", "/CN=authority", "-keyout", at("ca.key"), "-out", at("ca.pem"))
 	for name, san := range sans {
-		openssl(t, nil, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN="+name, "-keyout", at(name+".key"), "-out", at(name+".csr"))
+		openssl(t, nil, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN="+name,
+			"-keyout", at(name+".key"), "-out", at(name+".csr"))
 		if err := os.WriteFile(at("ext"), []byte("subjectAltName="+san+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		openssl(t, nil, "x509", "-req", "-in", at(name+".csr"), "-CA", at("ca.pem"), "-CAkey", at("ca.key"), "-CAcreateserial", "-days", "2", "-extfile", at("ext"), "-out", at(name+".pem"))
+		openssl(t, nil, "x509", "-req", "-in", at(name+".csr"), "-CA", at("ca.pem"), "-CAkey", at("ca.key"),
+			"-CAcreateserial", "-days", "2", "-extfile", at("ext"), "-out", at(name+".pem"))
 	}
 	return dir
 }
@@ -37,7 +40,8 @@ func certFiles(t *testing.T, sans map[string]string) string {
 // other clients have no effect.
 func TestPeers(t *testing.T) {
 	dir := certFiles(t, map[string]string{
-		"router": "IP:127.0.0.1", "batch": "URI:spiffe://site.example/batch", "proxy": "URI:spiffe://site.example/proxy", "nobody": "DNS:nobody.example",
+		"router": "IP:127.0.0.1", "batch": "URI:spiffe://site.example/batch", "proxy": "URI:spiffe://site.example/proxy",
+		"nobody": "DNS:nobody.example",
 	})
 	d := harness.StartDev(t, "--engines", "1")
 	log := filepath.Join(t.TempDir(), "decisions.log")
@@ -63,8 +67,11 @@ telemetry: {decision_log: {file: %[4]s, sample_allow: 1}}
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{cert}}}}
-		req, err := http.NewRequest("POST", strings.Replace(r.URL, "http:", "https:", 1)+"/v1/chat/completions", strings.NewReader(askBody))
+		c := http.Client{Timeout: 20 * time.Second,
+			Transport: &http.Transport{DisableKeepAlives: true,
+				TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{cert}}}}
+		req, err := http.NewRequest("POST", strings.Replace(r.URL, "http:", "https:", 1)+"/v1/chat/completions",
+			strings.NewReader(askBody))
 		if err != nil {
 			t.Fatal(err)
 		}

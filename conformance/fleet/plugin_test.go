@@ -63,7 +63,8 @@ func fleetWith(t testing.TB, code []byte, profile string) (r *harness.Router, en
 	engines = startEngines(t, 3)
 	file = filepath.Join(t.TempDir(), "mine.wasm")
 	save(t, file, code)
-	r = serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", profile, fmt.Sprintf("plugins: [{name: mine, file: %q}]\n", file))
+	r = serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", profile,
+		fmt.Sprintf("plugins: [{name: mine, file: %q}]\n", file))
 	return r, engines, file
 }
 
@@ -77,7 +78,8 @@ func save(t testing.TB, file string, code []byte) {
 // ask sends one short chat and returns its explanation.
 func ask(t testing.TB, r *harness.Router, model, user string) *harness.Explanation {
 	t.Helper()
-	a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(model, strings.Repeat("You are a careful engineer. ", 30), user, false, 4))
+	a, err := harness.Post(r.URL+"/v1/chat/completions", "",
+		chatBody(model, strings.Repeat("You are a careful engineer. ", 30), user, false, 4))
 	if err != nil || a.Status != 200 {
 		t.Fatalf("%v %+v", err, a)
 	}
@@ -97,7 +99,8 @@ func TestPlugin_savingSwaps(t *testing.T) {
 			t.Fatalf("first: chosen %s, want %s", e.Chosen, c.Endpoint)
 		}
 		c = e.Candidates[1]
-		if s := c.Scores["mine"]; s.Score != -1 || s.Terms["number"] != -1 || s.Terms["uncached"] != c.Columns["uncached_tokens"] {
+		if s := c.Scores["mine"]; s.Score != -1 || s.Terms["number"] != -1 ||
+			s.Terms["uncached"] != c.Columns["uncached_tokens"] {
 			t.Errorf("got %+v, columns %v", s, c.Columns)
 		}
 		if p := e.Plugins[0]; p.Name != "mine" || len(p.Digest) != 64 || p.Fault != "" {
@@ -118,11 +121,13 @@ func TestPlugin_savingSwaps(t *testing.T) {
 	}
 
 	// All requests went to the first endpoint; the others hold no blocks.
-	if c := e.Candidates; e.Chosen == c[0].Endpoint || c[0].Columns["matched_tokens"] == 0 || c[1].Columns["matched_tokens"] != 0 {
+	if c := e.Candidates; e.Chosen == c[0].Endpoint || c[0].Columns["matched_tokens"] == 0 ||
+		c[1].Columns["matched_tokens"] != 0 {
 		t.Errorf("worst: chosen %s of %+v", e.Chosen, c)
 	}
 	save(t, file, guest(t, "first", 0)[:200])
-	harness.Await(t, 5*time.Second, "the broken file is refused in the log", func() bool { return strings.Contains(r.Log.String(), "the previous rules stay in force") })
+	harness.Await(t, 5*time.Second, "the broken file is refused in the log",
+		func() bool { return strings.Contains(r.Log.String(), "the previous rules stay in force") })
 	if e = ask(t, r, model, "y"); e.Plugins[0].Digest != digest(guest(t, "worst", 0)) || e.Plugins[0].Fault != "" {
 		t.Errorf("after a broken file: chosen %s, %+v", e.Chosen, e.Plugins)
 	}
@@ -149,7 +154,8 @@ func digest(code []byte) string {
 func TestPlugin_traps(t *testing.T) {
 	r, engines, _ := fleetWith(t, guest(t, "trap", 0), "{name: default, holdout: 0, scorers: [{plugin: mine}]}")
 	e := ask(t, r, engines[0].Model, "0")
-	if len(e.Plugins) != 2 || !strings.Contains(e.Plugins[0].Fault, "trap") || e.Plugins[1].Name != "leastwork" || e.Plugins[1].Digest != "builtin" {
+	if len(e.Plugins) != 2 || !strings.Contains(e.Plugins[0].Fault, "trap") || e.Plugins[1].Name != "leastwork" ||
+		e.Plugins[1].Digest != "builtin" {
 		t.Errorf("got %+v", e.Plugins)
 	}
 	for i := range 20 {
@@ -162,7 +168,8 @@ func TestPlugin_traps(t *testing.T) {
 		t.Errorf("got fault %q, want a quarantine for a trap", e.Plugins[0].Fault)
 	}
 	_, metrics := harness.GetBody(r.Admin+"/metrics", r.Token)
-	for _, want := range []string{`kvasir_plugin_faults_total{digest="` + e.Plugins[0].Digest + `",plugin="mine",reason="trap"}`, `kvasir_plugin_quarantined{digest="` + e.Plugins[0].Digest + `",plugin="mine"} 1`} {
+	for _, want := range []string{`kvasir_plugin_faults_total{digest="` + e.Plugins[0].Digest +
+		`",plugin="mine",reason="trap"}`, `kvasir_plugin_quarantined{digest="` + e.Plugins[0].Digest + `",plugin="mine"} 1`} {
 		if !strings.Contains(string(metrics), want) {
 			t.Errorf("metrics lack %s", want)
 		}
@@ -179,9 +186,11 @@ func TestPlugin_traps(t *testing.T) {
 // TestPlugin_filterAndPicker checks that a filter drops candidates with its reason and
 // a picker orders the rest. The scores are those of the built-in scorer.
 func TestPlugin_filterAndPicker(t *testing.T) {
-	r, engines, _ := fleetWith(t, guest(t, "narrow", 0), "{name: default, holdout: 0, filters: [mine]}, {name: other, scorers: [{plugin: leastwork, weight: 2}], picker: mine}")
+	r, engines, _ := fleetWith(t, guest(t, "narrow", 0),
+		"{name: default, holdout: 0, filters: [mine]}, {name: other, scorers: [{plugin: leastwork, weight: 2}], picker: mine}")
 	e := ask(t, r, engines[0].Model, "0")
-	if c := e.Candidates; e.Chosen != c[1].Endpoint || c[0].State != "filtered" || c[0].Reason != "mine: is even" || c[2].State != "filtered" {
+	if c := e.Candidates; e.Chosen != c[1].Endpoint || c[0].State != "filtered" || c[0].Reason != "mine: is even" ||
+		c[2].State != "filtered" {
 		t.Errorf("chosen %s of %+v", e.Chosen, c)
 	}
 	b, err := os.ReadFile(r.Config)
@@ -221,11 +230,13 @@ func TestPlugin_push(t *testing.T) {
 		t.Fatalf("got %d %s", s, b)
 	}
 	chosen(0, "stored only")
-	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=mine&activate=true", guest(t, "last", 0)); s != 200 || !strings.Contains(string(b), `"used":true`) {
+	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=mine&activate=true", guest(t, "last", 0)); s != 200 ||
+		!strings.Contains(string(b), `"used":true`) {
 		t.Fatalf("got %d %s", s, b)
 	}
 	chosen(2, "activated")
-	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=mine&activate=true", guest(t, "narrow", 0)); s != 422 || !strings.Contains(string(b), "no role score") {
+	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=mine&activate=true", guest(t, "narrow", 0)); s != 422 ||
+		!strings.Contains(string(b), "no role score") {
 		t.Errorf("got %d %s", s, b)
 	}
 	chosen(2, "refused")
@@ -258,7 +269,8 @@ func TestPlugin_push(t *testing.T) {
 	if err := json.Unmarshal(b, &list); err != nil {
 		t.Fatal(err)
 	}
-	if p := list.Plugins; len(p) != 1 || p[0].Source != "file" || p[0].State != "active" || p[0].Version != "1.0.0" || p[0].Roles[0] != "score" || len(p[0].Versions) < 2 {
+	if p := list.Plugins; len(p) != 1 || p[0].Source != "file" || p[0].State != "active" || p[0].Version != "1.0.0" ||
+		p[0].Roles[0] != "score" || len(p[0].Versions) < 2 {
 		t.Errorf("got %s", b)
 	}
 }
@@ -289,7 +301,8 @@ func TestPlugin_go(t *testing.T) {
 	for c := range 4 {
 		wg.Go(func() {
 			for i := 0; !stop.Load(); i++ {
-				a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), true, 4))
+				a, err := harness.Post(r.URL+"/v1/chat/completions", "",
+					chatBody(model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), true, 4))
 				if err != nil || a.Status != 200 {
 					t.Errorf("%v %+v", err, a)
 					continue
@@ -317,5 +330,6 @@ func TestPlugin_go(t *testing.T) {
 	stop.Store(true)
 	wg.Wait()
 	slices.Sort(took)
-	t.Logf("%d requests, first byte: median %v, p99 %v, longest %v", len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+	t.Logf("%d requests, first byte: median %v, p99 %v, longest %v", len(took), took[len(took)/2], took[len(took)*99/100],
+		took[len(took)-1])
 }

@@ -74,7 +74,8 @@ func TestPolicy_dev(t *testing.T) {
 	d := harness.StartDev(t)
 	ask := func(tenant string) (*harness.Answer, int) {
 		t.Helper()
-		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants[tenant], chatBody(d.Model, "You are brief.", "x", false, 4))
+		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants[tenant],
+			chatBody(d.Model, "You are brief.", "x", false, 4))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +88,8 @@ func TestPolicy_dev(t *testing.T) {
 	streamed := make(chan error, 1)
 	var ended atomic.Bool
 	go func() {
-		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["acme"], chatBody(d.Model, "You are long.", "y", true, 300))
+		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["acme"],
+			chatBody(d.Model, "You are long.", "y", true, 300))
 		ended.Store(true)
 		if err == nil && (a.Status != 200 || !strings.Contains(string(a.Body), "[DONE]")) {
 			err = fmt.Errorf("%d %.200s", a.Status, a.Body)
@@ -113,7 +115,8 @@ func TestPolicy_dev(t *testing.T) {
 		t.Errorf("the stream in flight: %v", err)
 	}
 	editFile(t, acme, `"models": {"other": true}`, `"models": {"*": true}`)
-	harness.Await(t, 5*time.Second, "acme has the model back", func() bool { _, status := ask("acme"); return status == 200 })
+	harness.Await(t, 5*time.Second, "acme has the model back",
+		func() bool { _, status := ask("acme"); return status == 200 })
 
 	good := policyOf(t, d.Admin, d.AdminToken)
 	if good.State != "ok" || good.Source != "directory" {
@@ -139,23 +142,28 @@ func TestPolicy_dev(t *testing.T) {
 		if s.Revision != good.Revision || !reported {
 			t.Errorf("got %+v", s)
 		}
-		if !strings.Contains(d.Log.String(), "policy refused, the previous one stays in force") || !strings.Contains(d.Log.String(), what) {
+		if !strings.Contains(d.Log.String(), "policy refused, the previous one stays in force") ||
+			!strings.Contains(d.Log.String(), what) {
 			t.Errorf("the log does not tell %q", what)
 		}
 		if _, status := ask("acme"); status != 200 {
 			t.Errorf("with a refused policy: %d", status)
 		}
 		_, b := harness.GetBody(d.Admin+"/metrics", d.AdminToken)
-		if !strings.Contains(string(b), "kvasir_policy_load_failures_total ") || strings.Contains(string(b), "kvasir_policy_load_failures_total 0\n") {
+		if !strings.Contains(string(b), "kvasir_policy_load_failures_total ") ||
+			strings.Contains(string(b), "kvasir_policy_load_failures_total 0\n") {
 			t.Error("no metric tells")
 		}
 		editFile(t, name, new, old)
 		harness.Await(t, 5*time.Second, "mended", func() bool { return policyOf(t, d.Admin, d.AdminToken).State == "ok" })
 	}
-	refused("kvasir/admission.rego", "input.request.model", "input.request.modle", "kvasir/admission.rego", "undefined ref: input.request.modle", `did you mean "model"?`)
-	refused("kvasir/decision.rego", `"constraints":`, `"contraints":`, "kvasir/decision.rego", "unknown decision field contraints", `did you mean "constraints"?`)
+	refused("kvasir/admission.rego", "input.request.model", "input.request.modle", "kvasir/admission.rego",
+		"undefined ref: input.request.modle", `did you mean "model"?`)
+	refused("kvasir/decision.rego", `"constraints":`, `"contraints":`, "kvasir/decision.rego",
+		"unknown decision field contraints", `did you mean "constraints"?`)
 	refused("data/tenants/acme.json", `"pools"`, `"pool"`, "data/tenants/acme.json", "pool", "pools")
-	if out, code := kvasir(t, "policy", "reload", "--admin", d.Admin, "--token", d.AdminToken); code != 0 || !strings.Contains(out, "ok: revision "+good.Revision) {
+	if out, code := kvasir(t, "policy", "reload", "--admin", d.Admin, "--token", d.AdminToken); code != 0 ||
+		!strings.Contains(out, "ok: revision "+good.Revision) {
 		t.Errorf("reload: %d %s", code, out)
 	}
 }
@@ -206,14 +214,16 @@ func TestPolicy_reloadsUnderLoad(t *testing.T) {
 	if err := os.Symlink(dirs[0], link); err != nil {
 		t.Fatal(err)
 	}
-	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}", fmt.Sprintf("policy: {dir: %q}\n", link+"/"))
+	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}",
+		fmt.Sprintf("policy: {dir: %q}\n", link+"/"))
 	model := engines[0].Model
 	var mu sync.Mutex            // guards known and seen
 	known := map[string]string{} // revision → rule and namespace
 	seen := map[string]string{}
 	note := func(number int) {
 		t.Helper()
-		s, b := adminDo(t, r, "POST", "/v1/policy/explain", fmt.Appendf(nil, `{"tenant": {"id": "local"}, "request": {"model": %q}}`, model))
+		s, b := adminDo(t, r, "POST", "/v1/policy/explain",
+			fmt.Appendf(nil, `{"tenant": {"id": "local"}, "request": {"model": %q}}`, model))
 		var x struct {
 			Revision string
 			Decision struct {
@@ -222,7 +232,8 @@ func TestPolicy_reloadsUnderLoad(t *testing.T) {
 				Namespace string `json:"namespace_hash"`
 			}
 		}
-		if err := json.Unmarshal(b, &x); err != nil || s != 200 || !x.Decision.Allow || !slices.Equal(x.Decision.Rules, []string{"rule_" + strconv.Itoa(number)}) {
+		if err := json.Unmarshal(b, &x); err != nil || s != 200 || !x.Decision.Allow ||
+			!slices.Equal(x.Decision.Rules, []string{"rule_" + strconv.Itoa(number)}) {
 			t.Fatalf("policy %d: %v %s", number, err, b)
 		}
 		mu.Lock()
@@ -240,7 +251,8 @@ func TestPolicy_reloadsUnderLoad(t *testing.T) {
 				if stream {
 					tokens = 200
 				}
-				a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), stream, tokens))
+				a, err := harness.Post(r.URL+"/v1/chat/completions", "",
+					chatBody(model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), stream, tokens))
 				if sent.Add(1); err != nil || a.Status != 200 || stream && !strings.Contains(string(a.Body), "[DONE]") {
 					failed.Add(1)
 					t.Errorf("%v %+v", err, a)
@@ -250,7 +262,8 @@ func TestPolicy_reloadsUnderLoad(t *testing.T) {
 					streams.Add(1)
 				}
 				var e harness.Explanation
-				if s, b := harness.GetBody(r.Admin+"/v1/explain/"+a.RequestID, r.Token); s != 200 || json.Unmarshal(b, &e) != nil || len(e.Rules) != 1 {
+				if s, b := harness.GetBody(r.Admin+"/v1/explain/"+a.RequestID, r.Token); s != 200 || json.Unmarshal(b, &e) != nil ||
+					len(e.Rules) != 1 {
 					t.Errorf("explain: %d %s", s, b)
 					return
 				}
@@ -289,7 +302,8 @@ func TestPolicy_reloadsUnderLoad(t *testing.T) {
 			t.Errorf("a request was decided by %s with %s, that revision is %s", revision, parts, known[revision])
 		}
 	}
-	t.Logf("%d reloads in %v, %d requests of which %d streams, %d failed; %d revisions decided", reloads, took.Round(time.Millisecond), sent.Load(), streams.Load(), failed.Load(), len(seen))
+	t.Logf("%d reloads in %v, %d requests of which %d streams, %d failed; %d revisions decided", reloads,
+		took.Round(time.Millisecond), sent.Load(), streams.Load(), failed.Load(), len(seen))
 	if len(seen) < reloads/25 || streams.Load() == 0 {
 		t.Errorf("only %d revisions decided, %d streams", len(seen), streams.Load())
 	}
@@ -301,7 +315,8 @@ func TestPolicy_lastGood(t *testing.T) {
 	engines := startEngines(t, 1)
 	dir := filepath.Join(t.TempDir(), "policy")
 	writePolicy(t, dir, 7)
-	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}", fmt.Sprintf("policy: {dir: %q}\n", dir))
+	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}",
+		fmt.Sprintf("policy: {dir: %q}\n", dir))
 	before := policyOf(t, r.Admin, r.Token)
 	if e := ask(t, r, engines[0].Model, "1"); e.Revision != before.Revision || !slices.Equal(e.Rules, []string{"rule_7"}) {
 		t.Errorf("got %+v", e)
@@ -310,7 +325,8 @@ func TestPolicy_lastGood(t *testing.T) {
 	save(t, rules, []byte("package kvasir\n\ndecision := {"))
 	r.Restart(t)
 	s := policyOf(t, r.Admin, r.Token)
-	if s.State != "degraded" || s.Source != "last_good" || s.Revision != before.Revision || len(s.Faults) == 0 || s.Faults[0].File != "kvasir/decision.rego" {
+	if s.State != "degraded" || s.Source != "last_good" || s.Revision != before.Revision || len(s.Faults) == 0 ||
+		s.Faults[0].File != "kvasir/decision.rego" {
 		t.Errorf("got %+v", s)
 	}
 	if e := ask(t, r, engines[0].Model, "2"); e.Revision != before.Revision {
@@ -335,12 +351,14 @@ func TestPolicy_cli(t *testing.T) {
 	d := harness.StartDev(t, "--engines", "1")
 	at := []string{"--admin", d.Admin, "--token", d.AdminToken}
 	for _, tenant := range []string{"acme", "globex"} {
-		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants[tenant], chatBody(d.Model, "You are brief.", "x", false, 4))
+		a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants[tenant],
+			chatBody(d.Model, "You are brief.", "x", false, 4))
 		if err != nil || a.Status != 200 {
 			t.Fatalf("%v %+v", err, a)
 		}
 		out, code := kvasir(t, append([]string{"policy", "explain", "--request", a.RequestID}, at...)...)
-		if code != 0 || !strings.Contains(out, "tenant     "+tenant) || !strings.Contains(out, "tenant_pools") || !strings.Contains(out, "allowed") {
+		if code != 0 || !strings.Contains(out, "tenant     "+tenant) || !strings.Contains(out, "tenant_pools") ||
+			!strings.Contains(out, "allowed") {
 			t.Errorf("explain: %d %s", code, out)
 		}
 	}
@@ -352,13 +370,16 @@ func TestPolicy_cli(t *testing.T) {
 	diff := func(args ...string) (string, int) {
 		return kvasir(t, append(append([]string{"policy", "diff", next, "--exit-code"}, args...), at...)...)
 	}
-	if out, code := diff(); code != 0 || !strings.Contains(out, "0 µs") && !strings.Contains(out, "with the same decision") {
+	if out, code := diff(); code != 0 || !strings.Contains(out, "0 µs") &&
+		!strings.Contains(out, "with the same decision") {
 		t.Errorf("the same policy: %d %s", code, out)
 	}
-	editFile(t, filepath.Join(next, "data", "tenants", "globex.json"), `"models": {"*": true}`, `"models": {"other": true}`)
+	editFile(t, filepath.Join(next, "data", "tenants", "globex.json"), `"models": {"*": true}`,
+		`"models": {"other": true}`)
 	editFile(t, filepath.Join(next, "data", "tenants", "acme.json"), `"pools": ["main"]`, `"pools": ["main", "spare"]`)
 	out, code := diff()
-	if code != 1 || !strings.Contains(out, "1 allowed before, denied now") || !strings.Contains(out, "1 other endpoints") || !strings.Contains(out, `"id":"globex"`) {
+	if code != 1 || !strings.Contains(out, "1 allowed before, denied now") ||
+		!strings.Contains(out, "1 other endpoints") || !strings.Contains(out, `"id":"globex"`) {
 		t.Errorf("diff: %d %s", code, out)
 	}
 	editFile(t, filepath.Join(next, "kvasir", "admission.rego"), "package kvasir.admission", "package kvasir.admision")
@@ -368,7 +389,8 @@ func TestPolicy_cli(t *testing.T) {
 	if after := policyOf(t, d.Admin, d.AdminToken); after.Revision != before.Revision || after.State != "ok" {
 		t.Errorf("asking changed the policy: %+v", after)
 	}
-	if out, code := kvasir(t, "policy", "status", "--admin", d.Admin, "--token", "wrong-token"); code != 1 || !strings.Contains(out, "token") {
+	if out, code := kvasir(t, "policy", "status", "--admin", d.Admin, "--token", "wrong-token"); code != 1 ||
+		!strings.Contains(out, "token") {
 		t.Errorf("a wrong token: %d %s", code, out)
 	}
 	if _, code := kvasir(t, "policy", "status", "--admin", "http://127.0.0.1:1", "--token", "x"); code != 3 {
@@ -385,7 +407,8 @@ func TestPolicy_cli(t *testing.T) {
 	}
 	editFile(t, filepath.Join(other, "data", "tenants", "acme.json"), `"enabled": true`, `"enabled": false`)
 	out, code = kvasir(t, "policy", "diff", other, "--old", d.PolicyDir, "--inputs", inputs)
-	if code != 0 || !strings.Contains(out, "1 inputs compared, 0 with the same decision") || !strings.Contains(out, "tenant_disabled") {
+	if code != 0 || !strings.Contains(out, "1 inputs compared, 0 with the same decision") ||
+		!strings.Contains(out, "tenant_disabled") {
 		t.Errorf("offline: %d %s", code, out)
 	}
 }
@@ -399,7 +422,8 @@ func TestPolicy_settings(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "policy")
 	rules := filepath.Join(dir, "kvasir", "decision.rego")
 	writePolicy(t, dir, 1)
-	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}", fmt.Sprintf("policy: {dir: %q, gates: {allow_to_deny: 0.1}}\n", dir))
+	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}",
+		fmt.Sprintf("policy: {dir: %q, gates: {allow_to_deny: 0.1}}\n", dir))
 	status := func(name string) (int, string) {
 		t.Helper()
 		a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(name, "You are brief.", "x", false, 4))
@@ -421,7 +445,8 @@ func TestPolicy_settings(t *testing.T) {
 default decision := {"allow": false, "reason": "closed"}
 `
 	save(t, rules, []byte(denies))
-	if s, b := adminDo(t, r, "POST", "/v1/policy/reload", nil); s != 422 || !strings.Contains(string(b), "1 of 1 live decisions would be denied") {
+	if s, b := adminDo(t, r, "POST", "/v1/policy/reload", nil); s != 422 ||
+		!strings.Contains(string(b), "1 of 1 live decisions would be denied") {
 		t.Errorf("the gate: %d %s", s, b)
 	}
 	expect("still allowed", 200, "")
@@ -434,7 +459,8 @@ default decision := {"allow": false, "reason": "closed"}
 	save(t, rules, []byte("package kvasir\n\ndecision {"))
 	editFile(t, r.Config, "models: [{name: "+model+",", "models: [{name: "+model+", aliases: [another],")
 	s, b := adminDo(t, r, "POST", "/v1/reload", nil)
-	if s != 422 || !strings.Contains(string(b), "everything else is as in the files") || !strings.Contains(string(b), "kvasir/decision.rego:3") {
+	if s != 422 || !strings.Contains(string(b), "everything else is as in the files") ||
+		!strings.Contains(string(b), "kvasir/decision.rego:3") {
 		t.Errorf("reload with a broken policy: %d %s", s, b)
 	}
 	if s, b := status("another"); s != 403 || !strings.Contains(b, "closed") {
@@ -442,7 +468,8 @@ default decision := {"allow": false, "reason": "closed"}
 	}
 
 	// a policy that contradicts itself gives no decision
-	both := policyBody(1) + "\ndecision := {\"allow\": false, \"reason\": \"other\"} if input.request.model == \"" + model + "\"\n"
+	both := policyBody(1) + "\ndecision := {\"allow\": false, \"reason\": \"other\"} if input.request.model == \"" +
+		model + "\"\n"
 	save(t, rules, []byte(both))
 	if s, b := adminDo(t, r, "POST", "/v1/policy/reload?force=true", nil); s != 200 {
 		t.Fatalf("reload: %d %s", s, b)
@@ -456,7 +483,8 @@ default decision := {"allow": false, "reason": "closed"}
 	if n := gauges(t, r)["kvasir_policy_fallbacks_total"]; n == 0 {
 		t.Error("the fallback is not counted")
 	}
-	if e := ask(t, r, model, "y"); !slices.Equal(e.Rules, []string{"policy_fallback"}) || e.Namespace == "public" || e.Namespace == "" {
+	if e := ask(t, r, model, "y"); !slices.Equal(e.Rules, []string{"policy_fallback"}) || e.Namespace == "public" ||
+		e.Namespace == "" {
 		t.Errorf("got %+v", e)
 	}
 }
@@ -469,7 +497,8 @@ func TestPolicy_push(t *testing.T) {
 	dir, other := filepath.Join(t.TempDir(), "policy"), filepath.Join(t.TempDir(), "other")
 	writePolicy(t, dir, 1)
 	writePolicy(t, other, 2)
-	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}", fmt.Sprintf("policy: {dir: %q}\n", dir))
+	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}",
+		fmt.Sprintf("policy: {dir: %q}\n", dir))
 	n := 0
 	decides := func(what string, number int) {
 		t.Helper()

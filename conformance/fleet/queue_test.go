@@ -22,7 +22,8 @@ func TestQueue_burst(t *testing.T) {
 	ids := make([]string, 24)
 	for i := range ids {
 		wg.Go(func() {
-			a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(engines[0].Model, "You are brief.", fmt.Sprint(i), i%2 == 0, 8))
+			a, err := harness.Post(r.URL+"/v1/chat/completions", "",
+				chatBody(engines[0].Model, "You are brief.", fmt.Sprint(i), i%2 == 0, 8))
 			if err != nil || a.Status != 200 {
 				t.Errorf("%v %+v", err, a)
 				return
@@ -45,7 +46,8 @@ func TestQueue_burst(t *testing.T) {
 		t.Error("none of 24 concurrent requests waited for 4 places")
 	}
 	_, metrics := harness.GetBody(r.Admin+"/metrics", r.Token)
-	for _, want := range []string{"kvasir_queue_waiting 0\n", fmt.Sprintf(`kvasir_queue_ended_total{end="placed"} %d`, queued), `kvasir_queue_ended_total{end="expired"} 0`} {
+	for _, want := range []string{"kvasir_queue_waiting 0\n",
+		fmt.Sprintf(`kvasir_queue_ended_total{end="placed"} %d`, queued), `kvasir_queue_ended_total{end="expired"} 0`} {
 		if !strings.Contains(string(metrics), want) {
 			t.Errorf("metrics lack %s", want)
 		}

@@ -79,7 +79,8 @@ func (r *recorder) serve(c net.Conn) {
 		case "/kv_event_sources", "/metrics":
 			status = "404 Not Found"
 		}
-		if _, err := io.WriteString(c, "HTTP/1.1 "+status+"\r\nContent-Type: application/json\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+body); err != nil {
+		if _, err := io.WriteString(c, "HTTP/1.1 "+status+"\r\nContent-Type: application/json\r\nContent-Length: "+
+			strconv.Itoa(len(body))+"\r\n\r\n"+body); err != nil {
 			return
 		}
 	}

@@ -53,8 +53,10 @@ func TestScalePlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	scaleRules(t, d, string(before), scheduleModule, "plugin: sched", 2)
-	harness.Await(t, 30*time.Second, "two engines, before any request", func() bool { return scaling(t, d).Pools[0].Ready == 2 })
-	if s := scaling(t, d); s.Override == nil || s.Override.Desired != 2 || !strings.HasPrefix(s.Override.By, "sched 1.0.0 ") || !strings.HasPrefix(s.Override.Reason, "least size 2 of hour") {
+	harness.Await(t, 30*time.Second, "two engines, before any request",
+		func() bool { return scaling(t, d).Pools[0].Ready == 2 })
+	if s := scaling(t, d); s.Override == nil || s.Override.Desired != 2 ||
+		!strings.HasPrefix(s.Override.By, "sched 1.0.0 ") || !strings.HasPrefix(s.Override.Reason, "least size 2 of hour") {
 		t.Errorf("override %+v", s.Override)
 	}
 
@@ -70,7 +72,8 @@ func TestScalePlugin(t *testing.T) {
 				default:
 				}
 				asked.Add(1)
-				a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["acme"], chatBody(d.Model, "Answer.", fmt.Sprint(c, " ", i), i%2 == 0, 8))
+				a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["acme"],
+					chatBody(d.Model, "Answer.", fmt.Sprint(c, " ", i), i%2 == 0, 8))
 				if err != nil || a.Status != 200 {
 					failed.Add(1)
 					t.Errorf("a request failed: %v %+v", err, a)
@@ -97,22 +100,27 @@ func TestScalePlugin(t *testing.T) {
 		})
 	}
 
-	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=sched&activate=true", guest(t, "first", 0)); s != http.StatusUnprocessableEntity || !strings.Contains(string(b), "no role x_autoscale") {
+	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=sched&activate=true",
+		guest(t, "first", 0)); s != http.StatusUnprocessableEntity || !strings.Contains(string(b), "no role x_autoscale") {
 		t.Errorf("a module without the role: %d %s", s, b)
 	}
 	hostile, err := os.ReadFile(hostileModule)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=sched&activate=true", hostile); s != http.StatusUnprocessableEntity || !strings.Contains(string(b), "wasm: check: x_autoscale") {
+	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=sched&activate=true",
+		hostile); s != http.StatusUnprocessableEntity || !strings.Contains(string(b), "wasm: check: x_autoscale") {
 		t.Errorf("a module that the check refuses: %d %s", s, b)
 	}
-	scaleRules(t, d, string(before), hostileModule, "plugin: sched", 2) // the router does not check files of the configuration
+	// the router does not check files of the configuration
+	scaleRules(t, d, string(before), hostileModule, "plugin: sched", 2)
 	if s, b := adminDo(t, r, "DELETE", "/v1/plugins/sched", nil); s != http.StatusOK {
 		t.Fatalf("deactivate: %d %s", s, b)
 	}
-	harness.Await(t, 10*time.Second, "the trap is reported", func() bool { return strings.Contains(scaling(t, d).Fault, "x_autoscale: trap") })
-	harness.Await(t, 20*time.Second, "the quarantine", func() bool { return strings.Contains(scaling(t, d).Fault, "quarantine") })
+	harness.Await(t, 10*time.Second, "the trap is reported",
+		func() bool { return strings.Contains(scaling(t, d).Fault, "x_autoscale: trap") })
+	harness.Await(t, 20*time.Second, "the quarantine",
+		func() bool { return strings.Contains(scaling(t, d).Fault, "quarantine") })
 	if s := scaling(t, d); s.Override != nil || s.Faults < 3 || s.Desired < 1 {
 		t.Errorf("%+v", s)
 	}
@@ -122,14 +130,16 @@ func TestScalePlugin(t *testing.T) {
 	if n := metric(t, r, "kvasir_plugin_faults_total", `reason="trap"`); n < 3 {
 		t.Errorf("%v traps in the metrics", n)
 	}
-	if b, err := os.ReadFile(filepath.Join(d.StateDir, "audit.log")); err != nil || !strings.Contains(string(b), "autoscale:override") {
+	if b, err := os.ReadFile(filepath.Join(d.StateDir, "audit.log")); err != nil ||
+		!strings.Contains(string(b), "autoscale:override") {
 		t.Error("the audit log lacks the fault")
 	}
 
 	if s, b := adminDo(t, r, "POST", "/v1/plugins/sched/rollback", nil); s != http.StatusOK {
 		t.Fatalf("rollback: %d %s", s, b)
 	}
-	harness.Await(t, 10*time.Second, "the version before proposes", func() bool { s := scaling(t, d); return s.Override != nil && s.Fault == "" })
+	harness.Await(t, 10*time.Second, "the version before proposes",
+		func() bool { s := scaling(t, d); return s.Override != nil && s.Fault == "" })
 
 	scaleRules(t, d, string(before), scheduleModule, "plugin: sched, shadow: true", 4)
 	harness.Await(t, 10*time.Second, "both sizes are shown", func() bool {
@@ -140,7 +150,8 @@ func TestScalePlugin(t *testing.T) {
 		t.Errorf("the controller forgot what it did, or follows a shadow: %+v", s)
 	}
 	b, err := exec.Command(harness.Binary(t), "autoscale", "--admin", d.Admin, "--token", d.AdminToken).CombinedOutput()
-	if out := string(b); err != nil || !strings.Contains(out, "would have 4 (least size 4 of hour") || !strings.Contains(out, "in shadow, not followed") {
+	if out := string(b); err != nil || !strings.Contains(out, "would have 4 (least size 4 of hour") ||
+		!strings.Contains(out, "in shadow, not followed") {
 		t.Errorf("kvasir autoscale: %v\n%s", err, out)
 	}
 	close(stop)

@@ -13,12 +13,14 @@ import (
 
 func chatBody(model, system, user string, stream bool, maxTokens int) map[string]any {
 	return map[string]any{"model": model, "stream": stream, "max_tokens": maxTokens,
-		"messages": []any{map[string]any{"role": "system", "content": system}, map[string]any{"role": "user", "content": user}}}
+		"messages": []any{map[string]any{"role": "system", "content": system},
+			map[string]any{"role": "user", "content": user}}}
 }
 
 // askIn sends a conversation with an API and returns the router's explanation and the
 // engine's answer.
-func askIn(t *testing.T, url, admin, token, key, model string, a *harness.API, system string, turns ...string) (*harness.Explanation, *harness.Reply) {
+func askIn(t *testing.T, url, admin, token, key, model string, a *harness.API, system string,
+	turns ...string) (*harness.Explanation, *harness.Reply) {
 	t.Helper()
 	res, err := harness.Post(url+a.Path, key, a.Body(model, system, turns, 8, false))
 	if err != nil || res.Status != 200 {
@@ -48,8 +50,10 @@ func TestTenants(t *testing.T) {
 			t.Fatalf("%s: a new prompt: cached %d, arm %s", a.Name, cached, first.Arm)
 		}
 		again, cached := ask("acme", "two")
-		if cached == 0 || again.Chosen != first.Chosen || again.Predicted != cached || again.Reported == nil || *again.Reported != cached {
-			t.Errorf("%s: the same system prompt again: on %s then %s, predicted %d, reported %d", a.Name, first.Chosen, again.Chosen, again.Predicted, cached)
+		if cached == 0 || again.Chosen != first.Chosen || again.Predicted != cached || again.Reported == nil ||
+			*again.Reported != cached {
+			t.Errorf("%s: the same system prompt again: on %s then %s, predicted %d, reported %d", a.Name, first.Chosen,
+				again.Chosen, again.Predicted, cached)
 		}
 		other, cached := ask("globex", "one")
 		if cached != 0 || other.Predicted != 0 {
@@ -78,7 +82,8 @@ func TestTenants_restart(t *testing.T) {
 	r := serveAs(t, es, state, "{api_keys_file: "+keys+"}", "{name: default, holdout: 0}")
 	ask := func(key string, a *harness.API) (*harness.Explanation, *harness.Reply) {
 		t.Helper()
-		return askIn(t, r.URL, r.Admin, r.Token, key, es[0].Model, a, strings.Repeat("Keep to the facts of "+a.Name+". ", 80), "go")
+		return askIn(t, r.URL, r.Admin, r.Token, key, es[0].Model, a,
+			strings.Repeat("Keep to the facts of "+a.Name+". ", 80), "go")
 	}
 	for i := range harness.APIs {
 		ask(acme, &harness.APIs[i])
@@ -89,11 +94,13 @@ func TestTenants_restart(t *testing.T) {
 		a := &harness.APIs[i]
 		again, reply := ask(acme, a)
 		if reply.Cached == 0 || again.Predicted != reply.Cached || again.Tokens != reply.Prompt {
-			t.Errorf("%s: acme after the restart: predicted %d of %d, reported %d of %d", a.Name, again.Predicted, again.Tokens, reply.Cached, reply.Prompt)
+			t.Errorf("%s: acme after the restart: predicted %d of %d, reported %d of %d", a.Name, again.Predicted, again.Tokens,
+				reply.Cached, reply.Prompt)
 		}
 		other, reply := ask(globex, a)
 		if reply.Cached != 0 || other.Predicted != 0 || other.Chosen != again.Chosen {
-			t.Errorf("%s: globex on acme's prompt after the restart: predicted %d, reported %d, on %s", a.Name, other.Predicted, reply.Cached, other.Chosen)
+			t.Errorf("%s: globex on acme's prompt after the restart: predicted %d, reported %d, on %s", a.Name, other.Predicted,
+				reply.Cached, other.Chosen)
 		}
 	}
 }
@@ -109,18 +116,22 @@ func TestTurns(t *testing.T) {
 		a := &harness.APIs[i]
 		turns = []string{"Hello " + a.Name}
 		for turn := range 5 {
-			e, reply := askIn(t, r.URL, r.Admin, r.Token, "", es[0].Model, a, strings.Repeat("Say it in short sentences. ", 20), turns...)
+			e, reply := askIn(t, r.URL, r.Admin, r.Token, "", es[0].Model, a,
+				strings.Repeat("Say it in short sentences. ", 20), turns...)
 			if e.Predicted != reply.Cached || e.Tokens != reply.Prompt || turn > 0 && reply.Cached == 0 {
-				t.Errorf("%s turn %d: predicted %d of %d, reported %d of %d", a.Name, turn, e.Predicted, e.Tokens, reply.Cached, reply.Prompt)
+				t.Errorf("%s turn %d: predicted %d of %d, reported %d of %d", a.Name, turn, e.Predicted, e.Tokens,
+					reply.Cached, reply.Prompt)
 			}
 			turns = append(turns, reply.Text, "And then?")
 		}
 	}
 	for i := range harness.APIs {
 		if a := &harness.APIs[i]; a.Name != "completions" {
-			e, reply := askIn(t, r.URL, r.Admin, r.Token, "", es[0].Model, a, strings.Repeat("Say it in short sentences. ", 20), turns...)
+			e, reply := askIn(t, r.URL, r.Admin, r.Token, "", es[0].Model, a,
+				strings.Repeat("Say it in short sentences. ", 20), turns...)
 			if e.Predicted != reply.Cached || reply.Prompt-reply.Cached > 2*blockTokens+10 {
-				t.Errorf("%s goes on with what messages began: predicted %d, reported %d of %d", a.Name, e.Predicted, reply.Cached, reply.Prompt)
+				t.Errorf("%s goes on with what messages began: predicted %d, reported %d of %d", a.Name, e.Predicted,
+					reply.Cached, reply.Prompt)
 			}
 		}
 	}
@@ -132,7 +143,8 @@ func clientRequests(t *testing.T, es []*engine) (n int) {
 	t.Helper()
 	for _, e := range es {
 		for _, q := range harness.SimRequests(t, e.URL) {
-			if !bytes.HasPrefix(bytes.ToLower(q.Head), []byte("post /v1/completions")) || bytes.Contains(q.Body, []byte("go on")) {
+			if !bytes.HasPrefix(bytes.ToLower(q.Head), []byte("post /v1/completions")) ||
+				bytes.Contains(q.Body, []byte("go on")) {
 				n++
 			}
 		}
@@ -152,7 +164,8 @@ func TestPreviousResponse(t *testing.T) {
 	id := regexp.MustCompile(`"id":"(resp_[^"]+)"`)
 	used := map[string]bool{}
 	for i := range 12 {
-		a, err := harness.Post(r.URL+api.Path, acme, api.Body(es[0].Model, "", []string{fmt.Sprint(i, strings.Repeat(" a word", 200))}, 4, i%2 == 0))
+		a, err := harness.Post(r.URL+api.Path, acme,
+			api.Body(es[0].Model, "", []string{fmt.Sprint(i, strings.Repeat(" a word", 200))}, 4, i%2 == 0))
 		if err != nil || a.Status != 200 {
 			t.Fatalf("%v %+v", err, a)
 		}
@@ -164,11 +177,13 @@ func TestPreviousResponse(t *testing.T) {
 		}
 		body := api.Body(es[0].Model, "", []string{"go on"}, 4, false)
 		body["previous_response_id"] = string(m[1])
-		if a, err := harness.Post(r.URL+api.Path, globex, body); err != nil || a.Status != 404 || !bytes.Contains(a.Body, []byte(`"code":"response_not_found"`)) {
+		if a, err := harness.Post(r.URL+api.Path, globex, body); err != nil || a.Status != 404 ||
+			!bytes.Contains(a.Body, []byte(`"code":"response_not_found"`)) {
 			t.Errorf("globex: %v %+v", err, a)
 		}
 		a, err = harness.Post(r.URL+api.Path, acme, body)
-		if err != nil || a.Status != 404 || !bytes.Contains(a.Body, []byte("not found.")) { // the engine's text: it stores no responses
+		// the engine's text: it stores no responses
+		if err != nil || a.Status != 404 || !bytes.Contains(a.Body, []byte("not found.")) {
 			t.Errorf("acme: %v %d %s", err, a.Status, a.Body)
 		}
 		if e := harness.Explain(t, r.Admin, r.Token, a.RequestID); e.Chosen != first.Chosen {

@@ -24,23 +24,32 @@ import (
 // deniedFields control an engine's cache, its scheduling or another engine, or select a
 // model or prompt other than the ones that the router decided on.
 var deniedFields = []string{
-	"cache_salt", "extra_key", "cache_prompt", "id_slot", "slot_id", "n_cache_reuse", "n_keep", "keep_alive", "return_cached_tokens_details",
-	"priority", "routed_dp_rank", "data_parallel_rank", "request_id", "rid", "session_id", "session_params", "conversation_params",
-	"kv_transfer_params", "ec_transfer_params", "disaggregated_params", "bootstrap_host", "bootstrap_port", "bootstrap_room",
+	"cache_salt", "extra_key", "cache_prompt", "id_slot", "slot_id", "n_cache_reuse", "n_keep", "keep_alive",
+	"return_cached_tokens_details",
+	"priority", "routed_dp_rank", "data_parallel_rank", "request_id", "rid", "session_id", "session_params",
+	"conversation_params",
+	"kv_transfer_params", "ec_transfer_params", "disaggregated_params", "bootstrap_host", "bootstrap_port",
+	"bootstrap_room",
 	"disagg_prefill_dp_rank", "nvext", "extra_body", "vllm_xargs",
-	"lora", "lora_path", "lora_request", "chat_template", "prompt_token_ids", "input_ids", "logits_processors", "custom_logit_processor",
+	"lora", "lora_path", "lora_request", "chat_template", "prompt_token_ids", "input_ids", "logits_processors",
+	"custom_logit_processor",
 }
 
 // containers are objects that are denied as a whole, with all fields that engines and
 // gateways read in them.
-var containers = []string{"nvext", "extra_body", "vllm_xargs", "kv_transfer_params", "ec_transfer_params", "disaggregated_params"}
+var containers = []string{"nvext", "extra_body", "vllm_xargs", "kv_transfer_params", "ec_transfer_params",
+	"disaggregated_params"}
 
 // deniedHeaders are names of denied header fields.
 var deniedHeaders = []string{
-	"X-Tenant-Id", "X-Cache-Salt", "X-Gateway-Destination-Endpoint", "X-Gateway-Model-Name", "X-Kvasir-Session", "X-Kvasir-Priority", "X-Kvasir-Anything",
-	"X-Data-Parallel-Rank", "X-Data-Parallel-Host-Port", "X-Vllm-Priority", "X-Session-Id", "Endpoint-Load-Metrics-Format", "X-Prefiller-Host-Port", "X-Encoder-Hosts",
-	"X-Smg-Routing-Key", "X-Worker-Id", "X-Dynamo-Worker", "Cookie", "Cookie2", "Api-Key", "X-Goog-Api-Key", "X-Auth-Token", "Ocp-Apim-Subscription-Key",
-	"Proxy-Authorization", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Upgrade", "Http2-Settings", "Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host",
+	"X-Tenant-Id", "X-Cache-Salt", "X-Gateway-Destination-Endpoint", "X-Gateway-Model-Name", "X-Kvasir-Session",
+	"X-Kvasir-Priority", "X-Kvasir-Anything",
+	"X-Data-Parallel-Rank", "X-Data-Parallel-Host-Port", "X-Vllm-Priority", "X-Session-Id", "Endpoint-Load-Metrics-Format",
+	"X-Prefiller-Host-Port", "X-Encoder-Hosts",
+	"X-Smg-Routing-Key", "X-Worker-Id", "X-Dynamo-Worker", "Cookie", "Cookie2", "Api-Key", "X-Goog-Api-Key",
+	"X-Auth-Token", "Ocp-Apim-Subscription-Key",
+	"Proxy-Authorization", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Upgrade", "Http2-Settings", "Forwarded",
+	"Via", "X-Forwarded-For", "X-Forwarded-Host",
 	"X-Real-Ip", "X-Envoy-Original-Path",
 }
 
@@ -50,7 +59,8 @@ const (
 	secretNumber = "86753098675309"
 )
 
-var deniedValues = []string{`"STRIPME"`, secretNumber, `{"cache_salt":"STRIPME","a":[1,"}]\"STRIPME"]}`, `["STRIPME",{"rid":"STRIPME"}]`, `null`}
+var deniedValues = []string{`"STRIPME"`, secretNumber, `{"cache_salt":"STRIPME","a":[1,"}]\"STRIPME"]}`,
+	`["STRIPME",{"rid":"STRIPME"}]`, `null`}
 
 // stripOp is one operation with the members of a body.
 type stripOp struct {
@@ -61,11 +71,18 @@ type stripOp struct {
 }
 
 var stripOps = []stripOp{
-	{"/v1/chat/completions", []string{`"model":"m"`, `"messages":[{"role":"user","content":"hi","cache_salt":"KEEP"}]`, `"metadata":{"priority":"KEEP"}`}, true, true},
+	{"/v1/chat/completions",
+		[]string{`"model":"m"`, `"messages":[{"role":"user","content":"hi","cache_salt":"KEEP"}]`,
+			`"metadata":{"priority":"KEEP"}`}, true, true},
 	{"/v1/completions", []string{`"model":"m"`, `"prompt":"hi {\"cache_salt\":1}"`, `"temperature":0.5`}, true, true},
-	{"/v1/responses", []string{`"model":"m"`, `"input":[{"role":"user","content":"hi"}]`, `"metadata":{"cache_salt":"KEEP"}`}, true, false},
-	{"/v1/messages", []string{`"model":"m"`, `"messages":[{"role":"user","content":"hi"}]`, `"max_tokens":9`, `"metadata":{"user_id":"KEEP"}`}, true, false},
-	{"/v1/messages/count_tokens", []string{`"model":"m"`, `"messages":[{"role":"user","content":"hi"}]`, `"tools":[{"name":"f","input_schema":{"properties":{"rid":{}}}}]`}, false, false},
+	{"/v1/responses",
+		[]string{`"model":"m"`, `"input":[{"role":"user","content":"hi"}]`, `"metadata":{"cache_salt":"KEEP"}`}, true, false},
+	{"/v1/messages",
+		[]string{`"model":"m"`, `"messages":[{"role":"user","content":"hi"}]`, `"max_tokens":9`,
+			`"metadata":{"user_id":"KEEP"}`}, true, false},
+	{"/v1/messages/count_tokens",
+		[]string{`"model":"m"`, `"messages":[{"role":"user","content":"hi"}]`,
+			`"tools":[{"name":"f","input_schema":{"properties":{"rid":{}}}}]`}, false, false},
 	{"/tokenize", []string{`"model":"m"`, `"prompt":"hi"`, `"return_token_strs":true`}, false, false},
 }
 
@@ -147,7 +164,8 @@ func fieldCases(op *stripOp, salt string) (cases []stripCase) {
 	}
 	for _, inner := range []string{"chat_template", "tokenize"} {
 		for _, key := range spellings(inner) {
-			for kwargs, kept := range map[string]string{`{"%s":"STRIPME"}`: `{}`, `{"a":1,"%s":"STRIPME"}`: `{"a":1}`, `{"%s":"STRIPME","a":1,"b":{}}`: `{"a":1,"b":{}}`} {
+			for kwargs, kept := range map[string]string{`{"%s":"STRIPME"}`: `{}`, `{"a":1,"%s":"STRIPME"}`: `{"a":1}`,
+				`{"%s":"STRIPME","a":1,"b":{}}`: `{"a":1,"b":{}}`} {
 				want := strings.Replace(plain, op.members[1], op.members[1]+`,"chat_template_kwargs":`+kept, 1)
 				if op.path == "/v1/completions" {
 					continue // the operation has no chat template
@@ -167,7 +185,8 @@ func headerCases(op *stripOp, salt string) (cases []stripCase) {
 	for _, name := range deniedHeaders {
 		line := name + ": STRIPME"
 		for _, lines := range [][]string{
-			{line}, {strings.ToUpper(name) + ": STRIPME"}, {strings.ToLower(name) + ":STRIPME"}, {strings.ReplaceAll(name, "-", "_") + ": STRIPME"},
+			{line}, {strings.ToUpper(name) + ": STRIPME"}, {strings.ToLower(name) + ":STRIPME"},
+			{strings.ReplaceAll(name, "-", "_") + ": STRIPME"},
 			{line, line + "2"}, {"X-Custom: a", line, "X-Other: b"},
 		} {
 			one := stripCase{op: op, body: body, headers: lines, want: want}
@@ -178,16 +197,19 @@ func headerCases(op *stripOp, salt string) (cases []stripCase) {
 		}
 	}
 	for _, hop := range []string{"X-Hop", "X-Custom", "Accept", "Traceparent"} {
-		cases = append(cases, stripCase{op: op, body: body, headers: []string{"Connection: keep-alive, " + hop, hop + ": STRIPME"}, want: want})
+		cases = append(cases,
+			stripCase{op: op, body: body, headers: []string{"Connection: keep-alive, " + hop, hop + ": STRIPME"}, want: want})
 	}
-	for _, lines := range [][]string{{"Authorization: Bearer STRIPME"}, {"X-Api-Key: STRIPME"}, {"X-Api-Key: STRIPME", "X-Api-Key: STRIPME"}} {
+	for _, lines := range [][]string{{"Authorization: Bearer STRIPME"}, {"X-Api-Key: STRIPME"},
+		{"X-Api-Key: STRIPME", "X-Api-Key: STRIPME"}} {
 		cases = append(cases, stripCase{op: op, body: body, headers: lines, auth: true})
 	}
 	return cases
 }
 
 // passHeaders are the names, in lower case, of the header fields that reach the recorder.
-var passHeaders = map[string]bool{"host": true, "x-request-id": true, "accept-encoding": true, "content-type": true, "content-length": true, "x-custom": true, "x-other": true}
+var passHeaders = map[string]bool{"host": true, "x-request-id": true, "accept-encoding": true, "content-type": true,
+	"content-length": true, "x-custom": true, "x-other": true}
 
 // stripper sends cases over its own connections.
 type stripper struct {
@@ -293,7 +315,8 @@ func (x *stripper) one(t *testing.T, c net.Conn, br *bufio.Reader, id string, tc
 	if tc.auth {
 		auth = "X-Custom: x"
 	}
-	head := append([]string{"POST " + tc.op.path + " HTTP/1.1", "Host: x", "Content-Type: application/json", "X-Request-Id: " + id, auth,
+	head := append([]string{"POST " + tc.op.path + " HTTP/1.1", "Host: x", "Content-Type: application/json",
+		"X-Request-Id: " + id, auth,
 		fmt.Sprintf("Content-Length: %d", len(tc.body))}, tc.headers...)
 	if _, err := io.WriteString(c, strings.Join(head, "\r\n")+"\r\n\r\n"+tc.body); err != nil {
 		return false, err

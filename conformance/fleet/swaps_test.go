@@ -65,7 +65,8 @@ func swapUnderLoad(t *testing.T, swaps, goSwaps int) {
 	file := filepath.Join(t.TempDir(), "mine.wasm")
 	save(t, file, guest(t, "first", 0))
 	// The buffers for requests must be full before the first measurement.
-	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0, scorers: [{plugin: mine}]}",
+	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}",
+		"{name: default, holdout: 0, scorers: [{plugin: mine}]}",
 		fmt.Sprintf("plugins: [{name: mine, file: %q}]\nlimits: {decisions: 1MiB, index: 16MiB}\n", file))
 	model := engines[0].Model
 	var stop atomic.Bool
@@ -74,7 +75,8 @@ func swapUnderLoad(t *testing.T, swaps, goSwaps int) {
 	for c := range 12 {
 		wg.Go(func() {
 			for i := 0; !stop.Load(); i++ {
-				a, err := harness.Post(r.URL+"/v1/chat/completions", "", chatBody(model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), i%2 == 0, 4))
+				a, err := harness.Post(r.URL+"/v1/chat/completions", "",
+					chatBody(model, "You are client "+strconv.Itoa(c), strconv.Itoa(i), i%2 == 0, 4))
 				if sent.Add(1); err != nil || a.Status != 200 {
 					failed.Add(1)
 					t.Errorf("%v %+v", err, a)
@@ -120,10 +122,12 @@ func swapUnderLoad(t *testing.T, swaps, goSwaps int) {
 	}
 	space := (end["process_virtual_memory_bytes"] - before["process_virtual_memory_bytes"]) / 1e6
 	t.Logf("%d swaps of C (median %v) and %d of Go (median %v) in %v, %d requests, %d failed; goroutines %v → %v; MB after each fifth: heap %.1f, beside it %.1f; address space %+.0f MB in the last",
-		len(took[0]), took[0][len(took[0])/2], len(took[1]), took[1][len(took[1])/2], whole.Round(time.Millisecond), sent.Load(), failed.Load(),
+		len(took[0]), took[0][len(took[0])/2], len(took[1]), took[1][len(took[1])/2], whole.Round(time.Millisecond),
+		sent.Load(), failed.Load(),
 		before["go_goroutines"], end["go_goroutines"], heap, beside, space)
 	last := len(heap) - 1
-	if end["go_goroutines"] > before["go_goroutines"]+20 || heap[last] > heap[0]+heapSlack || beside[last] > beside[0]+besideSlack || space > spaceSlack {
+	if end["go_goroutines"] > before["go_goroutines"]+20 || heap[last] > heap[0]+heapSlack ||
+		beside[last] > beside[0]+besideSlack || space > spaceSlack {
 		t.Error("something of the plugins before stays")
 	}
 }
@@ -156,5 +160,6 @@ func heldBy(t testing.TB, r *harness.Router) (heap, beside float64) {
 	if _, err := fmt.Sscan(string(rest), &kb); err != nil {
 		t.Fatal(err)
 	}
-	return g["go_memstats_heap_alloc_bytes"] / 1e6, kb/1e3*1.024 - (g["go_memstats_heap_sys_bytes"]-g["go_memstats_heap_released_bytes"])/1e6
+	return g["go_memstats_heap_alloc_bytes"] / 1e6,
+		kb/1e3*1.024 - (g["go_memstats_heap_sys_bytes"]-g["go_memstats_heap_released_bytes"])/1e6
 }

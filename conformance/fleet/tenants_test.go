@@ -81,7 +81,8 @@ func TestPolicy_dedicatedPool(t *testing.T) {
 	}
 	state := filepath.Join(t.TempDir(), "state")
 	keys := filepath.Join(state, "keys.json")
-	key := map[string]string{"acme": harness.IssueKey(t, keys, state, "acme"), "bank": harness.IssueKey(t, keys, state, "bank")}
+	key := map[string]string{"acme": harness.IssueKey(t, keys, state, "acme"),
+		"bank": harness.IssueKey(t, keys, state, "bank")}
 	pool := func(name, region string, e *engine) string {
 		return fmt.Sprintf("{name: %s, labels: {region: %s}, endpoints: [%q], events: {sources: [{endpoint: %q, events: %q, replay: %q}]}}", name, region, e.URL, e.URL, e.Events, e.Replay)
 	}
@@ -103,7 +104,8 @@ policy: {dir: %q}
 	}
 	ask := func(tenant, user string) (*harness.Answer, *harness.Explanation) {
 		t.Helper()
-		a, err := harness.Post(r.URL+"/v1/chat/completions", key[tenant], chatBody(main.Model, "You are brief.", user, false, 2))
+		a, err := harness.Post(r.URL+"/v1/chat/completions", key[tenant],
+			chatBody(main.Model, "You are brief.", user, false, 2))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,8 @@ func workload(t testing.TB) []replay.Conversation {
 	if dir == "" {
 		dir = filepath.Join("..", "..", "..", "shared", "traces")
 	}
-	cs, err := replay.OpenWEKA(filepath.Join(dir, "weka_cc_agentic_even.jsonl.gz"), replay.Filter{MinRequests: 8, MaxRequests: 24, MaxBlocks: 1600, Conversations: 12})
+	cs, err := replay.OpenWEKA(filepath.Join(dir, "weka_cc_agentic_even.jsonl.gz"),
+		replay.Filter{MinRequests: 8, MaxRequests: 24, MaxBlocks: 1600, Conversations: 12})
 	if err == nil {
 		t.Logf("recorded trace: %d conversations", len(cs))
 		return cs
@@ -77,7 +78,8 @@ func play(t *testing.T, url, model string, cs []replay.Conversation, clients int
 					mu.Lock()
 					order = append(order, q.Blocks)
 					mu.Unlock()
-					a, err := harness.Post(url+"/v1/completions", "", map[string]any{"model": model, "prompt": prompt, "max_tokens": 1 + min(q.Output, 24)})
+					a, err := harness.Post(url+"/v1/completions", "",
+						map[string]any{"model": model, "prompt": prompt, "max_tokens": 1 + min(q.Output, 24)})
 					mu.Lock()
 					res.total += len(q.Blocks)
 					if err != nil || a.Status != 200 {
@@ -124,7 +126,8 @@ func TestAgenticLoad(t *testing.T) {
 			}
 		}()
 		res := play(t, r.URL, es[0].Model, cs, 4, nil)
-		t.Logf("%s: hit %.3f of blocks, ideal %.3f, %.3f of ideal, %d requests failed", profile, res.ratio(), float64(res.idealHit)/float64(res.idealTotal), res.ofIdeal(), res.failed)
+		t.Logf("%s: hit %.3f of blocks, ideal %.3f, %.3f of ideal, %d requests failed", profile, res.ratio(),
+			float64(res.idealHit)/float64(res.idealTotal), res.ofIdeal(), res.failed)
 		if res.failed > 0 {
 			t.Errorf("%s: %d requests failed", profile, res.failed)
 		}

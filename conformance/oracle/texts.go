@@ -53,7 +53,8 @@ func Prose(t testing.TB, n int) []byte {
 	goSources(t, func(text []byte) bool {
 		for line := range bytes.Lines(text) {
 			switch {
-			case bytes.HasPrefix(line, []byte("// Copyright")), bytes.HasPrefix(line, []byte("// Use of")), bytes.HasPrefix(line, []byte("// license")):
+			case bytes.HasPrefix(line, []byte("// Copyright")), bytes.HasPrefix(line, []byte("// Use of")),
+				bytes.HasPrefix(line, []byte("// license")):
 			case bytes.HasPrefix(line, []byte("// ")):
 				out = append(out, line[3:]...)
 			case len(line) == 1 && len(out) > 1 && out[len(out)-2] != '\n':

@@ -16,7 +16,8 @@ import (
 func buildC(t *testing.T, src string, flags ...string) []byte {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "plugin.wasm")
-	if text, err := exec.Command("../../sdk/c/build.sh", append([]string{src, out}, flags...)...).CombinedOutput(); err != nil {
+	if text, err := exec.Command("../../sdk/c/build.sh",
+		append([]string{src, out}, flags...)...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	code, err := os.ReadFile(out)
@@ -51,7 +52,8 @@ func TestC_each(t *testing.T) {
 	for _, b := range []struct {
 		src   string
 		flags []string
-	}{{src, nil}, {src, []string{"-msimd128"}}, {cxx, []string{"-std=c++17"}}, {cxx, []string{"-std=c++17", "-msimd128"}}} {
+	}{{src, nil}, {src, []string{"-msimd128"}}, {cxx, []string{"-std=c++17"}},
+		{cxx, []string{"-std=c++17", "-msimd128"}}} {
 		p, err := rt.Load(t.Context(), buildC(t, b.src, b.flags...), wasm.Options{Instances: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +85,8 @@ func checkEach(t *testing.T, name string, p *wasm.Plugin, n int) {
 		}
 		want = float32(float32(want+float32(2*slot)) + float32(b.PromptTokens))
 		if plain[i] != want || scores[i] != want || terms[i] != slot || terms[n+i] != load {
-			t.Fatalf("%s: candidate %d: scores %v and %v, terms %v and %v; want %v, %v and %v", name, i, plain[i], scores[i], terms[i], terms[n+i], want, slot, load)
+			t.Fatalf("%s: candidate %d: scores %v and %v, terms %v and %v; want %v, %v and %v", name, i, plain[i], scores[i],
+				terms[i], terms[n+i], want, slot, load)
 		}
 	}
 }

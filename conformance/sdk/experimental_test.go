@@ -26,7 +26,8 @@ func TestGo_fleet(t *testing.T) {
 func checkFleet(t *testing.T, code []byte) {
 	t.Helper()
 	rep, err := plugincheck.Check(context.Background(), code, plugincheck.Options{})
-	if err != nil || !rep.OK() || !reflect.DeepEqual(rep.Roles, []string{"idle", "x_autoscale", "x_backend_parse", "x_discover"}) {
+	if err != nil || !rep.OK() ||
+		!reflect.DeepEqual(rep.Roles, []string{"idle", "x_autoscale", "x_backend_parse", "x_discover"}) {
 		t.Fatalf("%v\n%v", err, rep)
 	}
 	rt, err := wasm.New(context.Background(), wasm.Config{Modules: hostmod.Alone()})
@@ -42,7 +43,8 @@ func checkFleet(t *testing.T, code []byte) {
 	v := &wasm.ScaleView{
 		NowMS: 1.7e12,
 		Pools: []wasm.ScalePool{
-			{Name: "own", Min: 1, Max: 40, Ready: 2, Pending: 3, Draining: 4, Failed: 5, Outstanding: 600, Price: 0.25, ColdMS: 7000},
+			{Name: "own", Min: 1, Max: 40, Ready: 2, Pending: 3, Draining: 4, Failed: 5, Outstanding: 600, Price: 0.25,
+				ColdMS: 7000},
 			{Name: "größer", Max: 90, Spot: true, Blocked: true},
 		},
 		Nodes: []wasm.ScaleNode{
@@ -51,7 +53,8 @@ func checkFleet(t *testing.T, code []byte) {
 		},
 		Proposal: wasm.ScaleProposal{Now: 3, Desired: 4, Wish: 50, Window: 60, Rate: 2.5, Lead: 0.5, ColdMS: 1234},
 	}
-	sum := 2.5 + 0.5 + 50 + 60 + 1 + 40 + 2 + 3 + 4 + 5 + 600 + 0.25 + 7000 + 1 + 90 + 1 + 1 + 2 + 11 + 13 + 1e5 + 17 + 19 + 1
+	sum := 2.5 + 0.5 + 50 + 60 + 1 + 40 + 2 + 3 + 4 + 5 + 600 + 0.25 + 7000 + 1 + 90 + 1 + 1 + 2 + 11 + 13 +
+		1e5 + 17 + 19 + 1
 	for k := range v.Samples {
 		for i := range 60 {
 			v.Samples[k] = append(v.Samples[k], float32(k*i))
@@ -70,7 +73,8 @@ func checkFleet(t *testing.T, code []byte) {
 	}
 	checkDocuments(t, p)
 	v.Proposal.Desired = 999
-	if _, err := p.Autoscale(v); err == nil || err.Error() != `wasm: plugin "gofleet": x_autoscale: status: status 2: too many` {
+	if _, err := p.Autoscale(v); err == nil ||
+		err.Error() != `wasm: plugin "gofleet": x_autoscale: status: status 2: too many` {
 		t.Errorf("error: %v", err)
 	}
 }
@@ -78,7 +82,8 @@ func checkFleet(t *testing.T, code []byte) {
 func checkDocuments(t *testing.T, p *wasm.Plugin) {
 	t.Helper()
 	figures, err := p.BackendParse([]byte("\x80abc"), 0)
-	if want := []wasm.Figure{{ID: abi.FigureRunning, Value: 4}, {ID: abi.FigureKVUsage, Value: 0.5}}; err != nil || !reflect.DeepEqual(figures, want) {
+	if want := []wasm.Figure{{ID: abi.FigureRunning, Value: 4}, {ID: abi.FigureKVUsage, Value: 0.5}}; err != nil ||
+		!reflect.DeepEqual(figures, want) {
 		t.Errorf("figures %v, %v", figures, err)
 	}
 	if _, err := p.BackendParse(nil, 0); !errors.Is(err, wasm.ErrAbstain) {

@@ -104,7 +104,8 @@ func checkGoGuest(t *testing.T, code []byte, sliced bool) {
 		t.Fatal(err)
 	}
 	defer rt.Close()
-	if _, err := rt.Load(t.Context(), code, wasm.Options{Grants: grants[:2], Instances: 1}); err == nil || !strings.Contains(err.Error(), abi.ModuleMetrics) {
+	if _, err := rt.Load(t.Context(), code, wasm.Options{Grants: grants[:2], Instances: 1}); err == nil ||
+		!strings.Contains(err.Error(), abi.ModuleMetrics) {
 		t.Errorf("without a grant: got %v, want a refusal that names %s", err, abi.ModuleMetrics)
 	}
 	p, err := rt.Load(t.Context(), code, wasm.Options{Grants: grants, Config: []byte("2.5"), Instances: 1})
@@ -133,7 +134,8 @@ func checkGoGuest(t *testing.T, code []byte, sliced bool) {
 			t.Errorf("after observe, candidate %d: got %v, want %v", i, scores[i], want)
 		}
 	}
-	if s := m.Snapshot(); len(s) != 1 || s[0] != (hostmod.Series{Plugin: "goguest", Name: "outcomes", Value: 3, Counter: true}) {
+	if s := m.Snapshot(); len(s) != 1 ||
+		s[0] != (hostmod.Series{Plugin: "goguest", Name: "outcomes", Value: 3, Counter: true}) {
 		t.Errorf("metrics: %+v", s)
 	}
 	if !strings.Contains(logged.String(), `text="observed 3"`) {
@@ -157,7 +159,8 @@ func checkGoScore(t *testing.T, p *wasm.Plugin) {
 		t.Errorf("got %v, want an abstention", err)
 	}
 	err := p.Score(wasm.SmokeBatch(13, 1), scores, nil)
-	if f, ok := errors.AsType[*wasm.Fault](err); !ok || f.Reason != wasm.ReasonStatus || !strings.Contains(f.Detail, "thirteen") {
+	if f, ok := errors.AsType[*wasm.Fault](err); !ok || f.Reason != wasm.ReasonStatus ||
+		!strings.Contains(f.Detail, "thirteen") {
 		t.Errorf("got %v, want the guest's own words", err)
 	}
 }
@@ -252,7 +255,8 @@ func TestGo_example(t *testing.T) {
 		if !rep.OK() {
 			t.Errorf("\n%v", rep)
 		}
-		t.Logf("%d bytes, %.0f units per candidate, sliced %v, memory %d KiB", rep.Bytes, rep.UnitsPerCandidate, rep.Sliced, rep.MemoryBytes>>10)
+		t.Logf("%d bytes, %.0f units per candidate, sliced %v, memory %d KiB", rep.Bytes, rep.UnitsPerCandidate, rep.Sliced,
+			rep.MemoryBytes>>10)
 	}
 	check(buildGo(t, "../../examples/scorer-go"))
 	if code, ok := buildTinyGo(t, "../../examples/scorer-go"); ok {
@@ -310,7 +314,8 @@ func TestRust_example(t *testing.T) {
 	if !rep.OK() {
 		t.Errorf("\n%v", rep)
 	}
-	t.Logf("%d bytes, %.0f units per candidate, sliced %v, memory %d KiB", rep.Bytes, rep.UnitsPerCandidate, rep.Sliced, rep.MemoryBytes>>10)
+	t.Logf("%d bytes, %.0f units per candidate, sliced %v, memory %d KiB", rep.Bytes, rep.UnitsPerCandidate, rep.Sliced,
+		rep.MemoryBytes>>10)
 	prefixfirst, err := plugins.Code("prefixfirst") // the same formula
 	if err != nil {
 		t.Fatal(err)
@@ -338,7 +343,8 @@ func TestRust_example(t *testing.T) {
 
 // committedC are modules in C whose binaries are in the repository.
 var committedC = []string{
-	"../../examples/learned-rate/learned_rate", "../../examples/autoscale-schedule/autoscale_schedule", "../../examples/autoscale-spot/autoscale_spot",
+	"../../examples/learned-rate/learned_rate", "../../examples/autoscale-schedule/autoscale_schedule",
+	"../../examples/autoscale-spot/autoscale_spot",
 	"../../examples/engine-madeup/engine_madeup", "../guests/experimental/hostile",
 }
 
@@ -362,7 +368,8 @@ func TestC_examples(t *testing.T) {
 	}
 	check("learned-rate", code)
 	for _, e := range []struct{ file, config string }{
-		{"autoscale-schedule/autoscale_schedule", `{"hours": [` + strings.Repeat("1,", 23) + `2]}`}, {"autoscale-spot/autoscale_spot", "{}"}, {"engine-madeup/engine_madeup", ""},
+		{"autoscale-schedule/autoscale_schedule", `{"hours": [` + strings.Repeat("1,", 23) + `2]}`},
+		{"autoscale-spot/autoscale_spot", "{}"}, {"engine-madeup/engine_madeup", ""},
 	} {
 		code, err := os.ReadFile("../../examples/" + e.file + ".wasm")
 		if err != nil {

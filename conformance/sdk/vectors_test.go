@@ -25,7 +25,8 @@ func TestVectors(t *testing.T) {
 			return
 		}
 		out := filepath.Join(t.TempDir(), "vectors.wasm")
-		if text, err := exec.Command("../../sdk/c/build.sh", "../../sdk/c/vectors/vectors.c", out).CombinedOutput(); err != nil {
+		if text, err := exec.Command("../../sdk/c/build.sh", "../../sdk/c/vectors/vectors.c",
+			out).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
 		code, err := os.ReadFile(out)
