@@ -54,7 +54,8 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/tokenizer/demo/train":  {ours: "host/tokenizer/bpe"},
 	"host/tokenizer/jinja":       {},
 	"host/tokenizer/chat/parity": {ours: "host/llmapi host/tokenizer/chat"},
-	"host/tokenizer/chat":        {ours: "host/blockhash host/internal/jsonscan host/llmapi host/tokenizer host/tokenizer/jinja"},
+	"host/tokenizer/chat": {ours: "host/blockhash host/internal/jsonscan host/llmapi host/tokenizer " +
+		"host/tokenizer/jinja"},
 
 	"host/wasm":      {ours: "abi host/internal/leb", theirs: "github.com/tetratelabs/wazero"},
 	"host/hostmod":   {ours: "abi host/wasm"},
@@ -67,40 +68,58 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/kvindex": {},
 	"host/backend": {ours: "host/dialect host/blockhash host/endpoint host/kvevents host/kvindex host/llmapi",
 		theirs: "github.com/cespare/xxhash/v2"},
-	"host/scheduler":        {ours: "abi host/dialect host/blockhash host/endpoint host/exchange host/identity host/internal/timing host/isolation host/llmapi host/policy host/quota host/tokenizer"},
-	"host/proxy":            {ours: "host/exchange host/identity host/internal/jsonscan host/internal/secret host/internal/timing host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
+	"host/scheduler": {ours: "abi host/dialect host/blockhash host/endpoint host/exchange host/identity " +
+		"host/internal/timing host/isolation host/llmapi host/policy host/quota host/tokenizer"},
+	"host/proxy": {ours: "host/exchange host/identity host/internal/jsonscan host/internal/secret " +
+		"host/internal/timing host/llmapi", theirs: "github.com/valyala/fasthttp golang.org/x/sys/unix"},
 	"host/telemetry/metric": {},
 	"host/telemetry": {ours: "host/internal/timing host/telemetry/metric",
 		theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
 	"host/telemetry/audit":     {ours: "host/internal/atomicfile host/internal/filelock host/internal/secret"},
 	"host/telemetry/decisions": {ours: "host/internal/secret host/policy"},
-	"host/admin":               {ours: "host/autoscale host/identity host/internal/secret host/kvindex host/plugstore host/policy host/proxy host/scheduler host/telemetry/audit"},
-	"host/config":              {ours: "host/dialect host/endpoint host/exchange host/identity host/identity/jwt host/internal/spelling host/plugsign host/telemetry/decisions plugins", theirs: "github.com/goccy/go-yaml"},
+	"host/admin": {ours: "host/autoscale host/identity host/internal/secret host/kvindex host/plugstore " +
+		"host/policy host/proxy host/scheduler host/telemetry/audit"},
+	"host/config": {ours: "host/dialect host/endpoint host/exchange host/identity host/identity/jwt " +
+		"host/internal/spelling host/plugsign host/telemetry/decisions plugins", theirs: "github.com/goccy/go-yaml"},
 
 	"host/simengine": {ours: "host/tokenizer/bpe host/tokenizer/jinja"},
 	"host/replay":    {},
 
-	"host/autoscale":      {},
-	"host/discovery":      {ours: "host/endpoint"},
-	"host/fleet":          {ours: "host/autoscale host/backend host/config host/dialect host/discovery host/endpoint host/exchange host/kvindex host/policy host/scheduler host/telemetry host/telemetry/metric"},
-	"host/scaling":        {ours: "host/autoscale host/config host/endpoint host/exchange host/scheduler host/telemetry host/telemetry/metric"},
+	"host/autoscale": {},
+	"host/discovery": {ours: "host/endpoint"},
+	"host/fleet": {ours: "host/autoscale host/backend host/config host/dialect host/discovery host/endpoint " +
+		"host/exchange host/kvindex host/policy host/scheduler host/telemetry host/telemetry/metric"},
+	"host/scaling": {ours: "host/autoscale host/config host/endpoint host/exchange host/scheduler " +
+		"host/telemetry host/telemetry/metric"},
 	"host/replay/virtual": {ours: "host/autoscale host/replay"},
 
-	"host/plugins": {ours: "host/dialect abi plugins host/admin host/autoscale host/backend host/config host/discovery host/endpoint host/hostmod host/plugincheck host/plugsign host/plugstore host/scheduler host/telemetry host/telemetry/metric host/wasm"},
+	"host/plugins": {ours: "host/dialect abi plugins host/admin host/autoscale host/backend host/config host/discovery " +
+		"host/endpoint host/hostmod host/plugincheck host/plugsign host/plugstore host/scheduler host/telemetry " +
+		"host/telemetry/metric host/wasm"},
 
-	"host/collectors": {ours: "host/backend host/endpoint host/identity host/kvindex host/proxy host/queue host/scheduler host/telemetry host/telemetry/audit host/telemetry/metric"},
+	"host/collectors": {ours: "host/backend host/endpoint host/identity host/kvindex host/proxy host/queue " +
+		"host/scheduler host/telemetry host/telemetry/audit host/telemetry/metric"},
 
-	"host/route":  {ours: "host/exchange host/identity host/llmapi host/proxy host/queue host/scaling host/scheduler host/telemetry/decisions"},
-	"host/status": {ours: "host/admin host/autoscale host/backend host/endpoint host/identity host/kvindex host/llmapi host/proxy host/route host/scheduler host/telemetry/audit"},
+	"host/route": {ours: "host/exchange host/identity host/llmapi host/proxy host/queue host/scaling host/scheduler " +
+		"host/telemetry/decisions"},
+	"host/status": {ours: "host/admin host/autoscale host/backend host/endpoint host/identity host/kvindex host/llmapi " +
+		"host/proxy host/route host/scheduler host/telemetry/audit"},
 
 	"host/statedir":    {ours: "host/internal/atomicfile host/internal/filelock host/policy"},
 	"host/policy/live": {ours: "host/admin host/config host/policy host/telemetry host/telemetry/metric"},
-	"host/rules":       {ours: "host/admin host/config host/dialect host/fleet host/identity host/identity/jwt host/internal/snapshot host/llmapi host/plugins host/policy host/policy/live host/proxy host/scaling host/scheduler host/telemetry host/telemetry/decisions host/telemetry/metric host/tokenizer host/tokenizer/bpe host/tokenizer/chat host/tokenizer/hf"},
+	"host/rules": {ours: "host/admin host/config host/dialect host/fleet host/identity host/identity/jwt " +
+		"host/internal/snapshot host/llmapi host/plugins host/policy host/policy/live host/proxy host/scaling " +
+		"host/scheduler host/telemetry host/telemetry/decisions host/telemetry/metric host/tokenizer host/tokenizer/bpe " +
+		"host/tokenizer/chat host/tokenizer/hf"},
 
-	"host": {ours: "host/admin host/autoscale host/backend host/collectors host/config host/endpoint host/fleet host/identity host/internal/secret host/isolation host/kvindex host/plugins host/policy" +
-		" host/policy/live host/proxy host/queue host/route host/rules host/scaling host/scheduler host/statedir host/status host/telemetry host/telemetry/audit host/telemetry/decisions host/telemetry/metric"},
+	"host": {ours: "host/admin host/autoscale host/backend host/collectors host/config host/endpoint host/fleet " +
+		"host/identity host/internal/secret host/isolation host/kvindex host/plugins host/policy" +
+		" host/policy/live host/proxy host/queue host/route host/rules host/scaling host/scheduler host/statedir " +
+		"host/status host/telemetry host/telemetry/audit host/telemetry/decisions host/telemetry/metric"},
 
-	"cmd/kvasir": {ours: "abi host host/admin host/autoscale host/config host/hostmod host/identity host/plugincheck host/plugsign host/policy host/rules host/scheduler host/simengine host/statedir host/telemetry host/telemetry/audit host/tokenizer/demo host/tokenizer/hf host/wasm policies", theirs: "github.com/spf13/cobra"},
+	"cmd/kvasir": {ours: "abi host host/admin host/autoscale host/config host/hostmod host/identity host/plugincheck " +
+		"host/plugsign host/policy host/rules host/scheduler host/simengine host/statedir host/telemetry " +
+		"host/telemetry/audit host/tokenizer/demo host/tokenizer/hf host/wasm policies", theirs: "github.com/spf13/cobra"},
 
 	"conformance":         {ours: "conformance/guests"},
 	"conformance/guests":  {},

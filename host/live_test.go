@@ -84,7 +84,8 @@ func (x *liveRouter) engineHandler() http.Handler {
 		x.seen, x.body = r.Header.Clone(), string(b)
 		x.mu.Unlock()
 		io.WriteString(w,
-			`{"id": "c", "object": "chat.completion", "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}]}`)
+			`{"id": "c", "object": "chat.completion", "model": "m", "choices": [{"index": 0, "message": {"role": `+
+				`"assistant", "content": "x"}, "finish_reason": "stop"}]}`)
 	})
 }
 
@@ -103,7 +104,8 @@ func (x *liveRouter) write(name, text string) {
 
 // yaml is a configuration with these sections.
 func (x *liveRouter) yaml(identity, pool, rest string) string {
-	return fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {http: \"127.0.0.1:0\"}\nidentity: {%s}\nstate_dir: %s\npools: [{name: main, events: {mode: off}, isolation_probe: {mode: off}, %s}]\nmodels: [{name: m, pools: [main]}]\n"+
+	return fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {http: \"127.0.0.1:0\"}\nidentity: {%s}\nstate_dir: %s\npools: "+
+		"[{name: main, events: {mode: off}, isolation_probe: {mode: off}, %s}]\nmodels: [{name: m, pools: [main]}]\n"+
 		"profiles: [{name: d, scorers: [{builtin: leastwork}]}]\n%s", identity, x.path("state"), pool, rest)
 }
 

@@ -186,10 +186,13 @@ func (w *metaWorld) config(sh *metaShared) string {
 		id = append(id, "mtls: ["+strings.Join(certs, ", ")+"]")
 	}
 	f := func(name string) string { return filepath.Join(sh.tls, name) }
-	text := fmt.Sprintf("listen: {http: \"127.0.0.1:%d\", tls: {cert_file: %s, key_file: %s, client_ca_file: %s}}\nadmin: {http: \"127.0.0.1:0\"}\nregion: r%d\nstate_dir: %s\n"+
+	text := fmt.Sprintf("listen: {http: \"127.0.0.1:%d\", tls: {cert_file: %s, key_file: %s, client_ca_file: %s}}\n"+
+		"admin: {http: \"127.0.0.1:0\"}\nregion: r%d\nstate_dir: %s\n"+
 		"identity: {%s}\nclient_hints: {session: x-h%d}\n"+
-		"pools: [{name: main, isolation_probe: {mode: off}, events: {mode: off}, endpoints: [\"http://10.0.0.1:8000\"], autoscale: {max: 2, driver: {webhook: {url: \"https://driver.example\", secret_file: %s}}}}]\n"+
-		"models: [{name: m, pools: [main]}]\nprofiles: [{name: d, holdout: 0, scorers: [{plugin: mine}]}]\nplugins: [{name: mine}]\npolicy: {dir: %s}\n",
+		"pools: [{name: main, isolation_probe: {mode: off}, events: {mode: off}, endpoints: [\"http://10.0.0.1:8000\"], "+
+		"autoscale: {max: 2, driver: {webhook: {url: \"https://driver.example\", secret_file: %s}}}}]\n"+
+		"models: [{name: m, pools: [main]}]\nprofiles: [{name: d, holdout: 0, scorers: [{plugin: mine}]}]\n"+
+		"plugins: [{name: mine}]\npolicy: {dir: %s}\n",
 		d.port, f("cert.pem"), f("key.pem"), f("cert.pem"), d.region, w.path("state"), strings.Join(id, ", "), d.hint,
 		w.path("secret"), w.path("policy"))
 	switch d.cfgFault {

@@ -77,7 +77,8 @@ func runDialect(t *testing.T, name, url string) *Host {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kvasir.yaml")
 	save(t, file,
-		fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {http: \"127.0.0.1:0\"}\nidentity: {anonymous: {tenant: local}}\nstate_dir: %s\n"+
+		fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {http: \"127.0.0.1:0\"}\nidentity: {anonymous: {tenant: local}}\n"+
+			"state_dir: %s\n"+
 			"pools: [{name: main, dialect: %s, endpoints: [%q]}]\nmodels: [{name: m, pools: [main]}]\n", t.TempDir(), name, url))
 	cfg, err := config.Load(file)
 	if err != nil {
@@ -121,7 +122,8 @@ func TestDialect_oneDeclaration(t *testing.T) {
 	if got := llmapi.Unsalted(esperanto, "1.9"); !got.Has(llmapi.OpChat) || got.Has(llmapi.OpCompletions) {
 		t.Errorf("operations without salts of an older release: %b", got)
 	}
-	const body = `{"model":"m","messages":[{"role":"user","content":"saluton"}],"warmth":1,"worker":3,"cache_domain":"mine","urgency":1}`
+	const body = `{"model":"m","messages":[{"role":"user","content":"saluton"}],` +
+		`"warmth":1,"worker":3,"cache_domain":"mine","urgency":1}`
 	resp, err := http.Post("http://"+h.Addr()+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)

@@ -32,8 +32,10 @@ import (
 // not run it. rest is of its configuration.
 func startHost(t testing.TB, state, rest string) (*Host, *strings.Builder) {
 	t.Helper()
-	src := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {http: \"127.0.0.1:0\"}\nidentity: {anonymous: {tenant: local}}\nstate_dir: %s\n"+
-		"pools: [{name: main, endpoints: [\"http://10.0.0.1:8000\", \"http://10.0.0.2:8000\", \"http://10.0.0.3:8000\"]}]\nmodels: [{name: m, pools: [main]}]\n%s", state, rest)
+	src := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {http: \"127.0.0.1:0\"}\nidentity: {anonymous: {tenant: local}}\n"+
+		"state_dir: %s\n"+
+		"pools: [{name: main, endpoints: [\"http://10.0.0.1:8000\", \"http://10.0.0.2:8000\", "+
+		"\"http://10.0.0.3:8000\"]}]\nmodels: [{name: m, pools: [main]}]\n%s", state, rest)
 	file := filepath.Join(t.TempDir(), "kvasir.yaml")
 	save(t, file, src)
 	cfg, err := config.Load(file)
@@ -345,7 +347,8 @@ func TestStart_unlike(t *testing.T) {
 func TestStart_fileMissing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.wasm")
 	h, log := startHost(t, t.TempDir(),
-		fmt.Sprintf("plugins: [{name: mine, file: %q}]\nprofiles: [{name: d, holdout: 0, filters: [mine], picker: mine, scorers: [{plugin: mine, weight: 2}, {plugin: roundrobin}]}]\n", file))
+		fmt.Sprintf("plugins: [{name: mine, file: %q}]\nprofiles: [{name: d, holdout: 0, filters: [mine], picker: mine, "+
+			"scorers: [{plugin: mine, weight: 2}, {plugin: roundrobin}]}]\n", file))
 	e := placeOne(t, h, "a")
 	if len(e.Plugins) != 4 {
 		t.Fatalf("got %+v", e.Plugins)

@@ -75,7 +75,8 @@ func jwks(t testing.TB, signers ...*signer) string {
 
 // issuer is an entry of identity.jwt.
 func (x *liveRouter) issuer(file string) string {
-	return fmt.Sprintf("jwt: [{issuer: \"https://idp.example\", audience: kvasir, jwks_file: %s, algorithms: [ES256], tenant_claim: tenant, tenants: [acme, globex]}]", x.path(file))
+	return fmt.Sprintf("jwt: [{issuer: \"https://idp.example\", audience: kvasir, jwks_file: %s, algorithms: [ES256], "+
+		"tenant_claim: tenant, tenants: [acme, globex]}]", x.path(file))
 }
 
 const broken = "pools: [\n"

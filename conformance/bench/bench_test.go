@@ -36,9 +36,11 @@ func nginx(t testing.TB, upstreams []string) *peer {
 	}
 	conf := fmt.Sprintf(`daemon off; worker_processes 1; pid %[1]s/pid; error_log %[1]s/error.log;
 events { worker_connections 4096; }
-http { access_log off; client_max_body_size 64m; client_body_buffer_size 512k; client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s; scgi_temp_path %[1]s; keepalive_requests 1000000;
+http { access_log off; client_max_body_size 64m; client_body_buffer_size 512k; client_body_temp_path %[1]s;
+proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s; scgi_temp_path %[1]s; keepalive_requests 1000000;
 upstream e { %[2]s keepalive 256; keepalive_requests 1000000; }
-server { listen 127.0.0.1:%[3]d; location / { proxy_pass http://e; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; } } }
+server { listen 127.0.0.1:%[3]d; location / { proxy_pass http://e; proxy_http_version 1.1;
+proxy_set_header Connection ""; proxy_buffering off; } } }
 `, dir, servers.String(), port)
 	file := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
@@ -66,7 +68,8 @@ listen: {LISTEN}
 admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
 state_dir: "{STATE}"
 identity: {anonymous: {tenant: bench}}
-pools: [{name: main, dialect: openai, endpoints: [`+strings.Join(urls, ", ")+`], events: {mode: "off"}, block_tokens: 16}]
+pools:
+- {name: main, dialect: openai, endpoints: [`+strings.Join(urls, ", ")+`], events: {mode: "off"}, block_tokens: 16}
 models: [{name: m, pools: [main]`+tok+`}]
 `)
 	if b, err := exec.Command("taskset", "-a", "-c", "-p", "1",
@@ -76,7 +79,11 @@ models: [{name: m, pools: [main]`+tok+`}]
 	return &peer{name, r.URL, r.Cmd.Process.Pid}
 }
 
-var vocabulary = strings.Fields("the of and to in a is that for it as was with be by on not he his but at are this have from or had an they which one you were all her she there would their we him been has when who will no more if out so said what up its about than into them can only other time new some could these two may first then do any like my now over such our man me even most made after also did many fore must through years where much your way well down should because each just those people")
+var vocabulary = strings.Fields("the of and to in a is that for it as was with be by on not he his but at are this " +
+	"have from or had an they which one you were all her she there would their we him been has when who will no more " +
+	"if out so said what up its about than into them can only other time new some could these two may first then do " +
+	"any like my now over such our man me even most made after also did many fore must through years where much your " +
+	"way well down should because each just those people")
 
 func prose(r *rand.Rand, bytes int) string {
 	var b strings.Builder

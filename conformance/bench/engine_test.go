@@ -44,7 +44,9 @@ func startFakeEngine(t testing.TB) *fakeEngine {
 	return e
 }
 
-var plain = []byte(`{"id":"c","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":100,"completion_tokens":1,"total_tokens":101,"prompt_tokens_details":{"cached_tokens":0}}}`)
+var plain = []byte(`{"id":"c","object":"chat.completion","model":"m","choices":[` +
+	`{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],` +
+	`"usage":{"prompt_tokens":100,"completion_tokens":1,"total_tokens":101,"prompt_tokens_details":{"cached_tokens":0}}}`)
 
 var models = []byte(`{"object":"list","data":[{"id":"m","object":"model","max_model_len":1000000}]}`)
 
@@ -87,7 +89,8 @@ func answer(c net.Conn, body []byte) {
 }
 
 // event is one event of a stream, of the size vLLM's have.
-const event = "data: {\"id\":\"chatcmpl-0123456789abcdef\",\"object\":\"chat.completion.chunk\",\"created\":1790000000,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n"
+const event = `data: {"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1790000000,` +
+	`"model":"m","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}` + "\n\n"
 
 func stream(c net.Conn, n int) {
 	io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")

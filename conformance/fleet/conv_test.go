@@ -34,7 +34,8 @@ func (r *convResult) balance(endpoints int) float64 {
 	return float64(most) * float64(endpoints) / float64(sum)
 }
 
-var convWords = strings.Fields("the river carries old stones past a quiet field where engines hum and routers learn which path a question took before")
+var convWords = strings.Fields("the river carries old stones past a quiet field where engines hum and routers learn " +
+	"which path a question took before")
 
 func sentence(r *rand.Rand, n int) string {
 	w := make([]string, n)

@@ -16,18 +16,26 @@ import (
 
 // wishes maps the label that a client's header gives the request to a decision.
 var wishes = map[string]string{
-	"slow":       `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}, {"label": "tier", "op": "in", "values": ["slow", "moon"]}]`,
-	"not_slow":   `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}, {"label": "tier", "op": "not_in", "values": ["slow"]}]`,
-	"nowhere":    `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}, {"label": "tier", "op": "in", "values": ["moon"]}]`,
-	"unlabelled": `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}, {"label": "gpu", "op": "in", "values": ["h100"]}]`,
-	"verified":   `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}, {"label": "isolation", "op": "in", "values": ["verified"]}]`,
-	"prefer":     `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}], "prefer": [{"label": "tier", "values": ["slow"], "weight": 0.2}]`,
-	"alone":      `"constraints": [{"label": "pool", "op": "in", "values": ["slow"]}], "cache": {"scope": "none"}`,
-	"high":       `"constraints": [{"label": "pool", "op": "in", "values": ["fast"]}], "priority": "high"`,
-	"high_off":   `"constraints": [{"label": "pool", "op": "in", "values": ["slow"]}], "priority": "high"`,
-	"capped":     `"constraints": [{"label": "pool", "op": "in", "values": ["slow"]}], "limits": {"max_output_tokens": 3, "max_prompt_tokens": 100}`,
-	"rewrite":    `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}], "model": "other"`,
-	"sticky":     `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}], "affinity": {"weight": 1, "max_share": 1, "sticky": true}`,
+	"slow": `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}, {"label": "tier", "op": ` +
+		`"in", "values": ["slow", "moon"]}]`,
+	"not_slow": `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}, {"label": "tier", "op": ` +
+		`"not_in", "values": ["slow"]}]`,
+	"nowhere": `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}, {"label": "tier", "op": ` +
+		`"in", "values": ["moon"]}]`,
+	"unlabelled": `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}, {"label": "gpu", "op": ` +
+		`"in", "values": ["h100"]}]`,
+	"verified": `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}, {"label": "isolation", ` +
+		`"op": "in", "values": ["verified"]}]`,
+	"prefer": `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}], "prefer": [{"label": ` +
+		`"tier", "values": ["slow"], "weight": 0.2}]`,
+	"alone":    `"constraints": [{"label": "pool", "op": "in", "values": ["slow"]}], "cache": {"scope": "none"}`,
+	"high":     `"constraints": [{"label": "pool", "op": "in", "values": ["fast"]}], "priority": "high"`,
+	"high_off": `"constraints": [{"label": "pool", "op": "in", "values": ["slow"]}], "priority": "high"`,
+	"capped": `"constraints": [{"label": "pool", "op": "in", "values": ["slow"]}], "limits": {"max_output_tokens": ` +
+		`3, "max_prompt_tokens": 100}`,
+	"rewrite": `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}], "model": "other"`,
+	"sticky": `"constraints": [{"label": "pool", "op": "in", "values": ["fast", "slow"]}], "affinity": {"weight": 1, ` +
+		`"max_share": 1, "sticky": true}`,
 }
 
 func writeWishes(t *testing.T, dir string) {
@@ -57,7 +65,8 @@ func TestEnforced(t *testing.T) {
 	writeWishes(t, dir)
 	tokenizer := demoDir(t)
 	pool := func(name string, e *engine, more string) string {
-		return fmt.Sprintf("{name: %s, labels: {tier: %s}, endpoints: [%q], events: {sources: [{endpoint: %q, events: %q, replay: %q}]}, isolation_probe: {mode: on}%s}", name, name, e.URL, e.URL, e.Events, e.Replay, more)
+		return fmt.Sprintf("{name: %s, labels: {tier: %s}, endpoints: [%q], events: {sources: [{endpoint: %q, events: %q, "+
+			"replay: %q}]}, isolation_probe: {mode: on}%s}", name, name, e.URL, e.URL, e.Events, e.Replay, more)
 	}
 	r := harness.Serve(t, `
 listen: {LISTEN}

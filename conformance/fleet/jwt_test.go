@@ -86,7 +86,13 @@ admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
 state_dir: {STATE}
 identity:
   jwt:
-  - {issuer: "https://idp.example", audience: kvasir, jwks_url: "`+idp.URL+`", algorithms: [RS256], tenant_claim: org, tenants: [acme], admin: true}
+  - issuer: "https://idp.example"
+    audience: kvasir
+    jwks_url: "`+idp.URL+`"
+    algorithms: [RS256]
+    tenant_claim: org
+    tenants: [acme]
+    admin: true
   - {issuer: "https://partner.example", audience: kvasir, jwks_url: "`+idp.URL+`", algorithms: [RS256], tenant: partner}
 pools: [{name: main, endpoints: ["`+d.Engines[0].URL+`"]}]
 models: [{name: m, pools: [main]}]

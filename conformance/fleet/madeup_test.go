@@ -37,7 +37,8 @@ func newMadeUp(t *testing.T, stats string) *madeUp {
 		e.served.Add(1)
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w,
-			`{"id": "x", "object": "chat.completion", "created": 1, "model": "zoo", "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}],`+
+			`{"id": "x", "object": "chat.completion", "created": 1, "model": "zoo", "choices": [{"index": 0, `+
+				`"finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}],`+
 				`"usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}}`)
 	})
 	e.Server = httptest.NewServer(mux)

@@ -86,7 +86,8 @@ func TestPlugin_observes(t *testing.T) {
 func TestPlugin_observesOnly(t *testing.T) {
 	engines := startEngines(t, 2)
 	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}",
-		"plugins: [{name: rate, file: ../../examples/learned-rate/learned_rate.wasm}, {name: mute, file: testdata/plugins/first.wasm}]\n")
+		"plugins: [{name: rate, file: ../../examples/learned-rate/learned_rate.wasm}, {name: mute, file: "+
+			"testdata/plugins/first.wasm}]\n")
 	harness.Await(t, 5*time.Second, "the plugin observes", func() bool {
 		ask(t, r, engines[0].Model, "x")
 		return metric(t, r, "kvasir_plugin_observed_total", `plugin="rate"`) > 0

@@ -268,7 +268,8 @@ func (p *pairs) report() {
 		return
 	}
 	p99 := p.took[min(n*99/100, n-1)]
-	p.t.Logf("%d requests, %d failed; %d pushes, %d of them refused; %d edits; %d revocations: median %v, p99 %v, longest %v",
+	p.t.Logf("%d requests, %d failed; %d pushes, %d of them refused; %d edits; %d revocations: median %v, p99 %v, "+
+		"longest %v",
 		p.sent.Load(), p.failed.Load(), p.pushes.Load(), p.refusals.Load(), p.edits.Load(), n, p.took[n/2], p99, p.took[n-1])
 	if p99 > maxRevoke {
 		p.t.Errorf("a revocation takes %v at the 99th percentile, want at most %v", p99, maxRevoke)

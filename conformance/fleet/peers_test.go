@@ -45,12 +45,18 @@ func TestPeers(t *testing.T) {
 	})
 	d := harness.StartDev(t, "--engines", "1")
 	log := filepath.Join(t.TempDir(), "decisions.log")
-	r := harness.Serve(t, fmt.Sprintf(`listen: {http: "{LISTEN}", tls: {cert_file: %[1]s/router.pem, key_file: %[1]s/router.key, client_ca_file: %[1]s/ca.pem}}
+	r := harness.Serve(t, fmt.Sprintf(`listen:
+  http: "{LISTEN}"
+  tls: {cert_file: %[1]s/router.pem, key_file: %[1]s/router.key, client_ca_file: %[1]s/ca.pem}
 admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
 state_dir: {STATE}
 identity:
   mtls: [{san: "spiffe://site.example/batch", tenant: batch, user: nightly}]
-  trusted_proxies: [{networks: [127.0.0.0/8], sans: ["spiffe://site.example/proxy"], tenant_header: X-Tenant-Id, user_header: X-Forwarded-User}]
+  trusted_proxies:
+  - networks: [127.0.0.0/8]
+    sans: ["spiffe://site.example/proxy"]
+    tenant_header: X-Tenant-Id
+    user_header: X-Forwarded-User
 pools: [{name: main, endpoints: [%[2]q]}]
 models: [{name: m, pools: [{name: main, served_as: %[3]s}]}]
 telemetry: {decision_log: {file: %[4]s, sample_allow: 1}}

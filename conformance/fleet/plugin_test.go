@@ -187,7 +187,8 @@ func TestPlugin_traps(t *testing.T) {
 // a picker orders the rest. The scores are those of the built-in scorer.
 func TestPlugin_filterAndPicker(t *testing.T) {
 	r, engines, _ := fleetWith(t, guest(t, "narrow", 0),
-		"{name: default, holdout: 0, filters: [mine]}, {name: other, scorers: [{plugin: leastwork, weight: 2}], picker: mine}")
+		"{name: default, holdout: 0, filters: [mine]}, "+
+			"{name: other, scorers: [{plugin: leastwork, weight: 2}], picker: mine}")
 	e := ask(t, r, engines[0].Model, "0")
 	if c := e.Candidates; e.Chosen != c[1].Endpoint || c[0].State != "filtered" || c[0].Reason != "mine: is even" ||
 		c[2].State != "filtered" {

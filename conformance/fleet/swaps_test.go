@@ -121,7 +121,8 @@ func swapUnderLoad(t *testing.T, swaps, goSwaps int) {
 		slices.Sort(d)
 	}
 	space := (end["process_virtual_memory_bytes"] - before["process_virtual_memory_bytes"]) / 1e6
-	t.Logf("%d swaps of C (median %v) and %d of Go (median %v) in %v, %d requests, %d failed; goroutines %v → %v; MB after each fifth: heap %.1f, beside it %.1f; address space %+.0f MB in the last",
+	t.Logf("%d swaps of C (median %v) and %d of Go (median %v) in %v, %d requests, %d failed; goroutines %v → %v; MB "+
+		"after each fifth: heap %.1f, beside it %.1f; address space %+.0f MB in the last",
 		len(took[0]), took[0][len(took[0])/2], len(took[1]), took[1][len(took[1])/2], whole.Round(time.Millisecond),
 		sent.Load(), failed.Load(),
 		before["go_goroutines"], end["go_goroutines"], heap, beside, space)

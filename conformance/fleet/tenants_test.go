@@ -84,7 +84,8 @@ func TestPolicy_dedicatedPool(t *testing.T) {
 	key := map[string]string{"acme": harness.IssueKey(t, keys, state, "acme"),
 		"bank": harness.IssueKey(t, keys, state, "bank")}
 	pool := func(name, region string, e *engine) string {
-		return fmt.Sprintf("{name: %s, labels: {region: %s}, endpoints: [%q], events: {sources: [{endpoint: %q, events: %q, replay: %q}]}}", name, region, e.URL, e.URL, e.Events, e.Replay)
+		return fmt.Sprintf("{name: %s, labels: {region: %s}, endpoints: [%q], events: {sources: [{endpoint: %q, events: "+
+			"%q, replay: %q}]}}", name, region, e.URL, e.URL, e.Events, e.Replay)
 	}
 	r := harness.Serve(t, fmt.Sprintf(`
 listen: {LISTEN}

@@ -146,7 +146,8 @@ func TestAgenticLoad(t *testing.T) {
 	// Two runs without locality differ by up to a tenth: it is random which engine has
 	// the least work.
 	if d := distrust.ofIdeal(); d > least.ofIdeal()+0.12 || d < robin.ofIdeal()-0.12 || d > own.ofIdeal()-0.15 {
-		t.Errorf("with trust off %.3f of ideal, least work %.3f, round robin %.3f, ours %.3f: want it at the level of those without locality", d, least.ofIdeal(), robin.ofIdeal(), own.ofIdeal())
+		t.Errorf("with trust off %.3f of ideal, least work %.3f, round robin %.3f, ours %.3f: want it at the level of "+
+			"those without locality", d, least.ofIdeal(), robin.ofIdeal(), own.ofIdeal())
 
 	}
 }

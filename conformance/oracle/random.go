@@ -9,11 +9,14 @@ import (
 // Pieces that make scanners, normalizers and merges go wrong.
 var (
 	Spaces = strings.Split(" |  |\t|\n|\r\n|\r|\u00a0|\u3000|\u2003|\u0085|\u200b|\x0b|\x0c|\x1c|\u2028|\n\n|   ", "|")
-	Marks  = strings.Split("\u0301|\u0323|\u0345|\u0316|\u093c|\u3099|\u1161|\u11a8|\u05b0|\u0652|\u0338|\u1e08f|\u20d2|\u0c3c|\u200d|\ufe0f", "|")
-	Signs  = strings.Split("😀|👨‍👩‍👧|🏳️‍🌈|👍🏽|✈️|🇩🇪|©|™|…|“|”|—|²|½|Ⅷ|🂡|€|≠|Å|ﬁ|\u2126|\u0958|\ufb1d|\U0001d15e|\U0002f800",
+	Marks  = strings.Split("\u0301|\u0323|\u0345|\u0316|\u093c|\u3099|\u1161|\u11a8|\u05b0|\u0652|\u0338|\u1e08f|"+
+		"\u20d2|\u0c3c|\u200d|\ufe0f", "|")
+	Signs = strings.Split("😀|👨‍👩‍👧|🏳️‍🌈|👍🏽|✈️|🇩🇪|©|™|…|“|”|—|²|½|Ⅷ|🂡|€|≠|Å|ﬁ|\u2126|\u0958|\ufb1d|\U0001d15e|\U0002f800",
 		"|")
-	Words = strings.Split("中|文|日本|の|ア|한국|어|ก|ไ|ا|ل|م|ש|Д|ж|ё|é|ß|ſ|'ſ|İ|ñ|٣|५|߀|𝟘|𞤀|e\u0301|A\u030a|가|각|ᄀ|ᾳ|ǅ|ʰ|ª|Σ|ς|\U0001e5f1|\U00010d41|\U00011de1|\U00016ff4", "|")
-	ASCII = strings.Split("'s|'T|'re|'VE|'ll|'x|'|the| of|Hello|WORLD|x|12|3456|0|.|,|!!|()|{|};|//|#|\x00|\x7f|<|>|_a|camelCase|\\n|/|a/b|--|==", "|")
+	Words = strings.Split("中|文|日本|の|ア|한국|어|ก|ไ|ا|ل|م|ש|Д|ж|ё|é|ß|ſ|'ſ|İ|ñ|٣|५|߀|𝟘|𞤀|e\u0301|A\u030a|가|각|ᄀ|ᾳ|ǅ|ʰ|ª|Σ|ς|"+
+		"\U0001e5f1|\U00010d41|\U00011de1|\U00016ff4", "|")
+	ASCII = strings.Split("'s|'T|'re|'VE|'ll|'x|'|the| of|Hello|WORLD|x|12|3456|0|.|,|!!|()|{|};|//|#|\x00|\x7f|<|>|_a|"+
+		"camelCase|\\n|/|a/b|--|==", "|")
 )
 
 // Random returns n documents that are as odd as possible. extra are more
