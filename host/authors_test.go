@@ -15,7 +15,7 @@ import (
 	shipped "github.com/kvasir-router/kvasir/policies"
 )
 
-// people verifies bearer tokens that are the users' names.
+// people is an authenticator whose bearer tokens are the users' names.
 type people struct{}
 
 func (people) Verify(c *identity.Credentials) (*identity.Principal, error) {
@@ -24,8 +24,8 @@ func (people) Verify(c *identity.Credentials) (*identity.Principal, error) {
 		Groups: []string{"platform"}, Scopes: []string{"plugin:*"}}, nil
 }
 
-// TestAuthors runs the example policy of administrators' roles: who pushed a
-// version cannot activate it, another can, and both may go back.
+// TestAuthors runs the example policy of administrators' roles: the user who pushed a
+// version cannot activate it, another user can, and both may roll back.
 func TestAuthors(t *testing.T) {
 	files, err := shipped.Files("admin_rbac")
 	if err != nil {
@@ -53,7 +53,7 @@ func TestAuthors(t *testing.T) {
 		if w.Code != status || !strings.Contains(w.Body.String(), says) {
 			t.Fatalf("%s %s %s: got %d %s, want %d and %q\n%s", who, method, path, w.Code, w.Body, status, says, log)
 		}
-		_ = json.Unmarshal(w.Body.Bytes(), &answer) // what is no object has no digest
+		_ = json.Unmarshal(w.Body.Bytes(), &answer) // an answer that is not an object has no digest
 		return answer
 	}
 	var digests []string
@@ -66,13 +66,13 @@ func TestAuthors(t *testing.T) {
 		digests = append(digests, do("ada", "POST", "/v1/plugins?name=mine", string(code), 200, "").Digest)
 		at := "/v1/plugins/mine/activate?digest=" + digests[len(digests)-1][:12]
 		do("ada", "POST", at, "", 403, "author_activates")
-		do("bob", "POST", "/v1/plugins?name=mine", string(code), 200, "") // the same again makes bob no author
+		do("bob", "POST", "/v1/plugins?name=mine", string(code), 200, "") // pushing the same module again does not make bob its author
 		do("ada", "POST", at, "", 403, "author_activates")
 		do("bob", "POST", at, "", 200, `"active":true`)
 	}
-	do("bob", "POST", "/v1/plugins/mine/activate?digest=0123456789ab", "", 403, "author_activates") // nobody pushed it
+	do("bob", "POST", "/v1/plugins/mine/activate?digest=0123456789ab", "", 403, "author_activates") // no user pushed this version
 	if list := listed(t, h); strings.Count(list, `"pusher": "jwt:ops/ada@https://idp"`) != 2 {
-		t.Errorf("the list does not say who pushed: %s", list)
+		t.Errorf("the list does not name the pusher: %s", list)
 	}
 	if got := do("ada", "POST", "/v1/plugins/mine/rollback", "", 200, "").Digest; got != digests[0] {
 		t.Errorf("back to %s, want %s", got, digests[0])
@@ -81,8 +81,8 @@ func TestAuthors(t *testing.T) {
 	do("the-admin-token", "POST", "/v1/plugins/mine/activate?digest="+digests[1], "", 200, `"active":true`)
 }
 
-// TestPush_refused: a version that does not fit its profile leaves no trace in what
-// a rollback goes to.
+// TestPush_refused checks that a version that does not fit its profile does not enter
+// the history that a rollback uses.
 func TestPush_refused(t *testing.T) {
 	h, _ := startHost(t, t.TempDir(),
 		"plugins: [{name: mine}]\nprofiles: [{name: d, holdout: 0, scorers: [{builtin: roundrobin}, {plugin: mine}]}]\n")
@@ -101,7 +101,7 @@ func TestPush_refused(t *testing.T) {
 		}
 	}
 	if _, err := a.Activate(t.Context(), "mine", digests[2]); err == nil {
-		t.Error("activated what scores in another unit")
+		t.Error("a version that scores in another unit was activated")
 	}
 	if _, err := a.Rollback(t.Context(), "mine"); err != nil {
 		t.Fatal(err)

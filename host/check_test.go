@@ -10,8 +10,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/config"
 )
 
-// TestCheck: what a reload would refuse is found without a router, and a running
-// one's state is not touched.
+// TestCheck checks that Check reports, without a router, what a reload would refuse,
+// and that it does not change the state of a running router.
 func TestCheck(t *testing.T) {
 	x := newLive(t)
 	x.keyFile("keys.json", "acme")
@@ -73,7 +73,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// contentsOf reads all files below a directory.
+// contentsOf returns the contents of all files below a directory, by path.
 func contentsOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

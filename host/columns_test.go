@@ -24,12 +24,12 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
-// decider is a policy engine of one decision.
+// decider is a policy engine that always returns the same decision.
 type decider struct{ d policy.Decision }
 
 func (d *decider) Decide(*policy.Input) (*policy.Decision, error) { return &d.d, nil }
 
-// planned returns the plugins of cfg.
+// planned returns the plugin set for cfg.
 func planned(t testing.TB, cfg *config.Config, store *endpoint.Store) *plugins.Set {
 	t.Helper()
 	m, err := plugins.New(plugins.Options{StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
@@ -50,8 +50,8 @@ func planned(t testing.TB, cfg *config.Config, store *endpoint.Store) *plugins.S
 	return set
 }
 
-// columnsWorld is three endpoints of which much is known, placed by a plugin that
-// tells every column it is given.
+// columnsWorld has three endpoints with many known values, and places with a plugin
+// whose terms report every column that it receives.
 type columnsWorld struct {
 	t     *testing.T
 	store *endpoint.Store
@@ -109,7 +109,7 @@ func newColumnsWorld(t *testing.T) *columnsWorld {
 	return w
 }
 
-// ask places a request and returns what the plugin was shown, by endpoint.
+// ask places a request and returns the columns that the plugin received, by endpoint.
 func (w *columnsWorld) ask(id, model, text string) map[int]map[string]float32 {
 	w.t.Helper()
 	var api llmapi.Request
@@ -131,11 +131,11 @@ func (w *columnsWorld) ask(id, model, text string) map[int]map[string]float32 {
 			continue
 		}
 		if out[i] = c.Scores["columns"].Terms; len(out[i]) == 0 {
-			w.t.Fatalf("no terms are told: %+v", e)
+			w.t.Fatalf("the plugin reports no terms: %+v", e)
 		}
-		for name, v := range c.Columns { // explain says the same
+		for name, v := range c.Columns { // explain reports the same values
 			if seen, ok := out[i][name]; ok && seen != v && name != "endpoint_id" {
-				w.t.Errorf("%s of endpoint %d: explained %v, shown %v", name, i, v, seen)
+				w.t.Errorf("%s of endpoint %d: explain reports %v, the plugin received %v", name, i, v, seen)
 			}
 		}
 	}
@@ -157,7 +157,7 @@ func (w *columnsWorld) chain(model, adapter, text string) (int, []uint64) {
 	return p.Tokens, p.Chains[0]
 }
 
-// hold has an endpoint hold blocks [from, to) of a chain in a tier.
+// hold adds blocks [from, to) of a chain to the index of an endpoint's tier.
 func (w *columnsWorld) hold(id, tier int, chain []uint64, from, to int) {
 	w.t.Helper()
 	parent, has := uint64(0), from > 0
@@ -169,8 +169,9 @@ func (w *columnsWorld) hold(id, tier int, chain []uint64, from, to int) {
 	}
 }
 
-// TestColumns: a plugin that reads a column is shown what the host knows, in the
-// unit of the registry; what it does not know is the registry's default.
+// TestColumns checks that a plugin that reads a column receives the host's value, in the
+// unit of the registry. For a value that the host does not know it receives the
+// registry's default.
 func TestColumns(t *testing.T) {
 	w := newColumnsWorld(t)
 	text := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 60)
@@ -181,7 +182,7 @@ func TestColumns(t *testing.T) {
 	w.hold(0, 0, chain, 0, 4)
 	w.hold(0, 1, chain, 4, 6)
 	w.hold(0, 2, chain, 6, 7)
-	w.ask("first", "m", text) // its session is on the endpoint with the preference
+	w.ask("first", "m", text) // places the session on the preferred endpoint
 
 	w.store.Update(0, func(s *endpoint.State) {
 		s.Running, s.Waiting, s.KVUsage, s.Trust = 3, 2, 0.25, 0.75
@@ -209,7 +210,7 @@ func TestColumns(t *testing.T) {
 	if len(got) != 2 {
 		t.Fatalf("%d candidates", len(got))
 	}
-	// Worth of the match: 4 blocks of GPU, 2 of host, 1 of disk, by trust and affinity.
+	// Value of the match: 4 blocks in GPU memory, 2 in host memory, 1 on disk, by trust and affinity.
 	worth := 16 * (4 + 2*0.8 + 0.5) * 0.75 * 0.5
 	uncached := float64(tokens) - worth
 	hour := float64(time.Hour / time.Millisecond)
@@ -233,14 +234,14 @@ func TestColumns(t *testing.T) {
 	}
 	for _, c := range abi.Columns {
 		if _, ok := want[c.Name]; !ok {
-			t.Errorf("column %s is not looked at", c.Name)
+			t.Errorf("column %s is not checked", c.Name)
 		}
 	}
 	for name, v := range want {
 		for i := range v {
 			tolerance := 1e-6 * max(1, math.Abs(v[i]))
 			if name == "warm_age_ms" {
-				tolerance = float64(time.Since(before)/time.Millisecond) + 1000 // since Update, by the real clock
+				tolerance = float64(time.Since(before)/time.Millisecond) + 1000 // ms since Update, by the real clock
 			}
 			if name == "error_rate" {
 				tolerance = 1e-3
@@ -266,8 +267,9 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestColumns_adapter: a model that the engines serve as a LoRA adapter goes where
-// it can be served, finds its own blocks, and plugins are told what state it is in.
+// TestColumns_adapter checks that requests for a model that the engines serve as a LoRA
+// adapter go only to endpoints that can serve it and match the adapter's own blocks, and
+// that plugins receive the adapter's state.
 func TestColumns_adapter(t *testing.T) {
 	w := newColumnsWorld(t)
 	w.store.Update(0, func(s *endpoint.State) {
@@ -298,11 +300,12 @@ func TestColumns_adapter(t *testing.T) {
 	}
 	if got := w.ask("c", "m", text); len(got) != 3 || got[0]["adapter_state"] != 0 || got[0]["req/adapter_id"] != 0 ||
 		got[1]["matched_tokens"] != 96 {
-		t.Errorf("the base model: %v", got)
+		t.Errorf("base model: %v", got)
 	}
 }
 
-// TestColumns_shadow: what only a shadow reads is filled while it is there.
+// TestColumns_shadow checks that columns that only a shadow reads are filled while the
+// shadow exists.
 func TestColumns_shadow(t *testing.T) {
 	code, err := os.ReadFile("testdata/columns.wasm")
 	if err != nil {
@@ -317,10 +320,10 @@ func TestColumns_shadow(t *testing.T) {
 		return p.Wants()
 	}
 	if rules() != 0 {
-		t.Fatal("columns are wanted that nobody reads")
+		t.Fatal("the profile wants columns that no plugin reads")
 	}
 	if _, ok := placeOne(t, h, "a").Candidates[0].Columns["price"]; ok {
-		t.Error("a column is filled that nobody reads")
+		t.Error("a column that no plugin reads is filled")
 	}
 	if _, err := h.plugins.Shadow(t.Context(), "leastwork", code, ""); err != nil {
 		t.Fatal(err)

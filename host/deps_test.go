@@ -14,13 +14,13 @@ import (
 const module = "github.com/kvasir-router/kvasir/"
 
 // mayImport is the whole import policy of the project: for each package, the
-// packages of ours it may import and the modules of others. Both lists are
-// closed: what is not here is forbidden, and what is here and unused fails too,
-// so the list can only shrink unless someone argues for a line.
+// packages of this module (ours) and the packages of other modules (theirs) that it may
+// import. Both lists are closed: an import that is not listed fails the test, and so
+// does a listed import that is unused. An addition to the list needs a reason.
 //
-// It reads from left to right as the request path does: state sits low, and the
-// stages walk over it (RATIONALE.md, "Why does the import order look like
-// this?").
+// The order follows the request path: packages that hold state are low in the order,
+// and the stages of a request import them (RATIONALE.md, "Why does the import order
+// look like this?").
 var mayImport = map[string]struct{ ours, theirs string }{
 	"abi":                      {},
 	"abi/gen":                  {},
@@ -132,7 +132,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"conformance/bench":   {},
 }
 
-// TestImports_harness: what is not a test imports nothing that is only for tests.
+// TestImports_harness checks that packages outside conformance import none of its packages.
 func TestImports_harness(t *testing.T) {
 	for path, rule := range mayImport {
 		if !strings.HasPrefix(path, "conformance") && strings.Contains(rule.ours, "conformance") {
@@ -141,8 +141,8 @@ func TestImports_harness(t *testing.T) {
 	}
 }
 
-// testOnly are packages that only tests, and each other, may import: they need what
-// make deps installs, or end a test.
+// testOnly are packages that only tests, and these packages themselves, may import: they
+// need files that make deps installs, or end a test.
 var testOnly = map[string]bool{
 	"host/testdeps": true, "conformance/oracle": true, "host/kvevents/fakepub": true,
 	"conformance/harness": true, "conformance/guests": true, "conformance": true,
@@ -158,11 +158,11 @@ func TestImports(t *testing.T) {
 			return fs.SkipDir
 		}
 		if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != ".." {
-			return fs.SkipDir // a module of its own
+			return fs.SkipDir // a separate module
 		}
 		p, err := build.ImportDir(path, 0)
 		if err != nil || len(p.GoFiles) == 0 {
-			return nil // no Go package here
+			return nil // not a Go package
 		}
 		if path, err = filepath.Rel("..", path); err != nil {
 			return err

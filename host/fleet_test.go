@@ -22,8 +22,8 @@ func urls(h *Host) string {
 	return strings.Join(out, " ")
 }
 
-// TestReload_refusedDriver: rules with a driver that cannot be used leave the
-// endpoints as they are.
+// TestReload_refusedDriver checks that refused rules with an unusable driver do not
+// change the endpoints.
 func TestReload_refusedDriver(t *testing.T) {
 	h, _ := startHost(t, t.TempDir(), "")
 	before, dir := urls(h), t.TempDir()

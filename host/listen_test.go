@@ -15,8 +15,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/config"
 )
 
-// TestListen_bodyTimeout: a client that stops sending its body is refused after
-// listen.body_timeout.
+// TestListen_bodyTimeout checks that a request whose client stops sending its body is
+// refused after listen.body_timeout.
 func TestListen_bodyTimeout(t *testing.T) {
 	x := newLive(t)
 	x.write("kvasir.yaml", strings.Replace(x.yaml("anonymous: {tenant: acme}", fmt.Sprintf("endpoints: [%q]", x.engine()),
@@ -35,8 +35,8 @@ func TestListen_bodyTimeout(t *testing.T) {
 	}
 }
 
-// TestListen_corsOrigins: scripts of listed origins may read answers; a reload
-// changes the list.
+// TestListen_corsOrigins checks that scripts of listed origins may read answers, and
+// that a reload changes the list.
 func TestListen_corsOrigins(t *testing.T) {
 	x := newLive(t)
 	config := func(origin string) string {
@@ -59,7 +59,7 @@ func TestListen_corsOrigins(t *testing.T) {
 	x.write("kvasir.yaml", config("https://a.example"))
 	x.start()
 	if !allowed("https://a.example") || allowed("https://b.example") {
-		t.Error("the listed origin is refused, or another allowed")
+		t.Error("the listed origin is refused, or another one is allowed")
 	}
 	x.write("kvasir.yaml", config("https://b.example"))
 	for end := time.Now().Add(10 * time.Second); !allowed("https://b.example"); time.Sleep(20 * time.Millisecond) {
@@ -69,8 +69,8 @@ func TestListen_corsOrigins(t *testing.T) {
 	}
 }
 
-// TestLimits_drainTimeout: a router that is stopped cuts requests in progress after
-// limits.drain_timeout.
+// TestLimits_drainTimeout checks that a router that stops aborts requests in progress
+// after limits.drain_timeout.
 func TestLimits_drainTimeout(t *testing.T) {
 	x := newLive(t)
 	arrived := make(chan struct{})
@@ -115,12 +115,12 @@ func TestLimits_drainTimeout(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(20 * time.Second):
-		t.Fatal("the router did not end")
+		t.Fatal("the router did not stop")
 	}
 	if took := time.Since(from); took < 200*time.Millisecond || took > 10*time.Second {
-		t.Errorf("the router ended after %v, want about 200ms", took)
+		t.Errorf("the router stopped after %v, want about 200ms", took)
 	}
 	if got := <-status; got != http.StatusServiceUnavailable {
-		t.Errorf("got status %d for the request that was cut, want 503", got)
+		t.Errorf("got status %d for the aborted request, want 503", got)
 	}
 }

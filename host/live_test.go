@@ -19,11 +19,11 @@ import (
 	"github.com/kvasir-router/kvasir/host/statedir"
 )
 
-// liveRouter is a running router before one engine that answers everything.
+// liveRouter is a running router in front of one engine that answers every request.
 type liveRouter struct {
 	*Host
 	t   *testing.T
-	dir string // kvasir.yaml, keys.json and what a test adds
+	dir string // holds kvasir.yaml, keys.json and the files that a test adds
 	log *syncBuffer
 
 	mu   sync.Mutex
@@ -31,7 +31,7 @@ type liveRouter struct {
 	body string
 }
 
-// syncBuffer is a strings.Builder for a logger.
+// syncBuffer is a strings.Builder for a logger. It is safe for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -49,7 +49,7 @@ func (b *syncBuffer) String() string {
 	return b.b.String()
 }
 
-// newLive makes the directory of a router and its engine; start runs it.
+// newLive creates the directory of a router and its engine; start runs the router.
 func newLive(t *testing.T) *liveRouter {
 	t.Helper()
 	return &liveRouter{t: t, dir: t.TempDir(), log: new(syncBuffer)}
@@ -62,7 +62,7 @@ func (x *liveRouter) engine() string {
 	return s.URL
 }
 
-// engineHandler is the engine of x.
+// engineHandler returns the handler of x's engine.
 func (x *liveRouter) engineHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -91,7 +91,7 @@ func (x *liveRouter) engineHandler() http.Handler {
 
 func (x *liveRouter) path(name string) string { return filepath.Join(x.dir, name) }
 
-// write replaces a file of the directory at once.
+// write replaces a file of the directory atomically.
 func (x *liveRouter) write(name, text string) {
 	x.t.Helper()
 	if err := os.WriteFile(x.path(name+".new"), []byte(text), 0o600); err != nil {
@@ -102,7 +102,7 @@ func (x *liveRouter) write(name, text string) {
 	}
 }
 
-// yaml is a configuration with these sections.
+// yaml returns a configuration with these sections.
 func (x *liveRouter) yaml(identity, pool, rest string) string {
 	return fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {http: \"127.0.0.1:0\"}\nidentity: {%s}\nstate_dir: %s\npools: "+
 		"[{name: main, events: {mode: off}, isolation_probe: {mode: off}, %s}]\nmodels: [{name: m, pools: [main]}]\n"+
@@ -135,7 +135,7 @@ func (x *liveRouter) start() {
 	}
 }
 
-// ask sends a prompt with a key, "" = none, and further header fields, and returns
+// ask sends a prompt with a key ("" for none) and additional header fields, and returns
 // the status.
 func (x *liveRouter) ask(key string, fields ...string) int {
 	x.t.Helper()
@@ -162,7 +162,7 @@ func (x *liveRouter) ask(key string, fields ...string) int {
 	return resp.StatusCode
 }
 
-// turns waits until asking gives a status.
+// turns waits until ask returns a status.
 func (x *liveRouter) turns(what, key string, want int) {
 	x.t.Helper()
 	got := 0
@@ -174,7 +174,7 @@ func (x *liveRouter) turns(what, key string, want int) {
 	x.t.Errorf("%s: got status %d, want %d", what, got, want)
 }
 
-// keyFile issues keys in a file and returns them and their ids, by tenant.
+// keyFile issues keys into a file and returns them and their ids, by tenant.
 func (x *liveRouter) keyFile(name string, tenants ...string) (keys, ids map[string]string) {
 	x.t.Helper()
 	pepper, err := statedir.Pepper(mkdir(x.t, x.path("state")))
@@ -206,7 +206,7 @@ func mkdir(t *testing.T, dir string) string {
 	return dir
 }
 
-// revoke revokes a key in a file, as an editor would.
+// revoke revokes a key in a file, without the router.
 func (x *liveRouter) revoke(name, id string) {
 	x.t.Helper()
 	if err := identity.Update(x.path(name),

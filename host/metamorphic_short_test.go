@@ -2,5 +2,5 @@
 
 package host
 
-// metaSequences is how many sequences TestRules_metamorphic does.
+// metaSequences is the number of sequences that TestRules_metamorphic runs.
 const metaSequences = 200

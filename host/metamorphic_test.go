@@ -31,12 +31,12 @@ import (
 // Kinds of faults of a file.
 const (
 	sound   = iota
-	garbage // not even the syntax holds
-	partly  // one part is wrong, the others can be read
+	garbage // the syntax is invalid
+	partly  // one part is wrong, the others are valid
 	kinds
 )
 
-// disk is what the files hold: what a next reload would accept.
+// disk is the content of the files: what the next reload would accept.
 type disk struct {
 	keyFault  int
 	keys      []identity.Record
@@ -49,33 +49,33 @@ type disk struct {
 	certs     map[int]bool
 	region    int
 	hint      int
-	port      int // waits for a restart
+	port      int // applies after a restart
 	badSecret bool
 	policy    int // number of its rule
 	badPolicy bool
 	tenants   map[string]bool // enabled
 }
 
-// model is what must be in force.
+// model is the state that must be in force.
 type model struct {
 	region, hint int
 	keys         map[string]bool // by id: accepted
 	signers      map[int]bool
 	certs        map[int]bool
 	anonymous    bool
-	named        bool // by the configuration in force
-	open         bool // any credential is anonymous
+	named        bool // the configuration in force names the key file
+	open         bool // every credential maps to the anonymous tenant
 	policy       int
-	pushed       bool // the policy in force is not the directory's
+	pushed       bool // the policy in force was pushed
 	overPolicy   string
-	enabled      map[string]bool // by the policy in force
+	enabled      map[string]bool // tenants that the policy in force enables
 	blocked      map[string]bool // withdrawn tenants
-	pending      map[string]bool // revoked, and not in the file
+	pending      map[string]bool // revoked keys whose revocation is not in the file
 	active       int             // module of the plugin, 0 = none
-	before       []int           // those that were active before it
+	before       []int           // the modules that were active before it
 }
 
-// metaWorld is a router, its files, and the model of what it must do.
+// metaWorld is a router, its files, and the model of its expected state.
 type metaWorld struct {
 	*liveRouter
 	r       *rand.Rand
@@ -91,16 +91,16 @@ var (
 	metaModules = []string{"", "prefixfirst", "roundrobin"}
 )
 
-// metaShared is what all sequences use: it is slow to make.
+// metaShared is the state that all sequences share, because it is slow to create.
 type metaShared struct {
 	signers []*signer
 	tokens  []string
 	certs   []*x509.Certificate
 	cache   string // of compiled plugins
-	tls     string // directory
+	tls     string // directory of certificates
 }
 
-func (w *metaWorld) say(format string, args ...any) {
+func (w *metaWorld) tracef(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf(format, args...))
 }
 
@@ -204,7 +204,7 @@ func (w *metaWorld) config(sh *metaShared) string {
 	return text
 }
 
-// newMeta starts a router on files that are sound.
+// newMeta starts a router with valid files.
 func newMeta(t *testing.T, sh *metaShared, seed uint64) *metaWorld {
 	w := &metaWorld{liveRouter: newLive(t), r: rand.New(rand.NewPCG(seed, 1)), secrets: map[string]string{},
 		tenant: map[string]string{}}
@@ -242,7 +242,7 @@ func (w *metaWorld) end() {
 	}
 }
 
-// addKey issues a key that is in the file.
+// addKey issues a key into the file.
 func (w *metaWorld) addKey() {
 	pepper, err := statedir.Pepper(w.path("state"))
 	if err != nil {
@@ -258,7 +258,7 @@ func (w *metaWorld) addKey() {
 	w.disk.keys = append(w.disk.keys, r)
 }
 
-// accept makes the model that of the files, but for the policy.
+// accept sets the model to the content of the files, except for the policy.
 func (w *metaWorld) accept() {
 	d, m := &w.disk, &w.m
 	m.region, m.hint, m.anonymous, m.named, m.open = d.region, d.hint, d.anonymous, d.named, d.anonymous &&
@@ -279,7 +279,7 @@ func (w *metaWorld) acceptPolicy() {
 	w.m.policy, w.m.enabled, w.m.pushed, w.m.blocked = w.disk.policy, maps.Clone(w.disk.tenants), false, map[string]bool{}
 }
 
-// withdraw takes from the model what the files no longer grant.
+// withdraw removes from the model what the files no longer grant.
 func (w *metaWorld) withdraw() {
 	d, m := &w.disk, &w.m
 	legible := d.cfgFault != garbage && (d.named || d.issuer || d.anonymous || len(trueOf(d.certs)) > 0)
@@ -315,8 +315,8 @@ func (w *metaWorld) withdraw() {
 	}
 }
 
-// directoryCounts reports whether the policy's directory is not what a pushed
-// policy was pushed over.
+// directoryCounts reports whether the policy's directory has changed since a policy was
+// pushed.
 func (w *metaWorld) directoryCounts() bool { return !w.m.pushed || w.m.overPolicy != w.directory() }
 
 func (w *metaWorld) directory() string {
@@ -332,15 +332,15 @@ func trueOf(m map[int]bool) (out []int) {
 	return out
 }
 
-// reload is what must come of Reload.
+// reload calls Reload, checks its result and updates the model.
 func (w *metaWorld) reload(sh *metaShared) {
 	w.withdraw()
 	_, err := w.rules.Reload(true)
 	d := &w.disk
-	someone := d.named || d.issuer || d.anonymous || len(trueOf(d.certs)) > 0
-	ok := d.cfgFault == sound && someone && !d.badSecret && (!d.named || d.keyFault == sound) &&
+	configured := d.named || d.issuer || d.anonymous || len(trueOf(d.certs)) > 0
+	ok := d.cfgFault == sound && configured && !d.badSecret && (!d.named || d.keyFault == sound) &&
 		(!d.issuer || d.jwksFault == sound)
-	w.say("reload: %v, want accepted %t", err, ok)
+	w.tracef("reload: %v, want accepted %t", err, ok)
 	if !ok {
 		if err == nil {
 			w.t.Errorf("a faulty reload was accepted")
@@ -361,14 +361,14 @@ func (w *metaWorld) reload(sh *metaShared) {
 	}
 }
 
-// step does one random thing.
+// step makes one random change.
 func (w *metaWorld) step(sh *metaShared) {
 	d, r := &w.disk, w.r
 	flip := func(m map[int]bool) { i := r.IntN(2); m[i] = !m[i] }
 	fault := func() int { return []int{sound, sound, garbage, partly}[r.IntN(4)] }
 	edit := func(what string, f func()) {
 		f()
-		w.say("edit %s", what)
+		w.tracef("edit %s", what)
 		w.save(sh)
 		if r.IntN(4) > 0 {
 			w.reload(sh)
@@ -452,7 +452,7 @@ func (w *metaWorld) pushPolicy() {
 		files["kvasir/broken.rego"] = []byte("package kvasir\n\nx {")
 	}
 	_, err := w.policy().PushPolicy(context.Background(), files, true)
-	w.say("push policy %d: %v", n, err)
+	w.tracef("push policy %d: %v", n, err)
 	if (err == nil) != good {
 		w.t.Errorf("push of a policy: %v, want accepted %t", err, good)
 	}
@@ -465,7 +465,7 @@ func (w *metaWorld) pushPlugin() {
 	which := w.r.IntN(4)
 	if which == 3 {
 		_, err := w.plugins.Rollback(context.Background(), "mine")
-		w.say("rollback: %v", err)
+		w.tracef("rollback: %v", err)
 		n := len(w.m.before)
 		if (err == nil) != (n > 0) {
 			w.t.Errorf("rollback: %v, after %d others", err, n)
@@ -485,7 +485,7 @@ func (w *metaWorld) pushPlugin() {
 		return
 	}
 	_, err := w.plugins.Push(context.Background(), "mine", code, true, "test")
-	w.say("push plugin %s: %v", metaModules[which], err)
+	w.tracef("push plugin %s: %v", metaModules[which], err)
 	if (err == nil) != (which > 0) {
 		w.t.Errorf("push of plugin %q: %v", metaModules[which], err)
 	}
@@ -501,7 +501,7 @@ func (w *metaWorld) admin() {
 	if w.r.IntN(2) == 0 {
 		tenant := metaTenants[w.r.IntN(2)]
 		k, err := a.Issue(context.Background(), &admin.KeyRequest{Grant: identity.Grant{Tenant: tenant}})
-		w.say("issue: %v", err)
+		w.tracef("issue: %v", err)
 		if (err == nil) != writable {
 			w.t.Errorf("issue: %v, file can be written: %t", err, writable)
 		}
@@ -518,7 +518,7 @@ func (w *metaWorld) admin() {
 	_, inForce := w.m.keys[id]
 	onDisk := slices.ContainsFunc(w.disk.keys, func(r identity.Record) bool { return r.ID == id })
 	_, err := a.Revoke(context.Background(), id)
-	w.say("revoke %s: %v", id, err)
+	w.tracef("revoke %s: %v", id, err)
 	if inForce {
 		w.m.keys[id], w.m.pending[id] = false, true
 	}
@@ -527,7 +527,7 @@ func (w *metaWorld) admin() {
 	}
 }
 
-// flush reads the key file, which the router has written, again.
+// flush reads the key file again after the router has written it.
 func (w *metaWorld) flush() {
 	f, err := identity.ReadFile(w.path("keys.json"))
 	if err != nil {
@@ -594,7 +594,7 @@ func (w *metaWorld) check(sh *metaShared) {
 			m.region, m.hint)
 	}
 	if rev.Edge != w.rulesEdge() {
-		w.t.Error("requests are read by another edge than that of the revision")
+		w.t.Error("the edge that reads requests is not the one of the revision")
 	}
 	w.checkPlugin(rev)
 	w.checkPolicy(rev)
@@ -628,10 +628,10 @@ func (w *metaWorld) checkPolicy(rev *rules.Revision) {
 	}
 }
 
-// TestRules_metamorphic does random sequences of changes of configuration, keys,
+// TestRules_metamorphic runs random sequences of changes of configuration, keys,
 // issuers' keys, certificates, policy and plugins, many of them faulty, through the
-// router's own ways in. After each step exactly the last accepted revision is in
-// force, without what was withdrawn.
+// router's own interfaces. After each step exactly the last accepted revision is in
+// force, without the grants that were withdrawn.
 func TestRules_metamorphic(t *testing.T) {
 	sh := &metaShared{cache: private(t), tls: t.TempDir()}
 	for i := range 2 {
@@ -657,7 +657,7 @@ func TestRules_metamorphic(t *testing.T) {
 	t.Logf("%d sequences, %d steps", metaSequences, steps)
 }
 
-// writeCertificate writes a certificate that signs itself, and its key.
+// writeCertificate writes a self-signed certificate and its key.
 func writeCertificate(t *testing.T, dir string) {
 	t.Helper()
 	s := newSigner(t, "tls")
@@ -675,7 +675,7 @@ func writeCertificate(t *testing.T, dir string) {
 	save(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: key})))
 }
 
-// private makes a directory that others cannot enter.
+// private creates a directory that other users cannot access.
 func private(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

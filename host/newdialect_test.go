@@ -22,7 +22,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
-// esperanto is a dialect that no engine speaks, as its one file would declare it.
+// esperanto is a made-up dialect, declared as its file in host/dialect would declare it.
 var esperanto = dialect.Register(dialect.Dialect{
 	Name: "esperanto", Title: "Esperanto",
 	Salt: dialect.Salt{Field: "cache_domain", In: dialect.Chat | dialect.Completions,
@@ -44,7 +44,7 @@ var esperanto = dialect.Register(dialect.Dialect{
 	BlockTokens: 8,
 })
 
-// esperantoEngine is an engine that speaks it. chats are the bodies that it got.
+// esperantoEngine is an engine that uses this dialect. chats are the bodies that it received.
 type esperantoEngine struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -71,8 +71,8 @@ func newEsperantoEngine(t *testing.T) *esperantoEngine {
 	return e
 }
 
-// runDialect runs a router before one engine of a dialect until the test ends, and
-// waits until the endpoint serves.
+// runDialect runs a router in front of one engine of a dialect until the test ends, and
+// waits until the endpoint is ready.
 func runDialect(t *testing.T, name, url string) *Host {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kvasir.yaml")
@@ -107,8 +107,9 @@ func runDialect(t *testing.T, name, url string) *Host {
 	return nil
 }
 
-// TestDialect_oneDeclaration: a dialect is one declaration. The configuration takes
-// its name, its engines are watched, and requests to them are edited by it.
+// TestDialect_oneDeclaration checks that one declaration suffices for a dialect: the
+// configuration accepts its name, the router monitors its engines, and edits requests to
+// them as the declaration requires.
 func TestDialect_oneDeclaration(t *testing.T) {
 	e := newEsperantoEngine(t)
 	h := runDialect(t, "esperanto", e.URL)
@@ -140,11 +141,12 @@ func TestDialect_oneDeclaration(t *testing.T) {
 	}
 	if salt, _ := got["cache_domain"].(string); len(salt) < 20 || got["warmth"] != 1.0 || got["worker"] != nil ||
 		got["urgency"] != nil {
-		t.Errorf("the engine got %v", got)
+		t.Errorf("the engine received %v", got)
 	}
 }
 
-// TestDialect_edits: priority, streams and unknown fields go by the declaration too.
+// TestDialect_edits checks that edits of priority, streams and unknown fields follow the
+// declaration too.
 func TestDialect_edits(t *testing.T) {
 	for _, c := range []struct {
 		body, want string

@@ -32,7 +32,7 @@ func demoDir(t testing.TB) string {
 	return dir
 }
 
-// world is a scheduler with all it places by, on a clock that is set.
+// world is a scheduler with all its state and a manual clock.
 type world struct {
 	store     *endpoint.Store
 	predictor *kvindex.Predictor
@@ -40,7 +40,7 @@ type world struct {
 	rules     *scheduler.Scheduler
 	clock     time.Time
 	open      []*scheduler.Placement
-	first     map[*scheduler.Placement]bool // its first token has come
+	first     map[*scheduler.Placement]bool // placements whose first token has arrived
 }
 
 func newWorld(t testing.TB, n int, model *rules.Prompts, p scheduler.Profile) *world {
@@ -78,7 +78,7 @@ func (w *world) ready(i int, yes bool) {
 	})
 }
 
-// step is one thing that happens, drawn once and done in every world.
+// step is one event, generated once and applied to every world.
 type step struct {
 	what, which int
 	body        []byte
@@ -86,7 +86,7 @@ type step struct {
 	pass        time.Duration
 }
 
-// draw makes a step: mostly the next turn of one of twenty conversations, half of
+// draw generates a step: mostly the next turn of one of twenty conversations, half of
 // which share a system prompt.
 func draw(t testing.TB, rng *rand.Rand, n int, turns []int) step {
 	s := step{what: rng.IntN(10), which: rng.IntN(1 << 20), pass: time.Duration(rng.IntN(40)) * time.Millisecond}
@@ -122,7 +122,7 @@ func repeat(s string, n int) string {
 	return string(out)
 }
 
-// do takes a step and returns what came of it.
+// do applies a step and returns a description of its result.
 func (w *world) do(t testing.TB, s *step, n int) any {
 	t.Helper()
 	w.clock = w.clock.Add(s.pass)
@@ -151,13 +151,13 @@ func (w *world) do(t testing.TB, s *step, n int) any {
 		w.predictor.Rotate()
 		w.state.Refresh()
 	case len(w.open) > 0:
-		return w.goOn(s)
+		return w.advance(s)
 	}
 	return nil
 }
 
-// goOn has something happen to a request on its way.
-func (w *world) goOn(s *step) any {
+// advance applies an event to a request in progress.
+func (w *world) advance(s *step) any {
 	i := s.which % len(w.open)
 	p := w.open[i]
 	if s.what == 5 && !w.first[p] {
@@ -174,9 +174,9 @@ func (w *world) goOn(s *step) any {
 	return nil
 }
 
-// TestParity_leastwork: over random histories the scheduler places by the shipped
-// plugin as it does by the native cost: same order, kind, state and total of every
-// candidate, to the bit.
+// TestParity_leastwork checks that over random histories the scheduler places with the
+// shipped plugin exactly as with the native cost: the same order, kind, state and total
+// of every candidate, bit for bit.
 func TestParity_leastwork(t *testing.T) {
 	model, err := rules.OpenPrompts(&config.Tokenizer{Dir: demoDir(t), TimeZone: "UTC", Library: "bpe"}, 64<<20)
 	if err != nil {
@@ -208,7 +208,7 @@ func TestParity_leastwork(t *testing.T) {
 		kinds := guest.state.Stats().Decisions
 		t.Logf("%d endpoints, %s: %d placed, %v", n, objective, placed, kinds)
 		if placed < 200 || kinds["warm"] < 50 || kinds["cold"] == 0 || guest.state.Stats().Faults != 0 {
-			t.Errorf("%d endpoints: %d placed, %v, %d faults: the history says little", n, placed, kinds,
+			t.Errorf("%d endpoints: %d placed, %v, %d faults: the history covers too little", n, placed, kinds,
 				guest.state.Stats().Faults)
 		}
 	}

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// TestPool_tls: an engine behind TLS serves if its authority is in the pool's
-// ca_file, and no request reaches one whose certificate is not trusted.
+// TestPool_tls checks that an engine with TLS serves if the pool's ca_file contains its
+// certificate authority, and that no request reaches an engine whose certificate is not
+// trusted.
 func TestPool_tls(t *testing.T) {
 	x := newLive(t)
 	engine := httptest.NewUnstartedServer(x.engineHandler())
@@ -36,8 +37,8 @@ func TestPool_tls(t *testing.T) {
 	}
 }
 
-// TestPool_fields: fields that the router does not know pass, are dropped or are
-// refused, as the pool says.
+// TestPool_fields checks that fields that the router does not know are forwarded, dropped
+// or refused, as the pool's configuration specifies.
 func TestPool_fields(t *testing.T) {
 	x := newLive(t)
 	pool := fmt.Sprintf("endpoints: [%q]", x.engine())

@@ -7,8 +7,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// TestReload_keyFileTakenOut: keys of a key file that the configuration no longer
-// names are refused, although other ways in remain.
+// TestReload_keyFileTakenOut checks that keys of a key file that the configuration no
+// longer names are refused, although other authentication methods remain.
 func TestReload_keyFileTakenOut(t *testing.T) {
 	x := newLive(t)
 	keys, _ := x.keyFile("keys.json", "acme", "globex")
@@ -25,7 +25,7 @@ func TestReload_keyFileTakenOut(t *testing.T) {
 	}
 	for tenant, key := range keys {
 		if got := x.ask(key); got != 401 {
-			t.Errorf("key of %s after its file was taken out: got %d", tenant, got)
+			t.Errorf("key of %s after the configuration dropped its file: got %d", tenant, got)
 		}
 	}
 	x.write("kvasir.yaml", x.yaml("anonymous: {tenant: local}", pool, ""))
@@ -41,8 +41,8 @@ func TestReload_keyFileTakenOut(t *testing.T) {
 	}
 }
 
-// TestReload_refusedIsWhole: a reload that is refused for a driver's secret puts
-// nothing of its files in force.
+// TestReload_refusedIsWhole checks that a reload that is refused because of a driver's
+// secret applies no part of its files.
 func TestReload_refusedIsWhole(t *testing.T) {
 	x := newLive(t)
 	keys, _ := x.keyFile("keys.json", "acme")
@@ -67,15 +67,15 @@ func TestReload_refusedIsWhole(t *testing.T) {
 	}
 }
 
-// TestReload_hints: the header fields that clients steer with change with a reload,
-// and a hint does not reach the engine.
+// TestReload_hints checks that a reload changes the header fields that carry clients'
+// hints, and that a hint does not reach the engine.
 func TestReload_hints(t *testing.T) {
 	x := newLive(t)
 	pool := "endpoints: [\"" + x.engine() + "\"]"
 	x.write("kvasir.yaml", x.yaml("anonymous: {tenant: local}", pool, ""))
 	x.start()
 	if x.ask("", "X-Conversation", "c-1"); x.seen.Get("X-Conversation") == "" {
-		t.Error("a header field that is no hint does not reach the engine")
+		t.Error("a header field that is not a hint does not reach the engine")
 	}
 	x.write("kvasir.yaml", x.yaml("anonymous: {tenant: local}", pool, "client_hints: {session: x-conversation}\n"))
 	if _, err := x.Reload(); err != nil {

@@ -20,8 +20,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/config"
 )
 
-// driverScript is a driver: the file "mode" says how it behaves and "machines" which
-// machines there can be. It writes each request to "asked", and the size to "have".
+// driverScript is a driver. The file "mode" selects its behavior, and "machines" lists
+// the machines that it can start. It appends each request to "asked" and writes the size
+// to "have".
 const driverScript = `#!/bin/sh
 cd "$1"; q=$(cat); echo "$q" >> asked
 case "$q" in
@@ -39,16 +40,16 @@ while read -r m && [ $i -lt $n ]; do printf '%s%s' "$sep" "$m"; sep=,; i=$((i+1)
 echo ']}'
 `
 
-// scaled is a running router whose pool a script scales.
+// scaled is a running router with a pool that a script scales.
 type scaled struct {
 	*Host
 	t    *testing.T
 	dir  string
-	reqs atomic.Int64 // that the engine answered
+	reqs atomic.Int64 // requests that the engine answered
 }
 
-// runScaled runs a router. The last machine that its driver lists is a real server;
-// the fakes come before it.
+// runScaled runs a router. The last machine that its driver lists is a real server; the
+// fakes precede it.
 func runScaled(t *testing.T, autoscaling, mode string, fakes ...string) *scaled {
 	t.Helper()
 	s := &scaled{t: t, dir: t.TempDir()}
@@ -139,7 +140,7 @@ func (s *scaled) await(what string, ok func() bool) {
 	s.t.Helper()
 	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			s.t.Fatalf("not in time: %s; asked %s", what, s.file("asked"))
+			s.t.Fatalf("not in time: %s; the driver received %s", what, s.file("asked"))
 		}
 	}
 }
@@ -153,9 +154,9 @@ func (s *scaled) status() autoscale.PoolStatus {
 	return autoscale.PoolStatus{}
 }
 
-// TestHost_driver: a request waits for the first machine of a driver that fails
-// twice and then works. The driver gets one order, under one key, with growing
-// delays.
+// TestHost_driver checks that a request waits for the first machine of a driver that
+// fails twice and then works. The driver receives one order, with one key, at growing
+// intervals.
 func TestHost_driver(t *testing.T) {
 	for _, mode := range []string{"hang", "fail", "twice"} {
 		t.Run(mode, func(t *testing.T) {
@@ -188,8 +189,8 @@ func TestHost_driver(t *testing.T) {
 	}
 }
 
-// TestHost_driverLies: machines outside the allow-list, and machines without an
-// engine, do not keep requests from the one with an engine.
+// TestHost_driverLies checks that machines outside the allow-list, and machines without
+// an engine, do not prevent requests from reaching the machine with an engine.
 func TestHost_driverLies(t *testing.T) {
 	t.Parallel()
 	s := runScaled(t, "min: 3, max: 3", "good", `{"id": "away", "url": "http://10.9.9.9:80"}`,
@@ -209,9 +210,9 @@ func TestHost_driverLies(t *testing.T) {
 	}
 }
 
-// TestHost_reloadsScaled: machines survive changes of other sections, of how their
-// pool is scaled, and of whether it is; they are removed with their pool. None is
-// ordered again.
+// TestHost_reloadsScaled checks that machines survive changes of other sections, of
+// their pool's scaling settings, and of whether the pool is scaled at all. They are
+// removed with their pool. No machine is ordered again.
 func TestHost_reloadsScaled(t *testing.T) {
 	t.Parallel()
 	s := runScaled(t, "min: 1, max: 1", "good")

@@ -15,10 +15,11 @@ import (
 	"github.com/kvasir-router/kvasir/plugins"
 )
 
-// signers are a trusted key and a stranger's, and a module with its three forms.
+// signers holds a configuration with a trusted key, and one module in three forms:
+// unsigned, signed with this key, and signed with an unknown key.
 type signers struct {
-	rest                    string // of a configuration that trusts the one
-	plain, signed, stranger []byte
+	rest                   string // rest of a configuration that trusts one key
+	plain, signed, foreign []byte
 }
 
 func newSigners(t testing.TB) signers {
@@ -28,7 +29,7 @@ func newSigners(t testing.TB) signers {
 		t.Fatal(err)
 	}
 	s := signers{plain: code}
-	for i, out := range []*[]byte{&s.signed, &s.stranger} {
+	for i, out := range []*[]byte{&s.signed, &s.foreign} {
 		key := ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune('a'+i)), ed25519.SeedSize)))
 		if *out, err = plugsign.Sign(code, key); err != nil {
 			t.Fatal(err)
@@ -43,8 +44,8 @@ func newSigners(t testing.TB) signers {
 
 const usesMine = "plugins: [{name: mine}]\nprofiles: [{name: default, holdout: 0, scorers: [{plugin: mine}]}]\n"
 
-// TestSignatures_push: what is pushed or shadows must be signed, and is listed
-// with who signed it.
+// TestSignatures_push checks that pushed modules and shadows must be signed, and that
+// the list names the signer.
 func TestSignatures_push(t *testing.T) {
 	s := newSigners(t)
 	h, _ := startHost(t, t.TempDir(), s.rest+usesMine)
@@ -54,7 +55,7 @@ func TestSignatures_push(t *testing.T) {
 		code       []byte
 	}{
 		{"not signed", "kvasir plugin sign FILE --key KEY", s.plain},
-		{"by a stranger", "required is release (", s.stranger},
+		{"signed with an unknown key", "required is release (", s.foreign},
 		{"changed", "changed after signing",
 			append(append([]byte(nil), s.signed[:20]...), append([]byte{s.signed[20] ^ 1}, s.signed[21:]...)...)},
 	} {
@@ -64,7 +65,7 @@ func TestSignatures_push(t *testing.T) {
 		}
 	}
 	if strings.Contains(listed(t, h), "mine") {
-		t.Error("what was refused is stored")
+		t.Error("a refused module is stored")
 	}
 	v, err := a.Push(t.Context(), "mine", s.signed, true, "")
 	if err != nil || v.Signer != "release" || !v.Used {
@@ -74,49 +75,49 @@ func TestSignatures_push(t *testing.T) {
 		t.Errorf("placed by %+v", e.Plugins)
 	}
 	if list := listed(t, h); !strings.Contains(list, `"signer": "release"`) {
-		t.Errorf("the list does not say who signed it: %s", list)
+		t.Errorf("the list does not name the signer: %s", list)
 	}
-	if _, err := a.Shadow(t.Context(), "mine", s.stranger, ""); !errors.Is(err, admin.ErrRefused) ||
+	if _, err := a.Shadow(t.Context(), "mine", s.foreign, ""); !errors.Is(err, admin.ErrRefused) ||
 		!strings.Contains(err.Error(), "no trusted key") {
-		t.Errorf("shadow by a stranger: %v", err)
+		t.Errorf("shadow signed with an unknown key: %v", err)
 	}
 	if v, err := a.Shadow(t.Context(), "mine", s.signed, ""); err != nil || v.Signer != "release" {
 		t.Errorf("signed shadow: %v, %v", v, err)
 	}
 }
 
-// TestSignatures_start: at start what lies in the store or is named by file and is
-// not signed is set aside, and another stands in.
+// TestSignatures_start checks that at start a module of the store or of a named file that
+// is not signed is set aside, and that another module takes its place.
 func TestSignatures_start(t *testing.T) {
 	s, state := newSigners(t), t.TempDir()
 	h, _ := startHost(t, state, usesMine)
 	if _, err := h.plugins.Push(t.Context(), "mine", s.plain, true, ""); err != nil {
 		t.Fatal(err)
 	}
-	h.unlockState() // as if it had ended
+	h.unlockState() // as if the router had stopped
 	aside, log := startHost(t, state, s.rest+usesMine)
 	if e := placeOne(t, aside, "1"); !strings.Contains(e.Plugins[0].Fault, "not signed") {
 		t.Errorf("placed by %+v", e.Plugins)
 	}
 	if list := listed(t, aside); !strings.Contains(list, `"state": "aside"`) ||
 		!strings.Contains(list, "kvasir plugin sign") || !strings.Contains(log.String(), "not signed") {
-		t.Errorf("not told: %s\n%s", list, log)
+		t.Errorf("neither listed nor logged: %s\n%s", list, log)
 	}
 	file := filepath.Join(t.TempDir(), "mine.wasm")
 	save(t, file, string(s.signed))
 	aside.unlockState()
 	byFile, _ := startHost(t, state, s.rest+strings.Replace(usesMine, "name: mine", "name: mine, file: "+file, 1))
 	if e := placeOne(t, byFile, "1"); e.Plugins[0].Fault != "" || e.Plugins[0].Digest != digestOf(s.signed) {
-		t.Errorf("the signed file does not stand in: %+v", e.Plugins)
+		t.Errorf("the signed file is not used instead: %+v", e.Plugins)
 	}
 	shipped, _ := startHost(t, t.TempDir(),
 		s.rest+"profiles: [{name: default, holdout: 0, scorers: [{plugin: prefixfirst}]}]\n")
 	if e := placeOne(t, shipped, "1"); e.Plugins[0].Fault != "" || e.Plugins[0].Name != "prefixfirst" {
-		t.Errorf("what ships needs no signature: %+v", e.Plugins)
+		t.Errorf("a shipped plugin requires a signature: %+v", e.Plugins)
 	}
 }
 
-// TestSignatures_folder: a file saved in the watched folder must be signed.
+// TestSignatures_folder checks that a file saved in the watched folder must be signed.
 func TestSignatures_folder(t *testing.T) {
 	s, dir := newSigners(t), t.TempDir()
 	h, log := startHost(t, t.TempDir(), s.rest+"profiles: [{name: default, holdout: 0}]\nplugin_dir: "+dir+"\n")
@@ -146,8 +147,8 @@ func TestSignatures_folder(t *testing.T) {
 	}
 }
 
-// TestSignatures_keyGone: a key that signed what is in force cannot be taken out
-// of the configuration until something else is; the refusal says what to do.
+// TestSignatures_keyGone checks that a key cannot be removed from the configuration while
+// a module that it signed is in force. The refusal states the fix.
 func TestSignatures_keyGone(t *testing.T) {
 	s := newSigners(t)
 	stays := ed25519.NewKeyFromSeed([]byte(strings.Repeat("c", ed25519.SeedSize)))
@@ -168,7 +169,7 @@ func TestSignatures_keyGone(t *testing.T) {
 	save(t, h.cfg.File, strings.Replace(string(b), goes+", ", "", 1))
 	_, err = h.Reload()
 	if err == nil {
-		t.Fatal("the key is gone and what it signed places")
+		t.Fatal("the key is removed, and a module that it signed places requests")
 	}
 	demands(t, "refusal", err.Error(), "plugin mine (stored)", "no trusted key", "required is stays (",
 		"kvasir plugin sign FILE --key KEY", "kvasir plugin rollback mine")
@@ -183,11 +184,11 @@ func TestSignatures_keyGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := h.Reload(); err != nil {
-		t.Fatalf("after another was put in force: %v", err)
+		t.Fatalf("after another module is in force: %v", err)
 	}
 	if _, err := a.Rollback(t.Context(), "mine"); !errors.Is(err, admin.ErrRefused) ||
 		!strings.Contains(err.Error(), "no trusted key") {
-		t.Errorf("back to what nobody trusts: %v", err)
+		t.Errorf("rollback to a module without a trusted signature: %v", err)
 	}
 	if list := listed(t, h); !strings.Contains(list, `"signer": "stays"`) {
 		t.Errorf("in force: %s", list)

@@ -14,8 +14,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
-// placeMany places n requests and returns how long that took and how the last one
-// was placed.
+// placeMany places n requests and returns how long it took and the explanation of the
+// last one.
 func placeMany(t *testing.T, h *Host, n int) (time.Duration, *scheduler.Explanation) {
 	t.Helper()
 	l := h.rules.Acquire()
@@ -36,9 +36,9 @@ func placeMany(t *testing.T, h *Host, n int) (time.Duration, *scheduler.Explanat
 	return time.Since(began), placeOne(t, h, "last")
 }
 
-// TestSlowPlugins: a scorer that takes long is refused with what it takes, and one
-// that becomes slow is no longer asked after a few calls. Requests are placed as fast
-// as without it.
+// TestSlowPlugins checks that a slow scorer is refused with the time that it takes, and
+// that one that becomes slow is no longer called after a few calls. Requests are placed
+// as fast as without it.
 func TestSlowPlugins(t *testing.T) {
 	const requests = 8000
 	plain, _ := startHost(t, t.TempDir(), "profiles: [{name: default, holdout: 0, scorers: [{builtin: leastwork}]}]\n")
@@ -55,7 +55,7 @@ func TestSlowPlugins(t *testing.T) {
 				t.Errorf("pushed: %v", err)
 			}
 			if refused && (err == nil || !strings.Contains(err.Error(), "of processor time, at most 2ms")) {
-				t.Errorf("the refusal does not say what a call takes: %v", err)
+				t.Errorf("the refusal does not state how long a call takes: %v", err)
 			}
 			took, last := placeMany(t, h, requests)
 			t.Logf("%v for %d requests, %v without the plugin", took, requests, usual)

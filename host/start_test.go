@@ -28,8 +28,8 @@ import (
 	"github.com/kvasir-router/kvasir/plugins"
 )
 
-// startHost builds a router over state with three endpoints that are ready, and does
-// not run it. rest is of its configuration.
+// startHost creates a router with the state directory state and three ready endpoints,
+// and does not run it. rest is the rest of its configuration.
 func startHost(t testing.TB, state, rest string) (*Host, *strings.Builder) {
 	t.Helper()
 	src := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {http: \"127.0.0.1:0\"}\nidentity: {anonymous: {tenant: local}}\n"+
@@ -59,7 +59,7 @@ func startHost(t testing.TB, state, rest string) (*Host, *strings.Builder) {
 	return h, log
 }
 
-// placeOne places a request and tells how.
+// placeOne places a request and returns its explanation.
 func placeOne(t testing.TB, h *Host, id string) *scheduler.Explanation {
 	t.Helper()
 	var api llmapi.Request
@@ -142,7 +142,7 @@ func metricsText(t testing.TB, h *Host) string {
 	return out.String()
 }
 
-// demands fails the test unless every word stands in got.
+// demands fails the test unless got contains every word.
 func demands(t testing.TB, what, got string, words ...string) {
 	t.Helper()
 	for _, w := range words {
@@ -152,8 +152,9 @@ func demands(t testing.TB, what, got string, words ...string) {
 	}
 }
 
-// TestStart_defaultPlugin: a profile that names no scorers is scored by the shipped
-// plugin, which tells its terms; {builtin: leastwork} is the native code, alone.
+// TestStart_defaultPlugin checks that the shipped plugin scores for a profile that names
+// no scorers and reports its terms, and that {builtin: leastwork} uses only the native
+// code.
 func TestStart_defaultPlugin(t *testing.T) {
 	h, _ := startHost(t, t.TempDir(), "profiles: [{name: d, holdout: 0}]\n")
 	e := placeOne(t, h, "a")
@@ -174,8 +175,8 @@ func TestStart_defaultPlugin(t *testing.T) {
 	}
 }
 
-// TestStart_quarantined: the native cost scores where the default plugin is not
-// heard, which is counted and explained.
+// TestStart_quarantined checks that the native cost scores where the result of the
+// default plugin is ignored, and that this is counted and explained.
 func TestStart_quarantined(t *testing.T) {
 	state := t.TempDir()
 	code, err := os.ReadFile("../conformance/fleet/testdata/plugins/trap.wasm")
@@ -211,10 +212,10 @@ func activate(t testing.TB, s *plugstore.Store, name string, code []byte) {
 	}
 }
 
-// TestStart_aside: a stored version that does not load stops no start. What was
-// active before it, the file or the shipped plugin stands in, and the log, the
-// metrics, the list and explain say so; later revisions keep that, and a version
-// that loads ends it.
+// TestStart_aside checks that a stored version that does not load does not prevent a
+// start. The previously active version, the file or the shipped plugin is used instead,
+// and the log, the metrics, the list and explain report this. Later revisions keep the
+// replacement until a version that loads is pushed.
 func TestStart_aside(t *testing.T) {
 	good, err := os.ReadFile("../conformance/fleet/testdata/plugins/first.wasm")
 	if err != nil {
@@ -227,7 +228,7 @@ func TestStart_aside(t *testing.T) {
 	for name, tc := range map[string]struct {
 		plugin string
 		stored [][]byte // activated one after the other
-		source string   // of what stands in, "" = the built-in
+		source string   // source of the replacement, "" for the built-in
 		why    string
 	}{
 		"previous":  {"mine", [][]byte{good, good[:100]}, "previous", "module"},
@@ -267,16 +268,16 @@ func TestStart_aside(t *testing.T) {
 				t.Errorf("a reload is refused: %v", err)
 			}
 			if len(aside(h)) == 0 {
-				t.Error("forgotten by a reload")
+				t.Error("a reload drops the modules that are set aside")
 			}
-			mends(t, h, tc.plugin, digest)
+			pushValid(t, h, tc.plugin, digest)
 		})
 	}
 }
 
-// mends pushes a version that loads and sees that nobody is aside; then that the
-// one that was cannot be gone back to.
-func mends(t *testing.T, h *Host, name, digest string) {
+// pushValid pushes a version that loads and checks that no module is set aside, and that
+// a rollback to the version that was set aside is refused.
+func pushValid(t *testing.T, h *Host, name, digest string) {
 	t.Helper()
 	code, err := plugins.Code("leastwork")
 	if err != nil {
@@ -290,7 +291,7 @@ func mends(t *testing.T, h *Host, name, digest string) {
 		t.Errorf("after a push: %+v", u)
 	}
 	if lines := aside(h); len(lines) != 0 {
-		t.Errorf("after a push %v are aside", lines)
+		t.Errorf("after a push %v are set aside", lines)
 	}
 	if _, err := h.plugins.Rollback(context.Background(), name); !errors.Is(err, admin.ErrRefused) {
 		t.Errorf("a rollback to %.8s: got %v", digest, err)
@@ -300,8 +301,9 @@ func mends(t *testing.T, h *Host, name, digest string) {
 	}
 }
 
-// TestStart_unlike: scorers whose scores cannot be added up stop no start either; a
-// reload that would bring them is refused, and one that normalizes is not.
+// TestStart_unlike checks that scorers whose scores cannot be added do not prevent a
+// start either. A reload that would add such scorers is refused, and one that normalizes
+// the scores is accepted.
 func TestStart_unlike(t *testing.T) {
 	code, err := plugins.Code("leastwork")
 	if err != nil {
@@ -318,7 +320,7 @@ func TestStart_unlike(t *testing.T) {
 	e := placeOne(t, h, "a")
 	demands(t, "fault", e.Plugins[1].Fault, "unit cost_tokens, those of roundrobin unit unit", "normalize: minmax or rank")
 	if len(e.Plugins) != 3 || e.Plugins[2].Digest != "builtin" {
-		t.Errorf("got %+v: the built-in is to stand in for what is required", e.Plugins)
+		t.Errorf("got %+v: the built-in must replace a required scorer", e.Plugins)
 	}
 	change := func(from, to string) error {
 		s, err := os.ReadFile(h.cfg.File)
@@ -342,8 +344,9 @@ func TestStart_unlike(t *testing.T) {
 	}
 }
 
-// TestStart_fileMissing: a plugin's file that is not there stops no start; when it
-// comes, a reload takes it. One that goes while the router runs changes nothing.
+// TestStart_fileMissing checks that a missing plugin file does not prevent a start, and
+// that a reload uses the file once it exists. A file that is deleted while the router
+// runs changes nothing.
 func TestStart_fileMissing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.wasm")
 	h, log := startHost(t, t.TempDir(),
@@ -353,8 +356,8 @@ func TestStart_fileMissing(t *testing.T) {
 	if len(e.Plugins) != 4 {
 		t.Fatalf("got %+v", e.Plugins)
 	}
-	for i, heard := range []bool{false, true, false, false} { // scorers, filter, picker
-		if u := e.Plugins[i]; (u.Fault == "") != heard || !heard && !strings.Contains(u.Fault, "mine.wasm") {
+	for i, works := range []bool{false, true, false, false} { // scorers, filter, picker
+		if u := e.Plugins[i]; (u.Fault == "") != works || !works && !strings.Contains(u.Fault, "mine.wasm") {
 			t.Errorf("got %+v", u)
 		}
 	}
@@ -385,14 +388,14 @@ func TestStart_fileMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := h.Reload(); err == nil || !strings.Contains(err.Error(), "mine.wasm") {
-		t.Errorf("got %v for a file that went", err)
+		t.Errorf("got %v for a deleted file", err)
 	}
 	if u := placeOne(t, h, "c").Plugins[0]; u.Fault != "" {
 		t.Errorf("got %+v", u)
 	}
 }
 
-// TestReload_changes: the admin API says what a reload changed: keys of the
+// TestReload_changes checks that the admin API reports what a reload changed: keys of the
 // configuration, and modules of plugins.
 func TestReload_changes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.wasm")
@@ -439,8 +442,8 @@ func TestReload_changes(t *testing.T) {
 	}
 }
 
-// TestStages: the time of every stage of the requests that went through is in one
-// metric, whoever measures it.
+// TestStages checks that one metric reports the time of every stage of completed
+// requests, whichever package measures it.
 func TestStages(t *testing.T) {
 	h, _ := startHost(t, t.TempDir(), "")
 	for i := range 3 {
@@ -463,8 +466,8 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// TestStart_time: the default plugin, compiled once for a state directory, costs a
-// start next to nothing.
+// TestStart_time checks that the default plugin, compiled once per state directory,
+// hardly delays a start.
 func TestStart_time(t *testing.T) {
 	state := t.TempDir()
 	start := func(rest string) time.Duration {
@@ -487,8 +490,9 @@ func TestStart_time(t *testing.T) {
 	}
 }
 
-// TestStart_lockedState: a second router does not start on the state directory of
-// a running one, says which process that is, and does when that has ended.
+// TestStart_lockedState checks that a second router does not start with the state
+// directory of a running router and names that router's process, and that it starts
+// once that process has stopped.
 func TestStart_lockedState(t *testing.T) {
 	state := t.TempDir()
 	h, _ := startHost(t, state, "")
@@ -504,7 +508,7 @@ func TestStart_lockedState(t *testing.T) {
 	startHost(t, state, "")
 }
 
-// TestStart_policyMetrics: the metrics of a policy are served.
+// TestStart_policyMetrics checks that the metrics of a policy are served.
 func TestStart_policyMetrics(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "policy")
 	writeNumbered(t, dir, 0)

@@ -23,7 +23,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/rules"
 )
 
-// signer is a key of an issuer of tokens.
+// signer is a signing key of a token issuer.
 type signer struct {
 	kid string
 	key *ecdsa.PrivateKey
@@ -38,7 +38,7 @@ func newSigner(t testing.TB, kid string) *signer {
 	return &signer{kid, k}
 }
 
-// token is one of tenant for an hour.
+// token returns a token of tenant that is valid for one hour.
 func (s *signer) token(t testing.TB, tenant string) string {
 	t.Helper()
 	sig, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: s.key},
@@ -59,7 +59,7 @@ func (s *signer) token(t testing.TB, tenant string) string {
 	return text
 }
 
-// jwks is a JSON Web Key Set.
+// jwks returns a JSON Web Key Set.
 func jwks(t testing.TB, signers ...*signer) string {
 	t.Helper()
 	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
@@ -73,7 +73,7 @@ func jwks(t testing.TB, signers ...*signer) string {
 	return string(b)
 }
 
-// issuer is an entry of identity.jwt.
+// issuer returns an entry of identity.jwt.
 func (x *liveRouter) issuer(file string) string {
 	return fmt.Sprintf("jwt: [{issuer: \"https://idp.example\", audience: kvasir, jwks_file: %s, algorithms: [ES256], "+
 		"tenant_claim: tenant, tenants: [acme, globex]}]", x.path(file))
@@ -81,9 +81,9 @@ func (x *liveRouter) issuer(file string) string {
 
 const broken = "pools: [\n"
 
-// TestWithdraw: what a file no longer grants is refused within a moment, whatever is
-// wrong with other files or the rest of the same one, and the log and the audit log
-// say so.
+// TestWithdraw checks that access that a file no longer grants is refused without delay,
+// also if other files or the rest of the same file are faulty, and that the log and the
+// audit log report it.
 func TestWithdraw(t *testing.T) {
 	x := newLive(t)
 	keys, ids := x.keyFile("keys.json", "acme", "globex", "umbrella")
@@ -132,8 +132,8 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// TestWithdraw_config: an identity section that is sound withdraws what it no
-// longer names, although the file is refused for another section.
+// TestWithdraw_config checks that a valid identity section withdraws what it no longer
+// names, although the file is refused because of another section.
 func TestWithdraw_config(t *testing.T) {
 	x := newLive(t)
 	keys, _ := x.keyFile("keys.json", "acme")
@@ -161,8 +161,8 @@ func TestWithdraw_config(t *testing.T) {
 	x.turns("token, when all is sound again", token, 200)
 }
 
-// TestWithdraw_tenant: a tenant that the policy's data disables or drops is refused
-// although the policy is refused, until the data enables it again.
+// TestWithdraw_tenant checks that a tenant that the policy's data disables or drops is
+// refused, although the policy itself is refused, until the data enables it again.
 func TestWithdraw_tenant(t *testing.T) {
 	x := newLive(t)
 	keys, _ := x.keyFile("keys.json", "acme", "globex")
@@ -209,8 +209,8 @@ decision := {
 	x.turns("globex", keys["globex"], 403)
 }
 
-// TestRevoke_faultyFile: an operator's revocation counts although the key file
-// cannot be changed, says so, and outlives the file's repair.
+// TestRevoke_faultyFile checks that an operator's revocation takes effect although the
+// key file cannot be changed, reports this, and persists after the file is repaired.
 func TestRevoke_faultyFile(t *testing.T) {
 	x := newLive(t)
 	keys, ids := x.keyFile("keys.json", "acme", "globex")
@@ -245,10 +245,10 @@ func TestRevoke_faultyFile(t *testing.T) {
 	}
 }
 
-// TestRevoke_waitsForNothing: 99 of 100 revocations take effect within 0.2 s while
-// plans of others take long and are committed one after another. The time in which
-// this process gets no processor, measured by the same loop around nothing, does not
-// count.
+// TestRevoke_waitsForNothing checks that 99 of 100 revocations take effect within 0.2 s
+// while other changes take long to prepare and are committed one after another. The time
+// in which this process gets no processor, measured by the same loop without a
+// revocation, does not count.
 func TestRevoke_waitsForNothing(t *testing.T) {
 	x := newLive(t)
 	var tenants []string
@@ -316,13 +316,13 @@ func TestRevoke_waitsForNothing(t *testing.T) {
 		t.Errorf("p99 of the revocations is %v", p99)
 	}
 	for _, tenant := range tenants {
-		if got := x.ask(keys[tenant]); got == 200 { // 401, or 429 after too many
+		if got := x.ask(keys[tenant]); got == 200 { // 401, or 429 after too many failures
 			t.Errorf("%s is accepted after the pushes", tenant)
 		}
 	}
 }
 
-// idleTime returns how long a goroutine that does nothing takes, as it is waited for.
+// idleTime returns how long it takes to wait for a goroutine that does nothing.
 func idleTime() time.Duration {
 	begun := time.Now()
 	var done atomic.Bool
@@ -334,7 +334,7 @@ func idleTime() time.Duration {
 	return time.Since(begun)
 }
 
-// hostilePolicy is a policy whose tests take about a second.
+// hostilePolicy returns a policy whose tests take about a second.
 func hostilePolicy() map[string][]byte {
 	return map[string][]byte{
 		"kvasir/decision.rego": []byte(`package kvasir

@@ -33,7 +33,6 @@ var exceptions = map[string]string{
 	"Generation":          "the published metric kvasir_generation",
 	"generationTag":       "a tag of chat templates",
 	"Tell":                "published in the Go SDK",
-	"TestPolicies_hammer": "to be renamed with its file",
 	"mends":               "to be renamed with its test",
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
-// writeNumbered writes a policy whose decisions carry its number in a rule's id
-// and in the trust group, of which one comes from the rules and one from data.
+// writeNumbered writes a policy whose decisions contain its number in a rule's id, which
+// comes from the rules, and in the trust group, which comes from data.
 func writeNumbered(t testing.TB, dir string, number int) {
 	t.Helper()
 	for _, d := range []string{"kvasir", "data"} {
@@ -39,10 +39,10 @@ decision := {
 	save(t, filepath.Join(dir, "data", "data.json"), fmt.Sprintf(`{"group": "g%d"}`, number))
 }
 
-// TestPolicies_hammer replaces the policy, reloads everything, looks at the
-// directory and asks for the status while requests are decided: each decision has
-// the parts of one policy.
-func TestPolicies_hammer(t *testing.T) {
+// TestPolicies_stress replaces the policy, reloads everything, scans the directory and
+// requests the status while requests are decided. Each decision has the parts of one
+// policy only.
+func TestPolicies_stress(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "policy")
 	writeNumbered(t, dir, 0)
 	h, _ := startHost(t, t.TempDir(), fmt.Sprintf("policy: {dir: %q}\n", dir))
@@ -108,7 +108,7 @@ func TestPolicies_hammer(t *testing.T) {
 			}
 		}
 		if _, err := h.policy().ReloadPolicy(context.Background(), false); err != nil {
-			t.Errorf("edition %d: %v", i, err)
+			t.Errorf("policy %d: %v", i, err)
 		}
 	}
 	stop.Store(true)
@@ -118,7 +118,7 @@ func TestPolicies_hammer(t *testing.T) {
 		t.Errorf("got %+v", st)
 	}
 	if len(seen) < editions/10 {
-		t.Errorf("%d revisions were seen", len(seen))
+		t.Errorf("only %d revisions decided requests", len(seen))
 	}
 	t.Logf("%d revisions of the policy decided", len(seen))
 }
