@@ -58,7 +58,7 @@ profiles: [{name: default, queue: {deadline: 100ms}}]
 	ctx, cancel := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() { left <- harness.Leave(ctx, r.URL+"/v1/chat/completions", "", body) }()
-	harness.Await(t, 10*time.Second, "the engine has the first request",
+	harness.Await(t, 10*time.Second, "the engine received the first request",
 		func() bool { return len(harness.SimRequests(t, es[0].URL)) == 1 })
 	for _, s := range clients[1:] {
 		script(t, s, r.URL, "any", es[0].Model, "full")

@@ -155,7 +155,7 @@ profiles: [{name: default, holdout: 0}]
 				t.Errorf("%.3f of the turns returned to their engine, want %.2f", same, tc.same)
 			}
 			if balance > 1.25 {
-				t.Errorf("the fullest engine has %.2f of the mean, want 1.25", balance)
+				t.Errorf("the most loaded engine has %.2f of the mean, want 1.25", balance)
 			}
 		})
 	}

@@ -100,7 +100,7 @@ models: [{name: demo, pools: [main], tokenizer: {dir: `+model+`}}]
 	if err := os.WriteFile(file, []byte(`["http://`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	harness.Await(t, 10*time.Second, "word of the broken file", func() bool {
+	harness.Await(t, 10*time.Second, "the broken file in the log", func() bool {
 		return strings.Contains(r.Log.String(), "discovery failed")
 	})
 	await("three endpoints still", engines...)

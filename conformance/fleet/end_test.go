@@ -17,13 +17,13 @@ func TestDevEnds(t *testing.T) {
 		t.Fatalf("%v %+v", err, a)
 	}
 	if !d.Stop(15 * time.Second) {
-		t.Fatal("still there 15 s after SIGTERM")
+		t.Fatal("kvasir dev still runs 15 s after SIGTERM")
 	}
 	if code := d.Cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("exit code %d, want 0:\n%s", code, d.Log)
 	}
 	if _, err := os.Stat(d.StateDir); !os.IsNotExist(err) {
-		t.Errorf("the state directory is still there: %v", err)
+		t.Errorf("the state directory still exists: %v", err)
 	}
 	for _, e := range d.Engines {
 		if harness.Get(e.URL+"/health", "") != 0 {
@@ -37,7 +37,7 @@ func TestServeEnds(t *testing.T) {
 	es := startEngines(t, 1, "--preset", "instant")
 	r := serve(t, es, "{name: default, holdout: 0}")
 	if !r.Stop(15 * time.Second) {
-		t.Fatal("still there 15 s after SIGTERM")
+		t.Fatal("the router still runs 15 s after SIGTERM")
 	}
 	if code := r.Cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("exit code %d, want 0:\n%s", code, r.Log)

@@ -153,19 +153,19 @@ profiles: [{name: default, holdout: 0}]
 
 	a, _ := ask("high", map[string]any{"priority": 3})
 	if got := string(record(fast, a.RequestID)["priority"]); got != "-10" {
-		t.Errorf("high: the engine got priority %q, want -10", got)
+		t.Errorf("high: the engine received priority %q, want -10", got)
 	}
 	a, _ = ask("high_off", map[string]any{"priority": 3})
 	if got, has := record(slow, a.RequestID)["priority"]; has {
-		t.Errorf("an engine without priorities got %s", got)
+		t.Errorf("an engine without priorities received %s", got)
 	}
 	a, x := ask("rewrite", nil)
 	if got := string(record(slow, a.RequestID)["model"]); x.Model != "other" || got != fmt.Sprintf("%q", fast.Model) {
-		t.Errorf("rewrite: explain says %q, the engine got %s", x.Model, got)
+		t.Errorf("rewrite: explain reports %q, the engine received %s", x.Model, got)
 	}
 	a, _ = ask("capped", map[string]any{"prompt": "short", "max_tokens": 50})
 	if got := string(record(slow, a.RequestID)["max_tokens"]); got != "3" {
-		t.Errorf("capped: the engine got max_tokens %s, want 3", got)
+		t.Errorf("capped: the engine received max_tokens %s, want 3", got)
 	}
 	refused("capped", 400, "context_length_exceeded")
 

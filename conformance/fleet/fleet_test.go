@@ -48,7 +48,7 @@ func startEngine(t testing.TB, args ...string) *engine {
 			t.Fatalf("kvasir engine: %v: %q", err, b)
 		}
 	case <-e.Ended():
-		t.Fatalf("kvasir engine ended:\n%s", e.Log)
+		t.Fatalf("kvasir engine exited:\n%s", e.Log)
 	case <-time.After(30 * time.Second):
 		t.Fatalf("kvasir engine printed nothing:\n%s", e.Log)
 	}

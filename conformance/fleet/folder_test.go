@@ -74,13 +74,14 @@ func TestFolder_dev(t *testing.T) {
 	}
 	harness.Await(t, 5*time.Second, "locality is back", func() bool { return local(place("2")) })
 	deleted := time.Since(begun)
-	t.Logf("saved: flipped after %v; deleted: back after %v; %d requests beside", saved, deleted, sent.Load())
+	t.Logf("saved: in force after %v; deleted: built-in again after %v; %d concurrent requests", saved,
+		deleted, sent.Load())
 	if max(saved, deleted) > 1500*time.Millisecond {
 		t.Errorf("saved %v, deleted %v, want within a second", saved, deleted)
 	}
 	select {
 	case <-d.Ended():
-		t.Error("another process serves")
+		t.Error("a different process serves")
 	default:
 	}
 }
@@ -128,7 +129,7 @@ func TestFolder_before(t *testing.T) {
 	places(guest(t, "worst", 0), "the folder's")
 	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=mine&activate=true", guest(t, "last", 0)); s != 200 ||
 		!strings.Contains(string(b), "mine.wasm in plugin_dir takes precedence") {
-		t.Errorf("pushed behind the folder: %d %s", s, b)
+		t.Errorf("push while the folder has a file: %d %s", s, b)
 	}
 	save(t, file, guest(t, "first", 1)[:300])
 	refused("mine.wasm", "wasm: module")

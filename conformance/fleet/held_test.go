@@ -101,7 +101,7 @@ func TestHeld(t *testing.T) {
 	awaitHeld(t, d.Admin, d.AdminToken, 6)
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
-		t.Errorf("who leaves before a heartbeat: %v", err)
+		t.Errorf("client that disconnects before a heartbeat: %v", err)
 	}
 	awaitHeld(t, d.Admin, d.AdminToken, 5)
 
@@ -127,7 +127,7 @@ func TestHeld(t *testing.T) {
 	awaitHeld(t, d.Admin, d.AdminToken, 8)
 	// This client disconnects at its first heartbeat.
 	if err := harness.Leave(t.Context(), url, key, []byte(body)); err != nil {
-		t.Errorf("who leaves after a heartbeat: %v", err)
+		t.Errorf("client that disconnects after a heartbeat: %v", err)
 	}
 	awaitHeld(t, d.Admin, d.AdminToken, 8)
 	wg.Wait()
@@ -193,6 +193,6 @@ func TestHeld_stop(t *testing.T) {
 	}
 	awaitHeld(t, d.Admin, d.AdminToken, 2)
 	if !d.Stop(30 * time.Second) {
-		t.Error("still there 30 s after SIGTERM")
+		t.Error("the router still runs 30 s after SIGTERM")
 	}
 }

@@ -79,10 +79,11 @@ func TestPlugin_hostile(t *testing.T) {
 		}
 		beside.reset()
 	}
-	t.Logf("%d guests, %d times, %d requests, %d failed; p99.9 with less p99.9 without: %v", len(all), passes, sent.Load(),
+	t.Logf("%d guests, %d times, %d requests, %d failed; difference of the p99.9 with and without pushes: %v", len(all),
+		passes, sent.Load(),
 		failed.Load(), best)
 	if best > maxPause && !testing.Short() {
-		t.Errorf("hostile guests cost other streams %v at the 99.9th percentile, want at most %v", best, maxPause)
+		t.Errorf("hostile guests delay other streams by %v at the 99.9th percentile, want at most %v", best, maxPause)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestIsolation_hostTier(t *testing.T) {
 				completion(t, r, acme, good.Model, prompt)
 			}
 			if status, cached := completion(t, r, globex, good.Model, prompt); status != 200 || cached != 0 {
-				t.Errorf("the second tenant got %d and %d cached tokens of the first", status, cached)
+				t.Errorf("second tenant: status %d, %d cached tokens of the first", status, cached)
 			}
 			if n := len(harness.SimRequests(t, bad.URL)); n != before {
 				t.Errorf("the engine without isolation received %d requests after its probe", n-before)
@@ -153,7 +153,7 @@ models: [{name: %s, pools: [main], tokenizer: {dir: %s}}]
 	prompt := sentence(rand.New(rand.NewPCG(10, 10)), 700)
 	completion(t, r, acme, e.Model, prompt)
 	if !r.Stop(20 * time.Second) {
-		t.Fatal("the router does not stop")
+		t.Fatal("the router did not stop")
 	}
 	r.Restart(t)
 	for range 2 {

@@ -134,7 +134,7 @@ models: [{name: m, pools: [main]}]
 			t.Errorf("%s with a token: %d %s, want %d", path, got, b, want)
 		}
 		if got, b := harness.GetBody(r.Admin+path, partner); got != 401 {
-			t.Errorf("%s with a token of an issuer that is none of operators: %d %s", path, got, b)
+			t.Errorf("%s with a token of an issuer without admin: %d %s", path, got, b)
 		}
 	}
 	publish(second.jwk(t))
@@ -148,13 +148,13 @@ models: [{name: m, pools: [main]}]
 		<-tick.C
 	}
 	if got := harness.Get(r.URL+"/v1/models", good); got != 401 {
-		t.Errorf("a token of the key that is gone: %d", got)
+		t.Errorf("a token of the removed key: %d", got)
 	}
 	_, m := harness.GetBody(r.Admin+"/metrics", r.Token)
 	for _, line := range []string{`kvasir_jwt_refused_total{reason="expired"} 2`,
 		`kvasir_jwks_keys{issuer="https://idp.example"} 1`} {
 		if !strings.Contains(string(m), line) {
-			t.Errorf("metrics have no %s", line)
+			t.Errorf("metrics lack %s", line)
 		}
 	}
 	text := r.Log.String()

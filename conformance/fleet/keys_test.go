@@ -67,11 +67,11 @@ func TestKeyLife(t *testing.T) {
 	}
 	second := keyOf(t, ok(t, as(operator.Key, "key", "rotate", first.ID, "--grace", "1h", "--output", "json")...))
 	if a, b := ask(first.Key), ask(second.Key); a != 200 || b != 200 {
-		t.Errorf("within the grace: %d and %d", a, b)
+		t.Errorf("within the grace period: %d and %d", a, b)
 	}
 	third := keyOf(t, ok(t, as(operator.Key, "key", "rotate", second.ID, "--grace", "0s", "--output", "json")...))
 	if a, b := ask(second.Key), ask(third.Key); a != 401 || b != 200 {
-		t.Errorf("without a grace: %d and %d", a, b)
+		t.Errorf("without a grace period: %d and %d", a, b)
 	}
 	for range 20 { // the first request after each revocation is refused
 		k := keyOf(t, ok(t, as(operator.Key, "key", "issue", "--tenant", "acme", "--output", "json")...))
@@ -133,12 +133,12 @@ func checkAudit(t *testing.T, d *harness.Dev, operator, first issued) {
 		`"actor":"cli:`, `"verb":"router:start"`,
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the audit log does not have %s", want)
+			t.Errorf("the audit log lacks %s", want)
 		}
 	}
 	for _, secret := range []string{operator.Key, first.Key, before, d.AdminToken} {
 		if strings.Contains(text, secret) || strings.Contains(d.Log.String(), secret) {
-			t.Error("a log has a key")
+			t.Error("a log contains a key")
 		}
 	}
 	var st struct {
@@ -157,7 +157,7 @@ func checkAudit(t *testing.T, d *harness.Dev, operator, first issued) {
 	}
 	var shown float64
 	if fmt.Sscan(string(m[1]), &shown); fmt.Sprintf("%.0f", shown) != number[1] {
-		t.Errorf("metric %.0f, verify says %s", shown, number[1])
+		t.Errorf("metric %.0f, verify reports %s", shown, number[1])
 	}
 
 	lines := strings.SplitAfter(text, "\n")
@@ -215,7 +215,7 @@ func TestPastedKeys(t *testing.T) {
 		}
 		_, x := harness.GetBody(d.Admin+"/v1/explain/"+a.Header.Get("X-Request-Id"), d.AdminToken)
 		if strings.Contains(string(x), secret) {
-			t.Errorf("explain shows the key: %s", x)
+			t.Errorf("explain contains the key: %s", x)
 		}
 	}
 	for _, path := range []string{"/v1/explain/" + k.Key, "/v1/keys/" + k.Key, "/v1/plugins/" + k.Key + "/rollback",
@@ -247,7 +247,7 @@ func TestPastedKeys(t *testing.T) {
 		t.Errorf("%v, audit log:\n%s", err, log)
 	}
 	if strings.Contains(d.Log.String(), secret) {
-		t.Error("the log has the key")
+		t.Error("the log contains the key")
 	}
 }
 
@@ -290,10 +290,10 @@ models: [{name: m, pools: [main]}]
 		t.Fatalf("used %s: %v", at, err)
 	}
 	if !r.Stop(20 * time.Second) {
-		t.Fatal("the router did not end")
+		t.Fatal("the router did not stop")
 	}
 	if got := used("--file", keys, "--state-dir", state); got != at {
-		t.Errorf("after the end: used %s, want %s", got, at)
+		t.Errorf("after the router stopped: used %s, want %s", got, at)
 	}
 }
 

@@ -87,7 +87,7 @@ func TestLimits(t *testing.T) {
 	}
 	third := ask("acme", 1)
 	if got, want := left(third), 1000-used-c.Usage.PromptTokens-c.Usage.CompletionTokens-reserved+3; got < want-60 {
-		t.Errorf("%d tokens left, want about %d: what was reserved and not used came back", got, want)
+		t.Errorf("%d tokens left, want about %d: unused reserved tokens must be returned", got, want)
 	}
 	for i := 0; ; i++ {
 		if a = ask("acme", 400); a.Status == 429 {

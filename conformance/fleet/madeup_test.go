@@ -116,7 +116,7 @@ models: [{name: zoo, pools: [zoo]}]
 		return ok && e.Ready && e.Running == 2 && e.Waiting == 3 && e.KVUsage > 0.40 && e.KVUsage < 0.42
 	})
 	if all := endpointsOf(t, r); len(all) != 1 {
-		t.Errorf("endpoints %v: the other is down", all)
+		t.Errorf("endpoints %v, want only the engine that is up", all)
 	}
 
 	stop := make(chan struct{})
@@ -194,7 +194,7 @@ models: [{name: zoo, pools: [zoo]}]
 			e.Why != "" && e.Running == 0
 	})
 	write("unit evil @ 169.254.169.254 port 80 state=up\n" + a.unit("alpha", "up") + b.unit("beta", "up"))
-	harness.Await(t, 20*time.Second, "what is allowed of the registry",
+	harness.Await(t, 20*time.Second, "the allowed endpoints of the registry",
 		func() bool { all := endpointsOf(t, r); return len(all) == 2 && all[a.URL].Ready })
 	if !strings.Contains(r.Log.String(), "not in discover.allow: http://169.254.169.254:80") {
 		t.Error("the endpoint outside the allow-list is not reported")

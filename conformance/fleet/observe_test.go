@@ -74,7 +74,7 @@ func TestPlugin_observes(t *testing.T) {
 		t.Fatalf("%d %s", s, b)
 	}
 	if _, all = rates(); near(all[first], 10) {
-		t.Error("a push forgets what was published")
+		t.Error("a push discards the published values")
 	}
 	harness.Await(t, 5*time.Second, "the pushed version observes", func() bool {
 		rates()
@@ -102,7 +102,7 @@ func TestPlugin_observesOnly(t *testing.T) {
 // ended for a second.
 func TestPlugin_idles(t *testing.T) {
 	r, engines, _ := fleetWith(t, guest(t, "idle", 0), "{name: default, holdout: 0, scorers: [{plugin: mine}]}")
-	harness.Await(t, 20*time.Second, "an instance that had time", func() bool {
+	harness.Await(t, 20*time.Second, "a call of idle on an instance", func() bool {
 		time.Sleep(2500 * time.Millisecond) // longer than the second without requests
 		e := ask(t, r, engines[0].Model, "x")
 		return e.Plugins[0].Fault == "" && e.Candidates[0].Scores["mine"].Score >= 1
@@ -248,7 +248,7 @@ func TestPlugin_shadowsUnderLoad(t *testing.T) {
 		if s != 200 && i%5 != 4 {
 			t.Errorf("shadow %d: %d %s", i, s, b)
 		}
-		harness.Await(t, 30*time.Second, "requests beside the shadow", func() bool { return sent.Load() >= from+20 })
+		harness.Await(t, 30*time.Second, "requests while the shadow runs", func() bool { return sent.Load() >= from+20 })
 		if i == 4 {
 			begun = gauges(t, r)["go_goroutines"]
 		}
@@ -263,7 +263,7 @@ func TestPlugin_shadowsUnderLoad(t *testing.T) {
 		t.Errorf("%d %s", s, b)
 	}
 	if n := gauges(t, r)["go_goroutines"]; n > begun+20 {
-		t.Errorf("%v goroutines, %v at the begin", n, begun)
+		t.Errorf("%v goroutines, %v at the start", n, begun)
 	}
 	t.Logf("%d requests", sent.Load())
 }

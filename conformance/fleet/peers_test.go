@@ -41,7 +41,7 @@ func certFiles(t *testing.T, sans map[string]string) string {
 func TestPeers(t *testing.T) {
 	dir := certFiles(t, map[string]string{
 		"router": "IP:127.0.0.1", "batch": "URI:spiffe://site.example/batch", "proxy": "URI:spiffe://site.example/proxy",
-		"nobody": "DNS:nobody.example",
+		"unmapped": "DNS:unmapped.example",
 	})
 	d := harness.StartDev(t, "--engines", "1")
 	log := filepath.Join(t.TempDir(), "decisions.log")
@@ -108,7 +108,7 @@ telemetry: {decision_log: {file: %[4]s, sample_allow: 1}}
 		{"proxy", 401, "", nil},
 		{"proxy", 401, "", []string{"X-Tenant-Id", "a b"}},
 		{"proxy", 400, "", []string{"X-Tenant-Id", "acme", "X-Tenant-Id", "globex"}},
-		{"nobody", 401, "", []string{"X-Tenant-Id", "acme"}},
+		{"unmapped", 401, "", []string{"X-Tenant-Id", "acme"}},
 	} {
 		before := logged(t, log)
 		status, body := ask(c.name, c.header...)
@@ -131,7 +131,7 @@ telemetry: {decision_log: {file: %[4]s, sample_allow: 1}}
 		}
 	}
 	if limited == 0 {
-		t.Error("70 failures within a minute or two are no flood")
+		t.Error("70 failures within two minutes are not limited")
 	}
 	if status, _ := ask("proxy", "X-Forwarded-For", "192.0.2.77", "Authorization", "Bearer wrong"); status != 401 {
 		t.Errorf("another client of the proxy: %d", status)

@@ -132,15 +132,15 @@ func TestPlugin_savingSwaps(t *testing.T) {
 		t.Errorf("after a broken file: chosen %s, %+v", e.Chosen, e.Plugins)
 	}
 	save(t, file, guest(t, "first", 0))
-	harness.Await(t, 5*time.Second, "the plugin before places again", func() bool {
+	harness.Await(t, 5*time.Second, "the previous plugin places again", func() bool {
 		e = ask(t, r, model, "x")
 		return e.Chosen == e.Candidates[0].Endpoint && e.Plugins[0].Digest == digest(guest(t, "first", 0))
 	})
 	if r.Cmd.Process.Pid != pid || harness.Get(r.Admin+"/readyz", "") != 200 {
-		t.Error("another process serves")
+		t.Error("a different process serves")
 	}
 	if !r.Stop(20*time.Second) || !strings.Contains(r.Log.String(), "msg=stopped") {
-		t.Error("the router does not end when asked")
+		t.Error("the router did not stop")
 	}
 }
 

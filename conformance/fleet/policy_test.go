@@ -144,7 +144,7 @@ func TestPolicy_dev(t *testing.T) {
 		}
 		if !strings.Contains(d.Log.String(), "policy refused, the previous one stays in force") ||
 			!strings.Contains(d.Log.String(), what) {
-			t.Errorf("the log does not tell %q", what)
+			t.Errorf("the log lacks %q", what)
 		}
 		if _, status := ask("acme"); status != 200 {
 			t.Errorf("with a refused policy: %d", status)
@@ -152,10 +152,11 @@ func TestPolicy_dev(t *testing.T) {
 		_, b := harness.GetBody(d.Admin+"/metrics", d.AdminToken)
 		if !strings.Contains(string(b), "kvasir_policy_load_failures_total ") ||
 			strings.Contains(string(b), "kvasir_policy_load_failures_total 0\n") {
-			t.Error("no metric tells")
+			t.Error("no metric counts the failure")
 		}
 		editFile(t, name, new, old)
-		harness.Await(t, 5*time.Second, "mended", func() bool { return policyOf(t, d.Admin, d.AdminToken).State == "ok" })
+		harness.Await(t, 5*time.Second, "the fixed policy in force",
+			func() bool { return policyOf(t, d.Admin, d.AdminToken).State == "ok" })
 	}
 	refused("kvasir/admission.rego", "input.request.model", "input.request.modle", "kvasir/admission.rego",
 		"undefined ref: input.request.modle", `did you mean "model"?`)
@@ -333,10 +334,10 @@ func TestPolicy_lastGood(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 	if !strings.Contains(r.Log.String(), "the last good one is in force") {
-		t.Error("the log does not tell")
+		t.Error("the log does not report it")
 	}
 	writePolicy(t, dir, 8)
-	harness.Await(t, 5*time.Second, "the mended policy", func() bool {
+	harness.Await(t, 5*time.Second, "the fixed policy", func() bool {
 		return slices.Equal(ask(t, r, engines[0].Model, "3").Rules, []string{"rule_8"})
 	})
 	if s := policyOf(t, r.Admin, r.Token); s.State != "ok" || s.Source != "directory" {
@@ -387,7 +388,7 @@ func TestPolicy_cli(t *testing.T) {
 		t.Errorf("a faulty one: %d %s", code, out)
 	}
 	if after := policyOf(t, d.Admin, d.AdminToken); after.Revision != before.Revision || after.State != "ok" {
-		t.Errorf("asking changed the policy: %+v", after)
+		t.Errorf("the commands changed the policy: %+v", after)
 	}
 	if out, code := kvasir(t, "policy", "status", "--admin", d.Admin, "--token", "wrong-token"); code != 1 ||
 		!strings.Contains(out, "token") {

@@ -43,7 +43,7 @@ func TestQueue_burst(t *testing.T) {
 		}
 	}
 	if queued == 0 {
-		t.Error("none of 24 concurrent requests waited for 4 places")
+		t.Error("none of 24 concurrent requests was queued, the engines' caps together are 4")
 	}
 	_, metrics := harness.GetBody(r.Admin+"/metrics", r.Token)
 	for _, want := range []string{"kvasir_queue_waiting 0\n",

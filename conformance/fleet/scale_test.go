@@ -118,7 +118,7 @@ func notice(t *testing.T, d *harness.Dev, ask func(user string, stream bool, tok
 	})
 	ask("meanwhile", false, 4)
 	<-done
-	harness.Await(t, 20*time.Second, "the end of the noticed endpoint", func() bool {
+	harness.Await(t, 20*time.Second, "the removal of the announced endpoint", func() bool {
 		for _, m := range scaling(t, d).Pools[0].Machines {
 			if m.ID == id {
 				return false
@@ -153,7 +153,7 @@ func TestAutoscale(t *testing.T) {
 	}
 	began := time.Now()
 	ask("wake up", false, 4)
-	t.Logf("from nothing to an answer: %v", time.Since(began))
+	t.Logf("from no engine to the first answer: %v", time.Since(began))
 
 	// Load: prompts that no engine has computed.
 	stop := make(chan struct{})
@@ -184,7 +184,8 @@ func TestAutoscale(t *testing.T) {
 	harness.Await(t, 60*time.Second, "no engine", func() bool { return machines(t, d) == 0 })
 	began = time.Now()
 	ask("wake up again", true, 4)
-	t.Logf("%d requests, %d failed; woken again in %v", asked.Load(), failed.Load(), time.Since(began))
+	t.Logf("%d requests, %d failed; first answer after the next start in %v", asked.Load(), failed.Load(),
+		time.Since(began))
 	notice(t, d, ask)
 	alerts(t, d)
 	verbs := map[string]int{}

@@ -138,7 +138,7 @@ func TestScalePlugin(t *testing.T) {
 	if s, b := adminDo(t, r, "POST", "/v1/plugins/sched/rollback", nil); s != http.StatusOK {
 		t.Fatalf("rollback: %d %s", s, b)
 	}
-	harness.Await(t, 10*time.Second, "the version before proposes",
+	harness.Await(t, 10*time.Second, "the previous version proposes",
 		func() bool { s := scaling(t, d); return s.Override != nil && s.Fault == "" })
 
 	scaleRules(t, d, string(before), scheduleModule, "plugin: sched, shadow: true", 4)

@@ -130,7 +130,7 @@ func TestTurns(t *testing.T) {
 			e, reply := askIn(t, r.URL, r.Admin, r.Token, "", es[0].Model, a,
 				strings.Repeat("Say it in short sentences. ", 20), turns...)
 			if e.Predicted != reply.Cached || reply.Prompt-reply.Cached > 2*blockTokens+10 {
-				t.Errorf("%s goes on with what messages began: predicted %d, reported %d of %d", a.Name, e.Predicted,
+				t.Errorf("%s continues the conversation of messages: predicted %d, reported %d of %d", a.Name, e.Predicted,
 					reply.Cached, reply.Prompt)
 			}
 		}
@@ -194,7 +194,7 @@ func TestPreviousResponse(t *testing.T) {
 		t.Errorf("only %v were used", used)
 	}
 	if n := clientRequests(t, es); n != 24 {
-		t.Errorf("the engines got %d requests, want 24", n)
+		t.Errorf("the engines received %d requests, want 24", n)
 	}
 }
 
@@ -213,11 +213,11 @@ func TestEngineDiesMidStream(t *testing.T) {
 			t.Errorf("%s: the answer ended cleanly", x.Name)
 		}
 		if !bytes.Contains(a.Body, []byte(x.Breaks)) || bytes.Contains(a.Body, []byte(x.Ends)) {
-			t.Errorf("%s: the client got %q", x.Name, a.Body)
+			t.Errorf("%s: the client received %q", x.Name, a.Body)
 		}
 	}
 	if n := clientRequests(t, es); n != len(harness.APIs) {
-		t.Errorf("the engines got %d requests, want %d", n, len(harness.APIs))
+		t.Errorf("the engines received %d requests, want %d", n, len(harness.APIs))
 	}
 }
 
@@ -231,7 +231,7 @@ func TestHangingEngine(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	harness.Await(t, 2*time.Second, "the engine's request aborted", func() bool {
+	harness.Await(t, 2*time.Second, "the engine's request is aborted", func() bool {
 		rs := harness.SimRequests(t, es[0].URL)
 		return len(rs) == 1 && rs[0].Aborted
 	})

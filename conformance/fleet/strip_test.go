@@ -348,9 +348,9 @@ func (x *stripper) capture(raw string, tc *stripCase) error {
 	head, body, _ := strings.Cut(raw, "\r\n\r\n")
 	switch {
 	case strings.Contains(raw, secret), strings.Contains(raw, secretNumber):
-		return fmt.Errorf("the engine got %s", raw)
+		return fmt.Errorf("the engine received %s", raw)
 	case strings.Contains(raw, x.key):
-		return fmt.Errorf("the engine got the client's key: %s", head)
+		return fmt.Errorf("the engine received the client's key: %s", head)
 	case tc.want != "" && body != tc.want:
 		return fmt.Errorf("got  %s\nwant %s", body, tc.want)
 	}
@@ -361,7 +361,7 @@ func (x *stripper) capture(raw string, tc *stripCase) error {
 	for _, l := range lines[1:] {
 		name, _, _ := strings.Cut(l, ":")
 		if low := strings.ToLower(name); !passHeaders[low] {
-			return fmt.Errorf("the engine got the header %q", l)
+			return fmt.Errorf("the engine received the header %q", l)
 		}
 	}
 	return nil

@@ -96,7 +96,8 @@ func swapUnderLoad(t *testing.T, swaps, goSwaps int) {
 			h, b := heldBy(t, r)
 			heap, beside = append(heap, h), append(beside, b)
 		}
-		harness.Await(t, 30*time.Second, "requests by the plugin before", func() bool { return sent.Load() >= int64(3*i) })
+		harness.Await(t, 30*time.Second, "requests placed by the previous plugin",
+			func() bool { return sent.Load() >= int64(3*i) })
 		code, kind := guest(t, []string{"first", "worst"}[i%2], i+1), 0
 		if i%every == every/8 {
 			code, kind = goVariant(t, inGo, i), 1
@@ -122,14 +123,14 @@ func swapUnderLoad(t *testing.T, swaps, goSwaps int) {
 	}
 	space := (end["process_virtual_memory_bytes"] - before["process_virtual_memory_bytes"]) / 1e6
 	t.Logf("%d swaps of C (median %v) and %d of Go (median %v) in %v, %d requests, %d failed; goroutines %v → %v; MB "+
-		"after each fifth: heap %.1f, beside it %.1f; address space %+.0f MB in the last",
+		"after each fifth: heap %.1f, outside the heap %.1f; address space %+.0f MB in the last",
 		len(took[0]), took[0][len(took[0])/2], len(took[1]), took[1][len(took[1])/2], whole.Round(time.Millisecond),
 		sent.Load(), failed.Load(),
 		before["go_goroutines"], end["go_goroutines"], heap, beside, space)
 	last := len(heap) - 1
 	if end["go_goroutines"] > before["go_goroutines"]+20 || heap[last] > heap[0]+heapSlack ||
 		beside[last] > beside[0]+besideSlack || space > spaceSlack {
-		t.Error("something of the plugins before stays")
+		t.Error("memory or goroutines of previous plugins are not released")
 	}
 }
 

@@ -63,7 +63,7 @@ func TestPolicy_trustGroup(t *testing.T) {
 	editFile(t, group, `"acme": true`, `"acme": true, "globex": true`)
 	revision = awaitRevision(t, d.Admin, d.AdminToken, revision)
 	if p, r := shared(); p == 0 || p != r {
-		t.Errorf("both sides agree: globex on acme's prompt: predicted %d, reported %d", p, r)
+		t.Errorf("both tenants in the group: globex on acme's prompt: predicted %d, reported %d", p, r)
 	}
 	editFile(t, tenant("globex"), `"cache": "group"`, `"cache": "tenant"`)
 	revision = awaitRevision(t, d.Admin, d.AdminToken, revision)
@@ -127,11 +127,11 @@ policy: {dir: %q}
 	on("acme names the pool of bank", "acme", main)
 	edit("bank", `"pools": ["bank"]`, `"pools": ["bank", "main"]`)
 	if a, _ := ask("bank", "strays"); a.Status != 403 || !strings.Contains(string(a.Body), "dedicated_owner_strays") {
-		t.Errorf("bank strays: %d %s", a.Status, a.Body)
+		t.Errorf("a request of bank reached another pool: %d %s", a.Status, a.Body)
 	}
 	edit("acme", `"regions": "any"`, `"regions": ["eu"]`)
 	if a, _ := ask("acme", "eu"); a.Status != 503 || !strings.Contains(string(a.Body), "no_eligible_endpoint") {
-		t.Errorf("acme in a region where no endpoint of its pools is: %d %s", a.Status, a.Body)
+		t.Errorf("acme in a region without endpoints of its pools: %d %s", a.Status, a.Body)
 	}
 	edit("acme", `"regions": ["eu"]`, `"regions": ["us", "eu"]`)
 	on("acme in both regions", "acme", main)

@@ -27,7 +27,7 @@ func workload(t testing.TB) []replay.Conversation {
 		t.Logf("recorded trace: %d conversations", len(cs))
 		return cs
 	}
-	t.Logf("no recorded trace (%v): a generated one of the same shape", err)
+	t.Logf("no recorded trace (%v): using a generated one of the same shape", err)
 	return replay.Generate(1, replay.Shape{Conversations: 12})
 }
 
@@ -146,8 +146,8 @@ func TestAgenticLoad(t *testing.T) {
 	// Two runs without locality differ by up to a tenth: it is random which engine has
 	// the least work.
 	if d := distrust.ofIdeal(); d > least.ofIdeal()+0.12 || d < robin.ofIdeal()-0.12 || d > own.ofIdeal()-0.15 {
-		t.Errorf("with trust off %.3f of ideal, least work %.3f, round robin %.3f, ours %.3f: want it at the level of "+
-			"those without locality", d, least.ofIdeal(), robin.ofIdeal(), own.ofIdeal())
+		t.Errorf("with trust off %.3f of ideal, least work %.3f, round robin %.3f, ours %.3f: want the level of "+
+			"the profiles without locality", d, least.ofIdeal(), robin.ofIdeal(), own.ofIdeal())
 
 	}
 }
@@ -189,7 +189,7 @@ func TestHottestEngineDies(t *testing.T) {
 	}
 	select {
 	case <-r.Ended():
-		t.Error("the router ended")
+		t.Error("the router stopped")
 	case <-time.After(0):
 	}
 }
