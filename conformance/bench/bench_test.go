@@ -17,7 +17,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
-// peer is one router before the engines.
+// peer is one router in front of the engines.
 type peer struct {
 	name string
 	url  string
@@ -52,7 +52,7 @@ proxy_set_header Connection ""; proxy_buffering off; } } }
 	return &peer{"nginx", url, p.Cmd.Process.Pid}
 }
 
-// kvasir starts the router; without a tokenizer it places by load alone.
+// kvasir starts the router. Without a tokenizer it places by load only.
 func kvasir(t testing.TB, name string, upstreams []string, tokenizer bool) *peer {
 	t.Helper()
 	var urls []string
@@ -150,8 +150,8 @@ func TestDataPath(t *testing.T) {
 	for range 4 {
 		ups = append(ups, startFakeEngine(t).Addr().String())
 	}
-	peers := []*peer{nginx(t, ups), kvasir(t, "kvasir, placing by load alone", ups, false), kvasir(t,
-		"kvasir, prompts and prediction on", ups, true)}
+	peers := []*peer{nginx(t, ups), kvasir(t, "kvasir, placing by load only", ups, false),
+		kvasir(t, "kvasir, prompts and prediction on", ups, true)}
 	for _, sc := range scenarios() {
 		figures := make([][]float64, len(peers))
 		ratios := make([][]float64, len(peers))
@@ -165,7 +165,7 @@ func TestDataPath(t *testing.T) {
 				}
 				us := float64((cpu(t, p.pid) - before).Nanoseconds()) / 1000 / float64(max(n, 1))
 				if round == 0 {
-					continue // warms up
+					continue // the first round is a warm-up
 				}
 				figures[i] = append(figures[i], us)
 				ratios[i] = append(ratios[i], us/figures[0][round-1])

@@ -1,4 +1,4 @@
-// Package bench measures what the router costs: CPU per request and per
-// streamed event, beside nginx in the same rounds. It runs under the build tag
-// bench (make bench); every figure is a ratio of one run on one machine.
+// Package bench measures the router's cost, CPU time per request and per streamed
+// event, and compares it with nginx in the same rounds. It needs the build tag bench
+// (make bench). Every figure is a ratio from one run on one machine.
 package bench

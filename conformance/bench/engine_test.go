@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// fakeEngine answers chat requests without computing anything: what is measured
-// is the router. A request whose body holds the mark "n=N" is answered with a
+// fakeEngine answers chat requests without computing anything, so that the benchmark
+// measures the router. It answers a request whose body contains the mark "n=N" with a
 // stream of N events, one every 5 ms.
 type fakeEngine struct {
 	net.Listener
@@ -88,7 +88,7 @@ func answer(c net.Conn, body []byte) {
 	fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
-// event is one event of a stream, of the size vLLM's have.
+// event is one event of a stream, with the size of vLLM's events.
 const event = `data: {"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1790000000,` +
 	`"model":"m","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}` + "\n\n"
 

@@ -35,7 +35,7 @@ func cpu(t testing.TB, pid int) time.Duration {
 	return sum
 }
 
-// family is a process with all its descendants.
+// family returns a process and all its descendants.
 func family(pid int) []int {
 	out := []int{pid}
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -53,8 +53,8 @@ func family(pid int) []int {
 	return out
 }
 
-// load sends bodies made by body(client, turn) with some clients for d and
-// returns how many answers and how many stream events came.
+// load sends the bodies that body(client, turn) returns, with clients concurrent clients
+// for the duration d, and returns the number of answers and of stream events.
 func load(t testing.TB, url string, clients int, d time.Duration, body func(client, turn int) []byte) (requests,
 	events int64) {
 	t.Helper()

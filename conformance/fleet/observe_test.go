@@ -193,7 +193,7 @@ func shadowRun(t *testing.T, scorers string) {
 
 	push(guest(t, "narrow", 0), 422, "shadow=true") // it has no scores
 	push(guest(t, "last", 0), 422, "shadow=true&activate=true")
-	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=nobody&shadow=true", guest(t, "last", 0)); s != 422 ||
+	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=absent&shadow=true", guest(t, "last", 0)); s != 422 ||
 		!strings.Contains(string(b), "no profile uses it as a scorer") {
 		t.Errorf("%d %s", s, b)
 	}

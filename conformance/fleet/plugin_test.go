@@ -256,7 +256,7 @@ func TestPlugin_push(t *testing.T) {
 		t.Fatalf("got %d %s", s, b)
 	}
 	chosen(0, "the file again")
-	if s, b := adminDo(t, r, "POST", "/v1/plugins/nobody/rollback", nil); s != 404 {
+	if s, b := adminDo(t, r, "POST", "/v1/plugins/absent/rollback", nil); s != 404 {
 		t.Errorf("got %d %s", s, b)
 	}
 	_, b := adminDo(t, r, "GET", "/v1/plugins", nil)

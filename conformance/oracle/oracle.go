@@ -1,6 +1,6 @@
-// Package oracle compares with Hugging Face tokenizers in tests. It finds the
-// files that scripts/deps.sh installs, makes texts to compare on, and asks the
-// library for ids. Nothing but tests imports it.
+// Package oracle provides the results of Hugging Face tokenizers to tests. It finds the
+// files that scripts/deps.sh installs, generates texts to compare, and runs the library
+// to get their ids. Only tests import it.
 package oracle
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
-// Dir returns the folder of a real tokenizer: qwen3, llama3_1, gptoss, gpt4o
+// Dir returns the folder of a published tokenizer: qwen3, llama3_1, gptoss, gpt4o
 // or gpt2.
 func Dir(t testing.TB, name string) string {
 	t.Helper()
@@ -37,8 +37,8 @@ func Script(name string) string {
 	return filepath.Join(filepath.Dir(file), "..", "..", "host", "tokenizer", "scripts", name)
 }
 
-// IDs returns what Hugging Face makes of docs with a tokenizer.json, without
-// special tokens. The answer is kept in the cache under a hash of all inputs.
+// IDs returns the token ids of each document of docs, as Hugging Face encodes it with a
+// tokenizer.json, without special tokens. It caches the answer under a hash of all inputs.
 func IDs(t testing.TB, tokenizerJSON string, docs [][]byte) [][]uint32 {
 	t.Helper()
 	python := Python(t)
@@ -63,7 +63,8 @@ func IDs(t testing.TB, tokenizerJSON string, docs [][]byte) [][]uint32 {
 	return unmarshal(t, raw, len(docs))
 }
 
-// key names an answer by the tokenizer, the script, the library and the texts.
+// key returns the name of an answer: a hash of the tokenizer, the script, the library's
+// version and the texts.
 func key(t testing.TB, tokenizerJSON string, list []byte) string {
 	t.Helper()
 	h := sha256.New()
@@ -109,7 +110,7 @@ func unmarshal(t testing.TB, raw []byte, n int) [][]uint32 {
 		raw = raw[4*k:]
 	}
 	if len(raw) != 0 {
-		t.Fatal("oracle: answer too long")
+		t.Fatal("oracle: trailing bytes in the answer")
 	}
 	return ids
 }

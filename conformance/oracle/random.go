@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Pieces that make scanners, normalizers and merges go wrong.
+// Pieces of text that often reveal errors of scanners, normalizers and merges.
 var (
 	Spaces = strings.Split(" |  |\t|\n|\r\n|\r|\u00a0|\u3000|\u2003|\u0085|\u200b|\x0b|\x0c|\x1c|\u2028|\n\n|   ", "|")
 	Marks  = strings.Split("\u0301|\u0323|\u0345|\u0316|\u093c|\u3099|\u1161|\u11a8|\u05b0|\u0652|\u0338|\u1e08f|"+
@@ -19,8 +19,8 @@ var (
 		"camelCase|\\n|/|a/b|--|==", "|")
 )
 
-// Random returns n documents that are as odd as possible. extra are more
-// pieces, as added tokens.
+// Random returns n documents of unusual, randomly combined pieces. extra holds additional
+// pieces, such as added tokens.
 func Random(seed uint64, n int, extra ...string) [][]byte {
 	r := rand.New(rand.NewPCG(seed, 0))
 	mixed := append(append(append([]string{}, ASCII...), Words...), append(Signs, Spaces...)...)
@@ -61,9 +61,9 @@ func randomRune(r *rand.Rand) rune {
 	return x[0] + r.Int32N(x[1]-x[0])
 }
 
-// Tokens returns about n bytes made of tokens of a vocabulary that are valid
-// text, mostly not ASCII: dense in merges of every script. token returns the
-// bytes of id, nil when there is none.
+// Tokens returns about n bytes that consist of tokens of a vocabulary of the given size.
+// The tokens are valid UTF-8 and mostly not ASCII, so that the text has many merges of
+// every script. token returns the bytes of id, nil if there is none.
 func Tokens(seed uint64, n, size int, token func(id uint32) []byte) []byte {
 	r := rand.New(rand.NewPCG(seed, 1))
 	var out []byte
@@ -82,8 +82,8 @@ func Tokens(seed uint64, n, size int, token func(id uint32) []byte) []byte {
 	return out
 }
 
-// Long returns single pre-tokens of about n bytes each, on which a merge loop
-// of more than linear time stands still.
+// Long returns single pre-tokens of about n bytes each, for which a merge loop of
+// quadratic time takes far too long.
 func Long(seed uint64, n int) [][]byte {
 	r := rand.New(rand.NewPCG(seed, 2))
 	var letters, han, common strings.Builder

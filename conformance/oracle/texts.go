@@ -15,7 +15,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
-// goRoot is where the Go installation that runs the test has its files.
+// goRoot returns the GOROOT of the Go installation that runs the test.
 var goRoot = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	return strings.TrimSpace(string(out)), err
@@ -47,7 +47,7 @@ func goSources(t testing.TB, f func(text []byte) bool) {
 }
 
 // Prose returns about n bytes of English: the doc comments of the standard
-// library without their slashes.
+// library without the leading slashes.
 func Prose(t testing.TB, n int) []byte {
 	var out []byte
 	goSources(t, func(text []byte) bool {
@@ -76,7 +76,7 @@ func Code(t testing.TB, n int) []byte {
 	return out
 }
 
-// Languages returns about n bytes in some ninety languages: the translated
+// Languages returns about n bytes in about ninety languages: the translated
 // texts of Django, file by file.
 func Languages(t testing.TB, n int) []byte {
 	t.Helper()
@@ -97,7 +97,7 @@ func Languages(t testing.TB, n int) []byte {
 	return out
 }
 
-// appendTranslations appends the msgstr texts of a .po file, a line each.
+// appendTranslations appends the msgstr texts of a .po file, one per line.
 func appendTranslations(dst []byte, po string) []byte {
 	in := false
 	for line := range strings.Lines(po) {

@@ -27,9 +27,9 @@ func buildC(t *testing.T, src string, flags ...string) []byte {
 	return code
 }
 
-// TestC_each compares a scorer written for one candidate, in C and C++, one and
-// four at once, with the same in Go: at every stride of the host, with and
-// without terms.
+// TestC_each compares a scorer that is written for one candidate, in C and C++, and
+// compiled for one and for four candidates at a time, with the same scorer in Go, at
+// every stride of the host, with and without terms.
 func TestC_each(t *testing.T) {
 	if _, err := exec.LookPath("clang-19"); err != nil {
 		t.Log("clang-19 is not installed: nothing is built")

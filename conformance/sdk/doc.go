@@ -1,3 +1,3 @@
-// Package sdk runs the SDKs' examples and test guests through the checks a
-// plugin must pass.
+// Package sdk runs the checks that a plugin must pass on the SDKs' examples and test
+// guests.
 package sdk

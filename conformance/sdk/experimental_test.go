@@ -14,8 +14,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
-// TestGo_fleet: what a guest in Go reads of a fleet is what the host wrote, and
-// the host reads what the guest answers.
+// TestGo_fleet checks that a guest in Go reads the fleet that the host wrote, and that
+// the host reads the guest's answer.
 func TestGo_fleet(t *testing.T) {
 	checkFleet(t, buildGo(t, "../../sdk/go/vectors/fleet"))
 	if code, ok := buildTinyGo(t, "../../sdk/go/vectors/fleet"); ok {

@@ -24,7 +24,7 @@ import (
 	"github.com/kvasir-router/kvasir/plugins"
 )
 
-// buildGo builds a plugin with the toolchain the tests run with.
+// buildGo builds a plugin with the Go toolchain that runs the tests.
 func buildGo(t *testing.T, dir string) []byte {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "plugin.wasm")
@@ -41,7 +41,7 @@ func buildGo(t *testing.T, dir string) []byte {
 	return code
 }
 
-// buildTinyGo builds a plugin with TinyGo, ok is false where that is not there.
+// buildTinyGo builds a plugin with TinyGo; ok is false if TinyGo is not installed.
 func buildTinyGo(t *testing.T, dir string) (code []byte, ok bool) {
 	t.Helper()
 	tiny, ok := testdeps.TinyGo(t)
@@ -61,7 +61,7 @@ func buildTinyGo(t *testing.T, dir string) (code []byte, ok bool) {
 	return code, true
 }
 
-// buildRust builds a plugin with cargo, ok is false where that cannot.
+// buildRust builds a plugin with cargo; ok is false if cargo or the target is not installed.
 func buildRust(t *testing.T, dir string) (code []byte, ok bool) {
 	t.Helper()
 	if !testdeps.RustWasm(t) {
@@ -82,8 +82,8 @@ func buildRust(t *testing.T, dir string) (code []byte, ok bool) {
 
 var grants = []string{abi.ModuleLog, abi.ModuleKV, abi.ModuleMetrics}
 
-// TestGo_guest builds a guest that uses all of the Go SDK, with Go and with
-// TinyGo, checks it and looks at what every role answers.
+// TestGo_guest builds a guest that uses all of the Go SDK, with Go and with TinyGo, runs
+// the checks on it and verifies the answer of every role.
 func TestGo_guest(t *testing.T) {
 	t.Run("go", func(t *testing.T) { checkGoGuest(t, buildGo(t, "testdata/goguest"), true) })
 	t.Run("tinygo", func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestGo_guest(t *testing.T) {
 	})
 }
 
-// checkGoGuest: sliced says in which form the guest must run.
+// checkGoGuest checks the guest goguest. sliced reports whether it must run in slices.
 func checkGoGuest(t *testing.T, code []byte, sliced bool) {
 	var logged bytes.Buffer
 	m := hostmod.NewMetrics()
@@ -117,7 +117,7 @@ func checkGoGuest(t *testing.T, code []byte, sliced bool) {
 		t.Errorf("sliced %v, want %v: %+v", s.Sliced, sliced, s)
 	}
 	checkGoScore(t, p)
-	rt.Maintain(t.Context(), time.Now()) // the fault took the only instance
+	rt.Maintain(t.Context(), time.Now()) // replaces the only instance, which the fault closed
 	checkGoOthers(t, p)
 	observed := &wasm.Outcomes{N: 3, Endpoints: []uint32{abi.EndpointID(0, 1), abi.EndpointID(1, 1)}}
 	observed.U32[abi.OutEndpointRow] = []uint32{1, 1, 0}
@@ -161,7 +161,7 @@ func checkGoScore(t *testing.T, p *wasm.Plugin) {
 	err := p.Score(wasm.SmokeBatch(13, 1), scores, nil)
 	if f, ok := errors.AsType[*wasm.Fault](err); !ok || f.Reason != wasm.ReasonStatus ||
 		!strings.Contains(f.Detail, "thirteen") {
-		t.Errorf("got %v, want the guest's own words", err)
+		t.Errorf("got %v, want the guest's own text", err)
 	}
 }
 
@@ -186,7 +186,7 @@ func checkGoOthers(t *testing.T, p *wasm.Plugin) {
 	}
 }
 
-// TestGo_swap swaps a C plugin and a Go plugin under load: no call fails.
+// TestGo_swap swaps a C plugin and a Go plugin under load. No call fails.
 func TestGo_swap(t *testing.T) {
 	goCode := buildGo(t, "../../examples/scorer-go")
 	cCode, err := plugins.Code("leastwork")
@@ -264,8 +264,8 @@ func TestGo_example(t *testing.T) {
 	}
 }
 
-// TestGo_shipped: what Go makes of the source of the shipped plugins scores as
-// the committed modules, which TinyGo made, bit for bit.
+// TestGo_shipped checks that the shipped plugins built with Go score exactly, bit for
+// bit, like the committed modules, which TinyGo built.
 func TestGo_shipped(t *testing.T) {
 	rt, err := wasm.New(t.Context(), wasm.Config{})
 	if err != nil {
@@ -301,7 +301,7 @@ func TestGo_shipped(t *testing.T) {
 	}
 }
 
-// TestRust_example: the example passes the checks and scores as the one in Go.
+// TestRust_example checks that the example passes the checks and scores like the one in Go.
 func TestRust_example(t *testing.T) {
 	code, ok := buildRust(t, "../../examples/scorer-rust")
 	if !ok {
@@ -348,8 +348,8 @@ var committedC = []string{
 	"../../examples/engine-madeup/engine_madeup", "../guests/experimental/hostile",
 }
 
-// TestC_examples checks the committed module, and builds both examples where
-// the compiler is installed.
+// TestC_examples checks the committed modules and, if the compiler is installed, builds
+// them again and compares.
 func TestC_examples(t *testing.T) {
 	code, err := os.ReadFile("../../examples/learned-rate/learned_rate.wasm")
 	if err != nil {
@@ -390,7 +390,7 @@ func TestC_examples(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := buildC(t, name+".c"); !bytes.Equal(got, want) {
-			t.Errorf("%s.wasm is not what its source gives", name)
+			t.Errorf("%s.wasm differs from the build of its source", name)
 		}
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/kvasir-router/kvasir/abi"
 )
 
-// TestVectors runs the reference guest, as every SDK builds it, on the golden
-// arguments: the bytes go into its memory, its role is called, and the memory is
-// compared. No host of ours is in between.
+// TestVectors runs the reference guest, as every SDK builds it, with the golden
+// arguments. It writes the bytes into the guest's memory, calls the role and compares the
+// memory. It does not use the host's own code for calls.
 func TestVectors(t *testing.T) {
 	t.Run("c", func(t *testing.T) {
 		if _, err := exec.LookPath("clang-19"); err != nil {

@@ -1,7 +1,7 @@
-"""Uses the router through the official Anthropic client, as an application would.
+"""Uses the router with the official Anthropic client, as an application would.
 
 usage: anthropic_client.py BASE_URL KEY MODEL          prints "ok" or fails
-       anthropic_client.py BASE_URL KEY MODEL full     the fleet takes nothing more
+       anthropic_client.py BASE_URL KEY MODEL full     expects that the fleet accepts no more requests
 """
 import sys
 
@@ -42,7 +42,7 @@ u = b.usage
 assert u.cache_read_input_tokens > 100, f"the second turn reports {u.cache_read_input_tokens} cached tokens"
 assert u.input_tokens + u.cache_read_input_tokens == total, (u, total)
 
-# streamed: the raw events, and what the client makes of them
+# streamed: the raw events, and the client's result
 kinds = [e.type for e in c.messages.create(model=model, max_tokens=16, system=system, messages=msgs, stream=True)]
 assert kinds[0] == "message_start" and kinds[-1] == "message_stop" and kinds.count("content_block_delta") > 3, kinds
 with c.messages.stream(model=model, max_tokens=16, system=system, messages=msgs) as s:
@@ -51,7 +51,7 @@ with c.messages.stream(model=model, max_tokens=16, system=system, messages=msgs)
 assert text and m.content[0].text == text, (text, m)
 assert m.usage.cache_read_input_tokens > 100 and m.usage.output_tokens > 0, m.usage
 
-# tools: definitions, a finished call and its result in the history
+# tools: definitions, a completed call and its result in the history
 tools = [{"name": "weather", "description": "tells the weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}]
 round = [{"role": "user", "content": "How is Oslo?"},
          {"role": "assistant", "content": [{"type": "text", "text": "I look."}, {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Oslo"}}]},

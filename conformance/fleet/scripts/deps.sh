@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The official OpenAI and Anthropic clients, in a virtual environment in the cache folder.
+# Installs the official OpenAI and Anthropic clients into a virtual environment in the cache folder.
 set -euo pipefail
 dir=${KVASIR_CACHE:-$HOME/.cache/kvasir}/venv-clients
 [ ! -e "$dir/.ok-2" ] || exit 0

@@ -1,8 +1,8 @@
-"""Streams through the official clients while a model is being started. They give
-up after eight seconds without a byte, which is less than a start takes.
+"""Streams with the official clients while a model starts. The clients' timeout is
+eight seconds without a byte, which is less than a start takes.
 
 usage: held_client.py BASE_URL KEY MODEL          prints "ok" or fails
-       held_client.py BASE_URL KEY MODEL never    it does not come
+       held_client.py BASE_URL KEY MODEL never    expects that the model does not start
 """
 import sys
 import threading
@@ -42,7 +42,7 @@ def responses():
     try:
         for e in o.responses.create(model=model, input="Hello", max_output_tokens=16, stream=True):
             events.append(e)
-    except httpx.RemoteProtocolError as e:  # the client passes the event on, and then finds the stream broken
+    except httpx.RemoteProtocolError as e:  # the client returns the event and then reports the broken stream
         assert never, repr(e)
     if never:
         assert [e.type for e in events] == ["error"] and late in events[0].message and events[0].code == "model_not_started", events

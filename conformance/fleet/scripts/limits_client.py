@@ -1,4 +1,4 @@
-"""Runs into a tenant's limit of requests with the official clients.
+"""Exceeds a tenant's limit of requests with the official clients.
 
 usage: limits_client.py BASE_URL OPENAI_KEY ANTHROPIC_KEY MODEL LIMIT     prints "ok" or fails
 
@@ -18,8 +18,8 @@ msgs = [{"role": "user", "content": "Hello"}]
 
 
 def exhaust(ask, error):
-    """Asks until error is raised, and returns it."""
-    for n in range(5 * limit):  # some come back while others are asked
+    """Sends requests until error is raised, and returns it."""
+    for n in range(5 * limit):  # the limit refills while requests are sent
         try:
             ask()
         except error as e:
@@ -29,7 +29,7 @@ def exhaust(ask, error):
 
 
 def patient(ask, after):
-    """Asks with retries, which must wait as told."""
+    """Sends a request with retries, which must wait as long as Retry-After requires."""
     began = time.monotonic()
     ask()
     waited = time.monotonic() - began

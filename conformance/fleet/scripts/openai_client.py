@@ -1,4 +1,4 @@
-"""Uses the router through the official OpenAI client, as an application would.
+"""Uses the router with the official OpenAI client, as an application would.
 
 usage: openai_client.py BASE_URL KEY MODEL     prints "ok" or fails
 """
@@ -24,16 +24,16 @@ b = c.chat.completions.create(model=model, messages=msgs, max_tokens=16)
 cached = b.usage.prompt_tokens_details.cached_tokens
 assert cached > 100, f"the second turn reports {cached} cached tokens"
 
-# streamed, usage not asked for: no usage event may reach the client
+# streamed, usage not requested: no usage event may reach the client
 text, chunks = "", 0
 for e in c.chat.completions.create(model=model, messages=msgs, max_tokens=16, stream=True):
     assert e.choices, f"an event without choices: {e}"
-    assert e.usage is None, "usage that was not asked for"
+    assert e.usage is None, "usage that was not requested"
     text += e.choices[0].delta.content or ""
     chunks += 1
 assert text and chunks > 3, (text, chunks)
 
-# streamed, usage asked for: exactly one event without choices, the last
+# streamed, usage requested: exactly one event without choices, the last one
 events = list(c.chat.completions.create(model=model, messages=msgs, max_tokens=16, stream=True, stream_options={"include_usage": True}))
 assert [bool(e.choices) for e in events].count(False) == 1 and not events[-1].choices, "not exactly one usage event"
 assert events[-1].usage.prompt_tokens_details.cached_tokens > 100, events[-1]

@@ -1,7 +1,7 @@
-"""Uses the router through the responses API of the official OpenAI client.
+"""Uses the router with the responses API of the official OpenAI client.
 
 usage: responses_client.py BASE_URL KEY MODEL          prints "ok" or fails
-       responses_client.py BASE_URL KEY MODEL full     the fleet takes nothing more
+       responses_client.py BASE_URL KEY MODEL full     expects that the fleet accepts no more requests
 """
 import sys
 
@@ -28,7 +28,7 @@ if sys.argv[4:] == ["full"]:
     print("ok")
     sys.exit()
 
-# plain: a text, then items, among them what the model said before
+# plain: a text, then items, among them the model's previous output
 a = c.responses.create(model=model, instructions=instructions, input="Hello, who are you?", max_output_tokens=16)
 assert a.id.startswith("resp_") and a.model == model and a.output_text and a.usage.input_tokens > 100, a
 items = [{"role": "user", "content": "Hello, who are you?"}, *[o.model_dump(exclude_none=True) for o in a.output],
@@ -47,7 +47,7 @@ with c.responses.stream(model=model, instructions=instructions, input=items, max
         pass
     assert s.get_final_response().output_text == text
 
-# tools: definitions, a finished call and its output among the items
+# tools: definitions, a completed call and its output among the items
 tools = [{"type": "function", "name": "weather", "description": "tells the weather", "strict": True,
           "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}}]
 round = [{"role": "user", "content": "How is Oslo?"},

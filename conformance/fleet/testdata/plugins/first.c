@@ -1,4 +1,4 @@
-/* first: the endpoint with the lowest number. */
+/* first: prefers the endpoint with the lowest number. */
 #include "kvasir.h"
 
 KVASIR_MANIFEST("{\"name\":\"first\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"score\":{\"columns\":[\"endpoint_id\",\"uncached_tokens\"],"

@@ -1,4 +1,4 @@
-;; counts the calls of idle, on each instance, and rates every endpoint by it
+;; Counts the calls of idle per instance and scores every endpoint with this count.
 (module
   (memory (export "memory") 8)
   (global $idle (mut i32) (i32.const 0))

@@ -1,4 +1,4 @@
-/* last: the endpoint with the highest number. */
+/* last: prefers the endpoint with the highest number. */
 #include "kvasir.h"
 
 KVASIR_MANIFEST("{\"name\":\"last\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"score\":{\"columns\":[\"endpoint_id\",\"uncached_tokens\"],"

@@ -1,5 +1,5 @@
 /* narrow: a filter that keeps the endpoints with an odd number, and a picker
-   that takes the last of what is left. */
+   that takes the last remaining candidate. */
 #include "kvasir.h"
 
 KVASIR_MANIFEST("{\"name\":\"narrow\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"filter\":{\"columns\":[\"endpoint_id\"],\"reasons\":[\"is even\"]},"

@@ -1,4 +1,4 @@
-/* trap: traps on three candidates for a short prompt, which no check has. */
+/* trap: traps with three candidates and a short prompt, which no check uses. */
 #include "kvasir.h"
 
 KVASIR_MANIFEST("{\"name\":\"trap\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"score\":{\"columns\":[\"waiting\"]}}}")

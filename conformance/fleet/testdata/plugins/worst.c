@@ -1,4 +1,4 @@
-/* worst: where the built-in would go last: most work, nothing cached. */
+/* worst: prefers the endpoint that the built-in ranks last: most work, nothing cached. */
 #include "kvasir.h"
 
 KVASIR_MANIFEST("{\"name\":\"worst\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"score\":{\"columns\":[\"endpoint_id\",\"outstanding_uncached_tokens\",\"matched_tokens\"]}}}")

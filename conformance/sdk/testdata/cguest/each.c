@@ -1,4 +1,4 @@
-/* A scorer that uses all there is to write one for a candidate. */
+/* A scorer that uses every helper for scorers that are written for one candidate. */
 #include "kvasir.h"
 
 KVASIR_MANIFEST(

@@ -1,5 +1,4 @@
-// Command goguest uses everything the Go SDK has; the test beside it knows
-// what must come out.
+// Command goguest uses every part of the Go SDK. TestGo_guest checks its results.
 package main
 
 import (
@@ -83,7 +82,7 @@ func pick(b *kvasir.Batch) error {
 	return nil
 }
 
-// observe counts outcomes by endpoint in the store.
+// observe counts outcomes per endpoint in the key-value store.
 func observe(b *kvasir.Batch) error {
 	ids, out := b.Endpoints(), b.Published(0)
 	for _, row := range b.U32(0) {
