@@ -1,9 +1,9 @@
 /* autoscale-schedule: as many endpoints as the built-in loop proposes, and at
-   least as many as the hour of the day asks for. The hour that counts is also
-   the one a cold start ahead, so that machines serve when it begins.
+   least the number that is configured for the hour of the day. The hour one cold
+   start ahead counts too, so that the machines serve when it begins.
 
-   Config: {"hours": [24 numbers], "offset_minutes": 60}: the least size by the
-   hour, and how far the local clock is ahead of UTC. */
+   Config: {"hours": [24 numbers], "offset_minutes": 60}: the minimum size per
+   hour, and how many minutes the local clock is ahead of UTC. */
 #include "kvasir.h"
 
 KVASIR_MANIFEST("{\"name\":\"autoscale-schedule\",\"version\":\"1.0.0\",\"abi\":\"1.0\","

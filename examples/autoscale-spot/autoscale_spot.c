@@ -1,9 +1,10 @@
-/* autoscale-spot: the size is that of the built-in loop; which pool it comes from
-   follows the price. Pools that may be taken away (spot: true) are filled first,
-   as long as orders there bring machines; of the others only a floor is kept,
-   which serves on when the spot machines go.
+/* autoscale-spot: the total size is that of the built-in loop; the plugin divides
+   it among the pools. Pools whose machines may be taken away (spot: true) are
+   filled first, as long as orders there bring machines. The other pools keep only
+   a minimum, which continues to serve when the spot machines are taken away.
 
-   Config: {"floor": 2}: machines of the other pools at least; default 1. */
+   Config: {"floor": 2}: the minimum number of machines in the other pools;
+   default 1. */
 #include "kvasir.h"
 
 KVASIR_MANIFEST("{\"name\":\"autoscale-spot\",\"version\":\"1.0.0\",\"abi\":\"1.0\","
@@ -29,14 +30,14 @@ KVASIR_AUTOSCALE(f) {
 		if (!(p->flags & KVASIR_SCALE_POOL_SPOT)) own += n;
 		else if (!(p->flags & KVASIR_SCALE_POOL_BLOCKED)) spot += n, room += p->max;
 	}
-	if (room == 0) return KVASIR_STATUS_ABSTAIN; /* no spot machine to be had: the built-in order of pools */
+	if (room == 0) return KVASIR_STATUS_ABSTAIN; /* no spot machine is available: use the built-in order of pools */
 	if (desired == 0) {
 		kvasir_scale_out(f)->desired = 0;
 		kvasir_scale_reason(f, "idle");
 		return KVASIR_STATUS_OK;
 	}
 
-	/* Of the machines that are wanted the spot pools get what fits, the others the rest and the floor. */
+	/* The spot pools get as many of the wanted machines as fit, the others the rest, at least the floor. */
 	uint32_t keep = (uint32_t)floor_size;
 	if (desired > keep + room) keep = desired - room;
 	if (desired < keep) desired = keep;
@@ -50,9 +51,9 @@ KVASIR_AUTOSCALE(f) {
 	kvasir_scale_reason(f, "own ");
 	kvasir_scale_reason_number(f, keep);
 	kvasir_scale_reason(f, ", the rest spot");
-	/* Own machines above the floor are exchanged one after the other: a spot
-	   machine is ordered on top, and when it serves the size goes down again,
-	   where there is more than sizes allows. */
+	/* Own machines above the floor are exchanged one after the other: the router
+	   orders one additional spot machine, and when that serves, the size decreases
+	   again in the pool that exceeds its entry in sizes. */
 	if (own > keep && own + spot == desired && spot < room && pending == 0) {
 		desired++;
 		kvasir_scale_reason(f, "; exchanging one");

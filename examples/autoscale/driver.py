@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""A driver of Kvasir's autoscaler in forty lines: machines are processes here.
+"""A driver for Kvasir's autoscaler in forty lines. Its machines are local processes.
 
-Kvasir runs it for each order. One JSON question on standard input, {"op": "list" | "apply", "pool", "desired",
-"remove", "key", ...}; one JSON answer on standard output, {"machines": [{"id", "url"}]}: all there are. An order is
-absolute ("have 3"), so that telling it twice makes no second machine. Replace start and stop by what your cloud has.
+Kvasir runs it for each order. It reads one JSON request from standard input, {"op": "list" | "apply", "pool", "desired",
+"remove", "key", ...}, and writes one JSON answer to standard output, {"machines": [{"id", "url"}]}, which lists all
+machines. An order is absolute ("have 3"), so that sending it twice starts no second machine. Replace start and stop
+with calls of your cloud's API.
 """
 import fcntl
 import json
@@ -42,7 +43,7 @@ def alive(m):
 
 question = json.load(sys.stdin)
 with open(STATE, "a+") as f:
-    fcntl.flock(f, fcntl.LOCK_EX)  # a call that was given up may still run
+    fcntl.flock(f, fcntl.LOCK_EX)  # a call that Kvasir has abandoned may still run
     f.seek(0)
     state = json.loads(f.read() or '{"made": 0, "machines": []}')
     machines = [m for m in state["machines"] if alive(m)]

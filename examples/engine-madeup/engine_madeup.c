@@ -1,13 +1,14 @@
-/* engine-madeup: an engine that no dialect knows. It tells its state as
+/* engine-madeup: reads an engine that no dialect describes. The engine reports its
+   state as
 
        q=3;busy=2;mem=41%;prompt=18230;out=4711;up=1767225600
 
-   (requests that wait and run, memory in use, tokens since it started at up), and
-   its fleet's registry is a file of lines
+   (waiting and running requests, memory in use, prompt and output tokens since its
+   start, and the start time), and the registry of its fleet is a file with lines
 
        unit alpha @ 10.0.0.1 port 8000 state=up      # a comment
 
-   of which those that are up are endpoints. */
+   The units that are up are endpoints. */
 #include "kvasir.h"
 
 KVASIR_MANIFEST("{\"name\":\"engine-madeup\",\"version\":\"1.0.0\",\"abi\":\"1.0\","
@@ -20,7 +21,7 @@ static int same(const char *text, uint32_t len, const char *word) {
 	return i == len && !word[i];
 }
 
-/* Reads a number that takes all of text but unit behind it; -1 = it is none. */
+/* Reads a number that is the whole text except for the unit at its end; -1 if it is not a number. */
 static double value_of(const char *text, uint32_t len, char unit) {
 	double v = 0;
 	if (unit && (len == 0 || text[--len] != unit)) return -1;
@@ -46,8 +47,8 @@ static const struct {
 	{"up", KVASIR_FIGURE_START_TIME, 0, 1},
 };
 
-/* One key=value; what is not understood makes the whole of no use: better no figures than
-   wrong ones. That is no error of the plugin's, which would cost it its instance. */
+/* Reads one key=value. An unknown field invalidates the whole text: no figures are better than
+   wrong ones. This is not an error of the plugin; an error would close its instance. */
 static int field(const kvasir_document *d, const char *text, uint32_t len) {
 	uint32_t eq = 0;
 	while (eq < len && text[eq] != '=') eq++;
@@ -61,8 +62,8 @@ static int field(const kvasir_document *d, const char *text, uint32_t len) {
 	return 0;
 }
 
-/* What the engine writes is a line, its registry a few: more is something else, and
-   would only use up the fuel of the call. */
+/* The engine's state is one line, its registry a few lines. Longer text has another format
+   and would only consume the fuel of the call. */
 #define MAX_STATS 4096
 #define MAX_REGISTRY (256 * 1024)
 
@@ -79,7 +80,7 @@ KVASIR_BACKEND_PARSE(d, text, len) {
 	return KVASIR_STATUS_OK;
 }
 
-/* unit NAME @ HOST port PORT state=STATE */
+/* Reads one line: unit NAME @ HOST port PORT state=STATE */
 static int unit(const kvasir_document *d, const char *text, uint32_t len) {
 	const char *word[7];
 	uint32_t size[7], n = 0;

@@ -1,6 +1,7 @@
-/* learned-rate: a plugin that learns. observe sees what became of requests,
-   on one instance, and publishes a column; score, on other instances, reads it
-   like any column. Instances share no memory: the column is the only way. */
+/* learned-rate: a plugin that learns. observe runs on one instance, receives the
+   outcomes of requests and publishes a column. score runs on other instances and
+   reads it like any column. Instances share no memory: the column is the only
+   connection between them. */
 #include "kvasir.h"
 
 KVASIR_MANIFEST(
@@ -9,7 +10,7 @@ KVASIR_MANIFEST(
 	"\"score\":{\"columns\":[\"learned-rate/tokens_per_ms\",\"uncached_tokens\",\"outstanding_uncached_tokens\"],\"terms\":[\"wait_ms\"],\"unit\":\"unit\"}},"
 	"\"publishes\":[{\"name\":\"learned-rate/tokens_per_ms\",\"default\":10}],\"state_version\":1,\"config_schema\":{}}")
 
-/* By slot of the endpoint: the id it is about, and the rate. */
+/* By slot of the endpoint: the endpoint's id, and its rate in tokens/ms. */
 static struct {
 	uint32_t id;
 	float rate;
@@ -30,7 +31,7 @@ KVASIR_OBSERVE(b) {
 		} else {
 			learned[slot].rate += 0.1f * (rate - learned[slot].rate);
 		}
-		out[row[i]] = learned[slot].rate; /* rows left alone keep their value */
+		out[row[i]] = learned[slot].rate; /* rows that are not written keep their value */
 	}
 	return KVASIR_STATUS_OK;
 }

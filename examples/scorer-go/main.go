@@ -1,5 +1,5 @@
-// Command scorer is a scorer in Go: the longest match wins until a queue
-// builds up there.
+// Command scorer is a scorer in Go. It prefers the endpoint with the longest match until
+// a queue builds up there.
 package main
 
 import kvasir "github.com/kvasir-router/kvasir/sdk/go"

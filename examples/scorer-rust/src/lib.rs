@@ -1,4 +1,4 @@
-//! The longest match wins until a queue builds up there.
+//! A scorer that prefers the endpoint with the longest match until a queue builds up there.
 
 kvasir::scorer!("scorer-rust", ["matched_ratio", "waiting"], |b, out| {
     let (hit, queue) = (b.f32(0), b.f32(1));
