@@ -66,11 +66,13 @@ func TestAuthors(t *testing.T) {
 		digests = append(digests, do("ada", "POST", "/v1/plugins?name=mine", string(code), 200, "").Digest)
 		at := "/v1/plugins/mine/activate?digest=" + digests[len(digests)-1][:12]
 		do("ada", "POST", at, "", 403, "author_activates")
-		do("bob", "POST", "/v1/plugins?name=mine", string(code), 200, "") // pushing the same module again does not make bob its author
+		// pushing the same module again does not make bob its author
+		do("bob", "POST", "/v1/plugins?name=mine", string(code), 200, "")
 		do("ada", "POST", at, "", 403, "author_activates")
 		do("bob", "POST", at, "", 200, `"active":true`)
 	}
-	do("bob", "POST", "/v1/plugins/mine/activate?digest=0123456789ab", "", 403, "author_activates") // no user pushed this version
+	// no user pushed this version
+	do("bob", "POST", "/v1/plugins/mine/activate?digest=0123456789ab", "", 403, "author_activates")
 	if list := listed(t, h); strings.Count(list, `"pusher": "jwt:ops/ada@https://idp"`) != 2 {
 		t.Errorf("the list does not name the pusher: %s", list)
 	}

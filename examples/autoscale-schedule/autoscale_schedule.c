@@ -9,7 +9,8 @@
 KVASIR_MANIFEST("{\"name\":\"autoscale-schedule\",\"version\":\"1.0.0\",\"abi\":\"1.0\","
                 "\"roles\":{\"x_autoscale\":{},\"configure\":{}},\"state_version\":1,"
                 "\"config_schema\":{\"type\":\"object\",\"required\":[\"hours\"],\"properties\":{"
-                "\"hours\":{\"type\":\"array\",\"minItems\":24,\"maxItems\":24,\"items\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":1024}},"
+                "\"hours\":{\"type\":\"array\",\"minItems\":24,\"maxItems\":24,\"items\":{\"type\":\"integer\","
+                "\"minimum\":0,\"maximum\":1024}},"
                 "\"offset_minutes\":{\"type\":\"integer\",\"minimum\":-1440,\"maximum\":1440}}}}")
 
 static double hours[25], offset;

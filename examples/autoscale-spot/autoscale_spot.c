@@ -9,7 +9,8 @@
 
 KVASIR_MANIFEST("{\"name\":\"autoscale-spot\",\"version\":\"1.0.0\",\"abi\":\"1.0\","
                 "\"roles\":{\"x_autoscale\":{},\"configure\":{}},\"state_version\":1,"
-                "\"config_schema\":{\"type\":\"object\",\"properties\":{\"floor\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":1024}}}}")
+                "\"config_schema\":{\"type\":\"object\",\"properties\":{\"floor\":{\"type\":\"integer\","
+                "\"minimum\":0,\"maximum\":1024}}}}")
 
 static double floor_size = 1;
 

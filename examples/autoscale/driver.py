@@ -22,7 +22,8 @@ def start(n):
     with socket.socket() as s:  # a free port
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    p = subprocess.Popen(ENGINE + ["--port", str(port)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    p = subprocess.Popen(ENGINE + ["--port", str(port)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True)
     return {"id": f"machine-{n}", "url": f"http://127.0.0.1:{port}", "pid": p.pid}
 
 

@@ -94,7 +94,8 @@ static int unit(const kvasir_document *d, const char *text, uint32_t len) {
 		while (i < len && (text[i] == ' ' || text[i] == '\t')) i++;
 	}
 	if (n == 0) return 1;
-	if (n != 7 || !same(word[0], size[0], "unit") || !same(word[2], size[2], "@") || !same(word[4], size[4], "port")) return 0;
+	if (n != 7 || !same(word[0], size[0], "unit") || !same(word[2], size[2], "@") || !same(word[4], size[4], "port"))
+		return 0;
 	if (!same(word[6], size[6], "state=up")) return 1;
 	kvasir_tell_endpoint(d, word[3], size[3]);
 	kvasir_tell_endpoint(d, ":", 1);

@@ -7,7 +7,8 @@
 KVASIR_MANIFEST(
 	"{\"name\":\"learned-rate\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{"
 	"\"observe\":{\"columns\":[\"endpoint_row\",\"prompt_tokens\",\"cached_tokens\",\"ttft_ms\"]},"
-	"\"score\":{\"columns\":[\"learned-rate/tokens_per_ms\",\"uncached_tokens\",\"outstanding_uncached_tokens\"],\"terms\":[\"wait_ms\"],\"unit\":\"unit\"}},"
+	"\"score\":{\"columns\":[\"learned-rate/tokens_per_ms\",\"uncached_tokens\",\"outstanding_uncached_tokens\"],"
+	"\"terms\":[\"wait_ms\"],\"unit\":\"unit\"}},"
 	"\"publishes\":[{\"name\":\"learned-rate/tokens_per_ms\",\"default\":10}],\"state_version\":1,\"config_schema\":{}}")
 
 /* By slot of the endpoint: the endpoint's id, and its rate in tokens/ms. */

@@ -34,7 +34,8 @@ for e in c.chat.completions.create(model=model, messages=msgs, max_tokens=16, st
 assert text and chunks > 3, (text, chunks)
 
 # streamed, usage requested: exactly one event without choices, the last one
-events = list(c.chat.completions.create(model=model, messages=msgs, max_tokens=16, stream=True, stream_options={"include_usage": True}))
+events = list(c.chat.completions.create(model=model, messages=msgs, max_tokens=16, stream=True,
+    stream_options={"include_usage": True}))
 assert [bool(e.choices) for e in events].count(False) == 1 and not events[-1].choices, "not exactly one usage event"
 assert events[-1].usage.prompt_tokens_details.cached_tokens > 100, events[-1]
 
@@ -55,6 +56,8 @@ def refused(kind, status, f):
     raise AssertionError(f"no {kind.__name__}")
 
 refused(openai.NotFoundError, 404, lambda: c.chat.completions.create(model="no-such-model", messages=msgs))
-refused(openai.AuthenticationError, 401, lambda: c.with_options(api_key="wrong").chat.completions.create(model=model, messages=msgs))
-refused(openai.BadRequestError, 400, lambda: c.chat.completions.create(model=model, messages=[{"role": "user", "content": "word " * 200_000}]))
+refused(openai.AuthenticationError, 401,
+    lambda: c.with_options(api_key="wrong").chat.completions.create(model=model, messages=msgs))
+long = [{"role": "user", "content": "word " * 200_000}]
+refused(openai.BadRequestError, 400, lambda: c.chat.completions.create(model=model, messages=long))
 print("ok")

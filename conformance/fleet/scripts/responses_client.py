@@ -37,11 +37,13 @@ b = c.responses.create(model=model, instructions=instructions, input=items, max_
 assert b.usage.input_tokens_details.cached_tokens > 100, b.usage
 
 # streamed
-events = list(c.responses.create(model=model, instructions=instructions, input=items, max_output_tokens=16, stream=True))
+events = list(c.responses.create(model=model, instructions=instructions, input=items, max_output_tokens=16,
+    stream=True))
 assert events[0].type == "response.created" and events[-1].type == "response.completed", [e.type for e in events]
 assert [e.sequence_number for e in events] == list(range(len(events)))
 text = "".join(e.delta for e in events if e.type == "response.output_text.delta")
-assert text and events[-1].response.output_text == text and events[-1].response.usage.input_tokens_details.cached_tokens > 100, events[-1]
+last = events[-1].response
+assert text and last.output_text == text and last.usage.input_tokens_details.cached_tokens > 100, events[-1]
 with c.responses.stream(model=model, instructions=instructions, input=items, max_output_tokens=16) as s:
     for _ in s:
         pass
@@ -49,19 +51,23 @@ with c.responses.stream(model=model, instructions=instructions, input=items, max
 
 # tools: definitions, a completed call and its output among the items
 tools = [{"type": "function", "name": "weather", "description": "tells the weather", "strict": True,
-          "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}}]
+          "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+              "additionalProperties": False}}]
 round = [{"role": "user", "content": "How is Oslo?"},
          {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": "{\"city\": \"Oslo\"}"},
          {"type": "function_call_output", "call_id": "call_1", "output": "rain"}]
 t = c.responses.create(model=model, instructions=instructions, input=round, tools=tools, max_output_tokens=16)
 again = c.responses.create(model=model, instructions=instructions, input=round, tools=tools, max_output_tokens=16)
-assert t.output_text and again.usage.input_tokens_details.cached_tokens > t.usage.input_tokens_details.cached_tokens, (t.usage, again.usage)
+before, after = t.usage.input_tokens_details.cached_tokens, again.usage.input_tokens_details.cached_tokens
+assert t.output_text and after > before, (t.usage, again.usage)
 
 refused(openai.NotFoundError, 404, lambda: c.responses.create(model="no-such-model", input="x"))
-e = refused(openai.NotFoundError, 404, lambda: c.responses.create(model=model, input="x", previous_response_id="resp_of_somebody"))
+e = refused(openai.NotFoundError, 404,
+    lambda: c.responses.create(model=model, input="x", previous_response_id="resp_of_somebody"))
 assert e.code == "response_not_found" and e.param == "previous_response_id", e.body
 refused(openai.NotFoundError, 404, lambda: c.responses.retrieve(a.id))
-refused(openai.AuthenticationError, 401, lambda: c.with_options(api_key="wrong").responses.create(model=model, input="x"))
+refused(openai.AuthenticationError, 401,
+    lambda: c.with_options(api_key="wrong").responses.create(model=model, input="x"))
 refused(openai.BadRequestError, 400, lambda: c.responses.create(model=model, input="x", background=True))
 refused(openai.BadRequestError, 400, lambda: c.responses.create(model=model, input="word " * 200_000))
 print("ok")

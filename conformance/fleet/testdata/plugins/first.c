@@ -1,7 +1,8 @@
 /* first: prefers the endpoint with the lowest number. */
 #include "kvasir.h"
 
-KVASIR_MANIFEST("{\"name\":\"first\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"score\":{\"columns\":[\"endpoint_id\",\"uncached_tokens\"],"
+KVASIR_MANIFEST("{\"name\":\"first\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"score\":"
+	"{\"columns\":[\"endpoint_id\",\"uncached_tokens\"],"
 	"\"terms\":[\"number\",\"uncached\"]}}}")
 
 KVASIR_SCORE(b) {

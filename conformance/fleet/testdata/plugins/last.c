@@ -1,7 +1,8 @@
 /* last: prefers the endpoint with the highest number. */
 #include "kvasir.h"
 
-KVASIR_MANIFEST("{\"name\":\"last\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"score\":{\"columns\":[\"endpoint_id\",\"uncached_tokens\"],"
+KVASIR_MANIFEST("{\"name\":\"last\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"score\":"
+	"{\"columns\":[\"endpoint_id\",\"uncached_tokens\"],"
 	"\"terms\":[\"number\",\"uncached\"]}}}")
 
 KVASIR_SCORE(b) {

@@ -2,7 +2,8 @@
    that takes the last remaining candidate. */
 #include "kvasir.h"
 
-KVASIR_MANIFEST("{\"name\":\"narrow\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"filter\":{\"columns\":[\"endpoint_id\"],\"reasons\":[\"is even\"]},"
+KVASIR_MANIFEST("{\"name\":\"narrow\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"filter\":"
+	"{\"columns\":[\"endpoint_id\"],\"reasons\":[\"is even\"]},"
 	"\"pick\":{\"columns\":[]}}}")
 
 KVASIR_FILTER(b) {

@@ -1,7 +1,8 @@
 /* trap: traps with three candidates and a short prompt, which no check uses. */
 #include "kvasir.h"
 
-KVASIR_MANIFEST("{\"name\":\"trap\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"score\":{\"columns\":[\"waiting\"]}}}")
+KVASIR_MANIFEST("{\"name\":\"trap\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"score\":"
+	"{\"columns\":[\"waiting\"]}}}")
 
 KVASIR_SCORE(b) {
 	float *out = kvasir_scores(b);

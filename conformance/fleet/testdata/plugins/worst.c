@@ -1,7 +1,8 @@
 /* worst: prefers the endpoint that the built-in ranks last: most work, nothing cached. */
 #include "kvasir.h"
 
-KVASIR_MANIFEST("{\"name\":\"worst\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"score\":{\"columns\":[\"endpoint_id\",\"outstanding_uncached_tokens\",\"matched_tokens\"]}}}")
+KVASIR_MANIFEST("{\"name\":\"worst\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"score\":"
+	"{\"columns\":[\"endpoint_id\",\"outstanding_uncached_tokens\",\"matched_tokens\"]}}}")
 
 KVASIR_SCORE(b) {
 	const uint32_t *id = kvasir_u32(b, 0);

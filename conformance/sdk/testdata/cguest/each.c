@@ -2,7 +2,8 @@
 #include "kvasir.h"
 
 KVASIR_MANIFEST(
-	"{\"name\":\"each\",\"version\":\"1\",\"abi\":\"1.0\",\"roles\":{\"score\":{\"columns\":[\"waiting\",\"matched_ratio\",\"endpoint_id\"],"
+	"{\"name\":\"each\",\"version\":\"1\",\"abi\":\"1.0\",\"roles\":{\"score\":{\"columns\":[\"waiting\","
+	"\"matched_ratio\",\"endpoint_id\"],"
 	"\"request\":[\"objective\"],\"terms\":[\"slot\",\"load\"]}}}")
 
 static float bonus;
