@@ -45,13 +45,13 @@ func TestAuthors(t *testing.T) {
 		t.Fatal(err)
 	}
 	api := s.Handler()
-	do := func(who, method, path, body string, status int, says string) (answer struct{ Digest string }) {
+	do := func(user, method, path, body string, status int, want string) (answer struct{ Digest string }) {
 		t.Helper()
 		r, w := httptest.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body)), httptest.NewRecorder()
-		r.Header.Set("Authorization", "Bearer "+who)
+		r.Header.Set("Authorization", "Bearer "+user)
 		api.ServeHTTP(w, r)
-		if w.Code != status || !strings.Contains(w.Body.String(), says) {
-			t.Fatalf("%s %s %s: got %d %s, want %d and %q\n%s", who, method, path, w.Code, w.Body, status, says, log)
+		if w.Code != status || !strings.Contains(w.Body.String(), want) {
+			t.Fatalf("%s %s %s: got %d %s, want %d and %q\n%s", user, method, path, w.Code, w.Body, status, want, log)
 		}
 		_ = json.Unmarshal(w.Body.Bytes(), &answer) // an answer that is not an object has no digest
 		return answer

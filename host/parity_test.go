@@ -189,9 +189,8 @@ func TestParity_leastwork(t *testing.T) {
 				Scorers: []scheduler.Weighted{{Scorer: s, Weight: 1}}}
 		}
 		var shipped scheduler.Profile
-		planned(t,
-			&config.Config{Profiles: []config.Profile{{Objective: objective, Picker: config.Builtin,
-				Scorers: []config.Scorer{{Plugin: "leastwork", Weight: 1}}}}}, endpoint.NewStore()).Extend(0, &shipped)
+		planned(t, &config.Config{Profiles: []config.Profile{{Objective: objective, Picker: config.Builtin,
+			Scorers: []config.Scorer{{Plugin: "leastwork", Weight: 1}}}}}, endpoint.NewStore()).Extend(0, &shipped)
 		guest := newWorld(t, n, model, rules(shipped.Scorers[0].Scorer))
 		native := newWorld(t, n, model, rules(scheduler.NewLeastWork(scheduler.Objective(objective))))
 		rng, turns, placed := rand.New(rand.NewPCG(uint64(seed), 9)), make([]int, 20), 0

@@ -51,7 +51,7 @@ func TestSignatures_push(t *testing.T) {
 	h, _ := startHost(t, t.TempDir(), s.rest+usesMine)
 	a := h.plugins
 	for _, c := range []struct {
-		name, says string
+		name, want string
 		code       []byte
 	}{
 		{"not signed", "kvasir plugin sign FILE --key KEY", s.plain},
@@ -60,8 +60,8 @@ func TestSignatures_push(t *testing.T) {
 			append(append([]byte(nil), s.signed[:20]...), append([]byte{s.signed[20] ^ 1}, s.signed[21:]...)...)},
 	} {
 		if _, err := a.Push(t.Context(), "mine", c.code, true, ""); !errors.Is(err, admin.ErrRefused) ||
-			!strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: got %v, want %q", c.name, err, c.says)
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
 	if strings.Contains(listed(t, h), "mine") {

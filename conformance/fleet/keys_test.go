@@ -57,10 +57,8 @@ func TestKeyLife(t *testing.T) {
 		return append(args, "--admin", d.Admin, "--token", token)
 	}
 	ask := func(key string) int { return harness.Get(d.URL+"/v1/models", key) }
-	operator := keyOf(t,
-		ok(t,
-			as(d.AdminToken, "key", "issue", "--tenant", "ops", "--scope", "key:*@*", "--label", "team=sre",
-				"--output", "json")...))
+	operator := keyOf(t, ok(t, as(d.AdminToken, "key", "issue", "--tenant", "ops", "--scope", "key:*@*",
+		"--label", "team=sre", "--output", "json")...))
 	first := keyOf(t, ok(t, as(operator.Key, "key", "issue", "--tenant", "acme", "--user", "u1", "--output", "json")...))
 	if got := ask(first.Key); got != 200 {
 		t.Fatalf("an issued key: %d", got)
@@ -301,9 +299,8 @@ models: [{name: m, pools: [main]}]
 func TestPluginAuthors(t *testing.T) {
 	d := harness.StartDev(t, "--engines", "1")
 	key := func(scope string) string {
-		return keyOf(t,
-			ok(t, "key", "issue", "--admin", d.Admin, "--token", d.AdminToken, "--tenant", "ops", "--scope", scope,
-				"--output", "json")).Key
+		return keyOf(t, ok(t, "key", "issue", "--admin", d.Admin, "--token", d.AdminToken, "--tenant", "ops",
+			"--scope", scope, "--output", "json")).Key
 	}
 	author, activator := key("plugin:push"), key("plugin:activate")
 	file := filepath.Join(t.TempDir(), "mine.wasm")
@@ -311,9 +308,8 @@ func TestPluginAuthors(t *testing.T) {
 		t.Fatal(err)
 	}
 	push := func(token string, more ...string) (string, string, int) {
-		return cli(t,
-			append([]string{"plugin", "push", file, "--name", "mine", "--output", "json", "--admin", d.Admin, "--token", token},
-				more...)...)
+		return cli(t, append([]string{"plugin", "push", file, "--name", "mine", "--output", "json",
+			"--admin", d.Admin, "--token", token}, more...)...)
 	}
 	for token, more := range map[string][]string{author: {"--activate"}, activator: nil} {
 		if _, errs, code := push(token, more...); code != 1 || !strings.Contains(errs, "scope plugin:") {

@@ -244,7 +244,7 @@ func (p *pairs) recheck(int) {
 		return
 	}
 	if got := harness.Get(p.r.URL+"/v1/models", key); !refused(got) {
-		p.t.Errorf("a key that was revoked a while ago: %d", got)
+		p.t.Errorf("a key that was revoked earlier: %d", got)
 	}
 	time.Sleep(5 * time.Millisecond)
 }
@@ -261,7 +261,7 @@ func (p *pairs) report() {
 	slices.Sort(p.took)
 	n := len(p.took)
 	if n < 20 || p.sent.Load() < 200 || p.pushes.Load() < 20 || p.edits.Load() < 20 {
-		p.t.Errorf("too little happened: %d revocations, %d requests, %d pushes, %d edits", n, p.sent.Load(), p.pushes.Load(),
+		p.t.Errorf("too few changes: %d revocations, %d requests, %d pushes, %d edits", n, p.sent.Load(), p.pushes.Load(),
 			p.edits.Load())
 	}
 	if n == 0 {

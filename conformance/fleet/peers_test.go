@@ -103,7 +103,7 @@ telemetry: {decision_log: {file: %[4]s, sample_allow: 1}}
 		header []string
 	}{
 		{"batch", 200, "batch", nil},
-		{"batch", 200, "batch", []string{"X-Tenant-Id", "acme", "X-Forwarded-User", "root"}}, // it is no proxy
+		{"batch", 200, "batch", []string{"X-Tenant-Id", "acme", "X-Forwarded-User", "root"}}, // batch is not a proxy
 		{"proxy", 200, "acme", []string{"X-Tenant-Id", "acme", "X-Forwarded-User", "u1"}},
 		{"proxy", 401, "", nil},
 		{"proxy", 401, "", []string{"X-Tenant-Id", "a b"}},
