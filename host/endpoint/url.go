@@ -24,6 +24,8 @@ func ParseURL(s string) (*url.URL, error) {
 		return nil, fault("http:// or https://")
 	case u.Path != "" || u.RawQuery != "" || u.ForceQuery || u.User != nil || u.Fragment != "":
 		return nil, fault("only scheme, host and port")
+	case u.String() != u.Scheme+"://"+u.Host: // a name with bytes that a URL escapes, or a zone
+		return nil, fault("a host name or an IP address")
 	case u.Port() == "":
 		return nil, fault("a port such as " + u.Scheme + "://" + u.Host + ":8000")
 	}
