@@ -184,8 +184,8 @@ func (p *pairs) revoke(int) {
 		p.t.Errorf("a revoked key: %d", got)
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.revoked, p.took = append(p.revoked, k.Key), append(p.took, took)
+	p.mu.Unlock()
 	time.Sleep(5 * time.Millisecond)
 }
 
