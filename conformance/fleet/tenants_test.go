@@ -28,6 +28,7 @@ func TestPolicy_trustGroup(t *testing.T) {
 	d := harness.StartDev(t)
 	api := &harness.APIs[0]
 	round := 0
+	var placed *harness.Explanation // of globex's last request
 	// shared sends a new prompt as acme and returns how much of it is cached for globex.
 	shared := func() (predicted, reported int) {
 		t.Helper()
@@ -38,6 +39,7 @@ func TestPolicy_trustGroup(t *testing.T) {
 			t.Fatalf("round %d: acme's prompt is not new: predicted %d, reported %d", round, e.Predicted, r.Cached)
 		}
 		e, r = askIn(t, d.URL, d.Admin, d.AdminToken, d.Tenants["globex"], d.Model, api, system, "one")
+		placed = e
 		return e.Predicted, r.Cached
 	}
 	revision := policyOf(t, d.Admin, d.AdminToken).Revision
@@ -63,7 +65,7 @@ func TestPolicy_trustGroup(t *testing.T) {
 	editFile(t, group, `"acme": true`, `"acme": true, "globex": true`)
 	revision = awaitRevision(t, d.Admin, d.AdminToken, revision)
 	if p, r := shared(); p == 0 || p != r {
-		t.Errorf("both tenants in the group: globex on acme's prompt: predicted %d, reported %d", p, r)
+		t.Errorf("both tenants in the group: globex on acme's prompt: predicted %d, reported %d: %+v", p, r, placed)
 	}
 	editFile(t, tenant("globex"), `"cache": "group"`, `"cache": "tenant"`)
 	revision = awaitRevision(t, d.Admin, d.AdminToken, revision)
