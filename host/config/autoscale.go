@@ -13,35 +13,72 @@ import (
 
 // Autoscale configures the number of endpoints of a pool. It is on if Max is set.
 type Autoscale struct {
-	Min          int      `yaml:"min" reload:"live" doc:"minimum number of endpoints; default 0: the pool may be empty after idle_after without requests"`
-	Max          int      `yaml:"max" reload:"live" doc:"maximum number of endpoints, including starting and draining ones; required"`
-	Target       float64  `yaml:"target" reload:"live" doc:"target utilization of the endpoints by the offered work; default 0.53: within 1 % of the goodput of the best size; 0.7 uses a fifth fewer endpoints and loses up to 2 points of goodput under swinging demand"`
-	Window       Duration `yaml:"window" reload:"live" doc:"how long a size must not have been needed before the pool shrinks; default 5m; at least twice the cold start"`
-	IdleAfter    Duration `yaml:"idle_after" reload:"live" doc:"time without requests after which the last endpoint is removed, with min 0; default 15m"`
-	ColdStart    Duration `yaml:"cold_start" reload:"live" doc:"time from order to readiness, until it has been measured; default 2m"`
-	DrainTimeout Duration `yaml:"drain_timeout" reload:"live" doc:"how long a draining endpoint waits for its requests; default 15m"`
-	WarmTimeout  Duration `yaml:"warm_timeout" reload:"live" doc:"time limit for the driver to warm a machine before it receives requests ({\"op\": \"warm\"}); default 0: no warm-up. Sending the most frequent prompts to a machine changed the mean time to first token by -10 to +3 %"`
-	OverflowOf   string   `yaml:"overflow_of" reload:"live" doc:"name of the pool whose demand this pool serves when that one cannot get endpoints; the settings of that pool then apply to both"`
-	DryRun       bool     `yaml:"dry_run" reload:"live" doc:"true: report decisions and order nothing; a pool without a driver only cordons and uncordons the endpoints that it lists"`
-	MaxHeld      int      `yaml:"max_held" reload:"live" doc:"maximum number of requests that wait for the first endpoint, half of them of one tenant; they count against limits.concurrent and their bodies against limits.bytes_in_flight; default 256"`
-	MaxHold      Duration `yaml:"max_hold" reload:"live" doc:"maximum wait before such a request is refused with status 503, or with an error event in its stream; streams receive a heartbeat every 5s meanwhile; default 10m"`
-	Plugin       string   `yaml:"plugin" reload:"live" doc:"name of a plugin with the role x_autoscale that proposes the size of this pool and its overflows instead of the built-in loop; limits, steps, draining and driver stay; if it fails or abstains, the built-in size is used; experimental"`
-	Shadow       bool     `yaml:"shadow" reload:"live" doc:"true: the plugin is called and reported, and has no effect"`
-	Driver       Driver   `yaml:"driver" reload:"live" doc:"program that creates and removes endpoints"`
+	// minimum number of endpoints; default 0: the pool may be empty after idle_after
+	// without requests
+	Min int `yaml:"min" reload:"live"`
+	// maximum number of endpoints, including starting and draining ones; required
+	Max int `yaml:"max" reload:"live"`
+	// target utilization of the endpoints by the offered work; default 0.53: within 1 %
+	// of the goodput of the best size; 0.7 uses a fifth fewer endpoints and loses up to
+	// 2 points of goodput under swinging demand
+	Target float64 `yaml:"target" reload:"live"`
+	// how long a size must not have been needed before the pool shrinks; default 5m; at
+	// least twice the cold start
+	Window Duration `yaml:"window" reload:"live"`
+	// time without requests after which the last endpoint is removed, with min 0;
+	// default 15m
+	IdleAfter Duration `yaml:"idle_after" reload:"live"`
+	// time from order to readiness, until it has been measured; default 2m
+	ColdStart Duration `yaml:"cold_start" reload:"live"`
+	// how long a draining endpoint waits for its requests; default 15m
+	DrainTimeout Duration `yaml:"drain_timeout" reload:"live"`
+	// time limit for the driver to warm a machine before it receives requests ({"op":
+	// "warm"}); default 0: no warm-up. Sending the most frequent prompts to a machine
+	// changed the mean time to first token by -10 to +3 %
+	WarmTimeout Duration `yaml:"warm_timeout" reload:"live"`
+	// name of the pool whose demand this pool serves when that one cannot get endpoints;
+	// the settings of that pool then apply to both
+	OverflowOf string `yaml:"overflow_of" reload:"live"`
+	// true: report decisions and order nothing; a pool without a driver only cordons and
+	// uncordons the endpoints that it lists
+	DryRun bool `yaml:"dry_run" reload:"live"`
+	// maximum number of requests that wait for the first endpoint, half of them of one
+	// tenant; they count against limits.concurrent and their bodies against
+	// limits.bytes_in_flight; default 256
+	MaxHeld int `yaml:"max_held" reload:"live"`
+	// maximum wait before such a request is refused with status 503, or with an error
+	// event in its stream; streams receive a heartbeat every 5s meanwhile; default 10m
+	MaxHold Duration `yaml:"max_hold" reload:"live"`
+	// name of a plugin with the role x_autoscale that proposes the size of this pool and
+	// its overflows instead of the built-in loop; limits, steps, draining and driver
+	// stay; if it fails or abstains, the built-in size is used; experimental
+	Plugin string `yaml:"plugin" reload:"live"`
+	// true: the plugin is called and reported, and has no effect
+	Shadow bool `yaml:"shadow" reload:"live"`
+	// program that creates and removes endpoints
+	Driver Driver `yaml:"driver" reload:"live"`
 }
 
 // Driver creates and removes endpoints: a command or a webhook.
 type Driver struct {
-	Command []string `yaml:"command" reload:"live" doc:"program and arguments, without a shell; reads an order as JSON from standard input and writes its machines"`
-	Webhook Webhook  `yaml:"webhook" reload:"live" doc:"URL that signed orders are posted to"`
-	Timeout Duration `yaml:"timeout" reload:"live" doc:"time limit of a call; default 30s"`
-	Allow   []string `yaml:"allow" reload:"live" doc:"allowed addresses of machines: networks such as 10.0.0.0/8, host names, *.domain; default 127.0.0.0/8"`
+	// program and arguments, without a shell; reads an order as JSON from standard input
+	// and writes its machines
+	Command []string `yaml:"command" reload:"live"`
+	// URL that signed orders are posted to
+	Webhook Webhook `yaml:"webhook" reload:"live"`
+	// time limit of a call; default 30s
+	Timeout Duration `yaml:"timeout" reload:"live"`
+	// allowed addresses of machines: networks such as 10.0.0.0/8, host names, *.domain;
+	// default 127.0.0.0/8
+	Allow []string `yaml:"allow" reload:"live"`
 }
 
 // Webhook is a URL and the secret that signs requests to it.
 type Webhook struct {
-	URL        string `yaml:"url" reload:"live" doc:"https, or http on loopback"`
-	SecretFile string `yaml:"secret_file" reload:"live" doc:"file with the key of the signature, at least 16 characters"`
+	// https, or http on loopback
+	URL string `yaml:"url" reload:"live"`
+	// file with the key of the signature, at least 16 characters
+	SecretFile string `yaml:"secret_file" reload:"live"`
 }
 
 // On reports whether the pool is scaled.

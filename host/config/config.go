@@ -3,8 +3,9 @@
 // suggested fix. Packages own their settings and defaults; this package owns the
 // shape of the file and how its parts refer to each other.
 //
-// The struct tags of a field are its key (yaml), when a change of it takes effect
-// (reload: live or restart), and its documentation (doc).
+// The struct tags of a field are its key (yaml) and when a change of it takes effect
+// (reload: live or restart). The comment above a field is its description in the
+// schema, word for word: make generate copies it to docs.go.
 package config
 
 import (
@@ -23,22 +24,45 @@ import (
 
 // Config is the whole file. It is immutable once Load has returned it.
 type Config struct {
-	Listen      Listen      `yaml:"listen" reload:"live" doc:"where clients connect: an address, or {http, tls, max_body}"`
-	Admin       Admin       `yaml:"admin" reload:"live" doc:"the operators' listener, separate from that of the clients"`
-	Region      string      `yaml:"region" reload:"live" doc:"where this router runs; input.router.region of policy"`
-	StateDir    string      `yaml:"state_dir" reload:"restart" doc:"directory of one router, mode 0700; holds the salt key and the key pepper, which must survive restarts"`
-	Pools       []Pool      `yaml:"pools" reload:"live" doc:"sets of interchangeable endpoints"`
-	Models      []Model     `yaml:"models" reload:"live" doc:"models that clients may request"`
-	Profiles    []Profile   `yaml:"profiles" reload:"live" doc:"how requests are placed; the first is the default"`
-	Plugins     []Plugin    `yaml:"plugins" reload:"live" doc:"Wasm plugins that profiles name"`
-	PluginDir   string      `yaml:"plugin_dir" reload:"restart" doc:"watched folder: a file NAME.wasm in it is the module of plugin NAME and takes precedence over the pushed version and the plugin's file; if the default profile names no scorers, a module with the role score that no profile names replaces its default cost; default none: anyone who can write there decides where requests go, so use kvasir plugin push in production"`
-	PluginStore PluginStore `yaml:"plugin_store" reload:"live" doc:"limits of pushed modules"`
-	Signatures  Signatures  `yaml:"plugin_signatures" reload:"live" doc:"keys that sign plugin modules, whether they are pushed, saved or named by file; modules that ship with the router need no signature"`
-	Policy      Policy      `yaml:"policy" reload:"live" doc:"Rego rules of what tenants may do; absent = every tenant may use every model in its own cache namespace"`
-	Identity    Identity    `yaml:"identity" reload:"live" doc:"how clients and operators authenticate"`
-	ClientHints ClientHints `yaml:"client_hints" reload:"live" doc:"request headers that influence placement; they are not forwarded"`
-	Limits      Limits      `yaml:"limits" reload:"live" doc:"limits of the process"`
-	Telemetry   Telemetry   `yaml:"telemetry" reload:"live" doc:"logs and metrics"`
+	// where clients connect: an address, or {http, tls, max_body}
+	Listen Listen `yaml:"listen" reload:"live"`
+	// the operators' listener, separate from that of the clients
+	Admin Admin `yaml:"admin" reload:"live"`
+	// where this router runs; input.router.region of policy
+	Region string `yaml:"region" reload:"live"`
+	// directory of one router, mode 0700; holds the salt key and the key pepper, which
+	// must survive restarts
+	StateDir string `yaml:"state_dir" reload:"restart"`
+	// sets of interchangeable endpoints
+	Pools []Pool `yaml:"pools" reload:"live"`
+	// models that clients may request
+	Models []Model `yaml:"models" reload:"live"`
+	// how requests are placed; the first is the default
+	Profiles []Profile `yaml:"profiles" reload:"live"`
+	// Wasm plugins that profiles name
+	Plugins []Plugin `yaml:"plugins" reload:"live"`
+	// watched folder: a file NAME.wasm in it is the module of plugin NAME and takes
+	// precedence over the pushed version and the plugin's file; if the default profile
+	// names no scorers, a module with the role score that no profile names replaces its
+	// default cost; default none: anyone who can write there decides where requests go,
+	// so use kvasir plugin push in production
+	PluginDir string `yaml:"plugin_dir" reload:"restart"`
+	// limits of pushed modules
+	PluginStore PluginStore `yaml:"plugin_store" reload:"live"`
+	// keys that sign plugin modules, whether they are pushed, saved or named by file;
+	// modules that ship with the router need no signature
+	Signatures Signatures `yaml:"plugin_signatures" reload:"live"`
+	// Rego rules of what tenants may do; absent = every tenant may use every model in
+	// its own cache namespace
+	Policy Policy `yaml:"policy" reload:"live"`
+	// how clients and operators authenticate
+	Identity Identity `yaml:"identity" reload:"live"`
+	// request headers that influence placement; they are not forwarded
+	ClientHints ClientHints `yaml:"client_hints" reload:"live"`
+	// limits of the process
+	Limits Limits `yaml:"limits" reload:"live"`
+	// logs and metrics
+	Telemetry Telemetry `yaml:"telemetry" reload:"live"`
 
 	// File is where the configuration came from, for errors and reload.
 	File string `yaml:"-"`
@@ -51,74 +75,141 @@ type Config struct {
 
 // Listen is the clients' listener. A plain string is taken as HTTP.
 type Listen struct {
-	HTTP         string   `yaml:"http" reload:"restart" doc:"host:port"`
-	TLS          TLS      `yaml:"tls" reload:"live" doc:"serve HTTPS"`
-	MaxBody      Size     `yaml:"max_body" reload:"live" doc:"maximum size of a request body; default 64MiB: a 1M-token prompt is about 5 MB, which leaves room for images in base64"`
-	BodyTimeout  Duration `yaml:"body_timeout" reload:"restart" doc:"for a client's request head, and for each MiB of its body; default 60s"`
-	WriteTimeout Duration `yaml:"write_timeout" reload:"restart" doc:"how long a client may accept no byte of an answer; default 60s"`
-	CORSOrigins  []string `yaml:"cors_origins" reload:"live" doc:"origins whose scripts may read answers, such as https://chat.example, or *; default none"`
+	// host:port
+	HTTP string `yaml:"http" reload:"restart"`
+	// serve HTTPS
+	TLS TLS `yaml:"tls" reload:"live"`
+	// maximum size of a request body; default 64MiB: a 1M-token prompt is about 5 MB,
+	// which leaves room for images in base64
+	MaxBody Size `yaml:"max_body" reload:"live"`
+	// for a client's request head, and for each MiB of its body; default 60s
+	BodyTimeout Duration `yaml:"body_timeout" reload:"restart"`
+	// how long a client may accept no byte of an answer; default 60s
+	WriteTimeout Duration `yaml:"write_timeout" reload:"restart"`
+	// origins whose scripts may read answers, such as https://chat.example, or *;
+	// default none
+	CORSOrigins []string `yaml:"cors_origins" reload:"live"`
 }
 
 // TLS names the files of a TLS identity.
 type TLS struct {
-	CertFile     string `yaml:"cert_file" reload:"restart" doc:"PEM"`
-	KeyFile      string `yaml:"key_file" reload:"restart" doc:"PEM"`
-	ClientCAFile string `yaml:"client_ca_file" reload:"restart" doc:"PEM; clients must present a certificate issued by this authority"`
+	// PEM
+	CertFile string `yaml:"cert_file" reload:"restart"`
+	// PEM
+	KeyFile string `yaml:"key_file" reload:"restart"`
+	// PEM; clients must present a certificate issued by this authority
+	ClientCAFile string `yaml:"client_ca_file" reload:"restart"`
 }
 
 // Admin is the operators' listener.
 type Admin struct {
-	HTTP      string   `yaml:"http" reload:"restart" doc:"host:port; default 127.0.0.1:9090"`
-	TokenFile string   `yaml:"token_file" reload:"live" doc:"file with the bearer token; default <state_dir>/admin.token, created if absent"`
-	Metrics   string   `yaml:"metrics" reload:"restart" doc:"host:port of a second listener that serves only /metrics, without a token"`
-	Hosts     []string `yaml:"hosts" reload:"live" doc:"accepted values of the Host header beside loopback names and addresses"`
+	// host:port; default 127.0.0.1:9090
+	HTTP string `yaml:"http" reload:"restart"`
+	// file with the bearer token; default <state_dir>/admin.token, created if absent
+	TokenFile string `yaml:"token_file" reload:"live"`
+	// host:port of a second listener that serves only /metrics, without a token
+	Metrics string `yaml:"metrics" reload:"restart"`
+	// accepted values of the Host header beside loopback names and addresses
+	Hosts []string `yaml:"hosts" reload:"live"`
 }
 
 // Pool is a set of interchangeable endpoints.
 type Pool struct {
-	Name        string            `yaml:"name" reload:"live" doc:"unique; also the value of the label pool"`
-	Dialect     string            `yaml:"dialect" reload:"live" doc:"vllm, sglang, llamacpp, ollama or openai (any other server of that API); default vllm"`
-	Parser      Parser            `yaml:"parser" reload:"live" doc:"plugin that reads the metrics of an engine without a dialect of its own; requires dialect: openai; experimental"`
-	Endpoints   []string          `yaml:"endpoints" reload:"live" doc:"base URLs"`
-	Discover    Discover          `yaml:"discover" reload:"live" doc:"further endpoints: from a file or from DNS"`
-	Labels      map[string]string `yaml:"labels" reload:"live" doc:"for policy constraints"`
-	Price       float64           `yaml:"price" reload:"live" doc:"price of a GPU second relative to other pools, in any currency; for plugins that read the column price; default 0 = not set"`
-	Spot        bool              `yaml:"spot" reload:"live" doc:"true if endpoints may be preempted at any time; for plugins that read the column spot; default false"`
-	BlockTokens AutoInt           `yaml:"block_tokens" reload:"live" doc:"tokens per KV block; default auto: as the engine reports"`
-	Events      Events            `yaml:"events" reload:"live" doc:"the engine's cache events"`
-	Credentials Credentials       `yaml:"credentials" reload:"live" doc:"what the router presents to the engines; clients' credentials are never forwarded"`
-	TLS         EngineTLS         `yaml:"tls" reload:"live" doc:"for endpoints whose URL begins with https://; cache events are not encrypted"`
-	Fields      Fields            `yaml:"fields" reload:"live" doc:"how request fields outside the allow-list are treated"`
-	Capacity    Capacity          `yaml:"capacity" reload:"live" doc:"limits of one endpoint"`
-	Timeouts    exchange.Timeouts `yaml:"timeouts" reload:"live" doc:"limits of one request"`
-	Tenant      string            `yaml:"tenant" reload:"live" doc:"the only tenant that may use the pool, whatever policy says; its caches then need no salts; default any tenant"`
-	Isolation   IsolationProbe    `yaml:"isolation_probe" reload:"live" doc:"probe that checks whether an engine keeps caches of different salts apart; its result is the label isolation: verified, unverified or none; engines labelled none receive no salted requests"`
-	Autoscale   Autoscale         `yaml:"autoscale" reload:"live" doc:"number of endpoints; default: those that endpoints lists"`
-	Priority    string            `yaml:"priority" reload:"live" doc:"on or off; default off; on sends the priority that policy gives a request to the engines; requires vLLM's --scheduling-policy priority, without which vLLM ignores it"`
+	// unique; also the value of the label pool
+	Name string `yaml:"name" reload:"live"`
+	// vllm, sglang, llamacpp, ollama or openai (any other server of that API); default
+	// vllm
+	Dialect string `yaml:"dialect" reload:"live"`
+	// plugin that reads the metrics of an engine without a dialect of its own; requires
+	// dialect: openai; experimental
+	Parser Parser `yaml:"parser" reload:"live"`
+	// base URLs
+	Endpoints []string `yaml:"endpoints" reload:"live"`
+	// further endpoints: from a file or from DNS
+	Discover Discover `yaml:"discover" reload:"live"`
+	// for policy constraints
+	Labels map[string]string `yaml:"labels" reload:"live"`
+	// price of a GPU second relative to other pools, in any currency; for plugins that
+	// read the column price; default 0 = not set
+	Price float64 `yaml:"price" reload:"live"`
+	// true if endpoints may be preempted at any time; for plugins that read the column
+	// spot; default false
+	Spot bool `yaml:"spot" reload:"live"`
+	// tokens per KV block; default auto: as the engine reports
+	BlockTokens AutoInt `yaml:"block_tokens" reload:"live"`
+	// the engine's cache events
+	Events Events `yaml:"events" reload:"live"`
+	// what the router presents to the engines; clients' credentials are never forwarded
+	Credentials Credentials `yaml:"credentials" reload:"live"`
+	// for endpoints whose URL begins with https://; cache events are not encrypted
+	TLS EngineTLS `yaml:"tls" reload:"live"`
+	// how request fields outside the allow-list are treated
+	Fields Fields `yaml:"fields" reload:"live"`
+	// limits of one endpoint
+	Capacity Capacity `yaml:"capacity" reload:"live"`
+	// limits of one request
+	Timeouts exchange.Timeouts `yaml:"timeouts" reload:"live"`
+	// the only tenant that may use the pool, whatever policy says; its caches then need
+	// no salts; default any tenant
+	Tenant string `yaml:"tenant" reload:"live"`
+	// probe that checks whether an engine keeps caches of different salts apart; its
+	// result is the label isolation: verified, unverified or none; engines labelled none
+	// receive no salted requests
+	Isolation IsolationProbe `yaml:"isolation_probe" reload:"live"`
+	// number of endpoints; default: those that endpoints lists
+	Autoscale Autoscale `yaml:"autoscale" reload:"live"`
+	// on or off; default off; on sends the priority that policy gives a request to the
+	// engines; requires vLLM's --scheduling-policy priority, without which vLLM ignores
+	// it
+	Priority string `yaml:"priority" reload:"live"`
 }
 
 // IsolationProbe configures the probe of an endpoint's cache isolation.
 type IsolationProbe struct {
-	Mode        string   `yaml:"mode" reload:"live" doc:"auto, on or off; default auto: on where there can be several tenants; a probe is three or four requests of about 2,000 prompt tokens and one of output, sent while the endpoint is idle"`
-	Every       Duration `yaml:"every" reload:"live" doc:"default 1h: what an engine does with salts changes with a restart, which is seen and probed at once"`
-	Unexplained string   `yaml:"unexplained" reload:"live" doc:"revoke or log: what to do when an answer reports cached tokens that its namespace cannot hold; default revoke: the endpoint gets no salted request until its engine restarts or it is uncordoned; log is for engines without cache events that other routers use too"`
+	// auto, on or off; default auto: on where there can be several tenants; a probe is
+	// three or four requests of about 2,000 prompt tokens and one of output, sent while
+	// the endpoint is idle
+	Mode string `yaml:"mode" reload:"live"`
+	// default 1h: what an engine does with salts changes with a restart, which is seen
+	// and probed at once
+	Every Duration `yaml:"every" reload:"live"`
+	// revoke or log: what to do when an answer reports cached tokens that its namespace
+	// cannot hold; default revoke: the endpoint gets no salted request until its engine
+	// restarts or it is uncordoned; log is for engines without cache events that other
+	// routers use too
+	Unexplained string `yaml:"unexplained" reload:"live"`
 }
 
 // Parser configures the scraping of an engine that has no dialect.
 type Parser struct {
-	Plugin      string `yaml:"plugin" reload:"live" doc:"name of a plugin with the role x_backend_parse; if it fails, the engines' metrics are unknown and the engines stay in service"`
-	MetricsPath string `yaml:"metrics_path" reload:"live" doc:"path that is scraped, such as /stats; required"`
-	HealthPath  string `yaml:"health_path" reload:"live" doc:"path that returns 200 while the engine is healthy; default /v1/models"`
+	// name of a plugin with the role x_backend_parse; if it fails, the engines' metrics
+	// are unknown and the engines stay in service
+	Plugin string `yaml:"plugin" reload:"live"`
+	// path that is scraped, such as /stats; required
+	MetricsPath string `yaml:"metrics_path" reload:"live"`
+	// path that returns 200 while the engine is healthy; default /v1/models
+	HealthPath string `yaml:"health_path" reload:"live"`
 }
 
 // Discover names a source of endpoints.
 type Discover struct {
-	File   string   `yaml:"file" reload:"live" doc:"JSON file with a list of URLs, or of {targets} as in Prometheus' file_sd; watched; an invalid file changes nothing"`
-	DNS    string   `yaml:"dns" reload:"live" doc:"DNS name whose addresses, with port, are endpoints; without port, the name of SRV records; a failed lookup changes nothing"`
-	Port   int      `yaml:"port" reload:"live" doc:"port of the addresses of dns; default 0: SRV records"`
-	Plugin string   `yaml:"plugin" reload:"live" doc:"name of a plugin with the role x_discover that reads the file in any format; an error changes nothing; experimental"`
-	Allow  []string `yaml:"allow" reload:"live" doc:"allowed addresses of discovered endpoints: networks such as 10.0.0.0/8, host names, *.domain; others are ignored; default any; required with a plugin"`
-	Every  Duration `yaml:"every" reload:"live" doc:"polling interval; default 1s for a file, 10s for dns: records of a headless service in Kubernetes live 5 to 30 s"`
+	// JSON file with a list of URLs, or of {targets} as in Prometheus' file_sd; watched;
+	// an invalid file changes nothing
+	File string `yaml:"file" reload:"live"`
+	// DNS name whose addresses, with port, are endpoints; without port, the name of SRV
+	// records; a failed lookup changes nothing
+	DNS string `yaml:"dns" reload:"live"`
+	// port of the addresses of dns; default 0: SRV records
+	Port int `yaml:"port" reload:"live"`
+	// name of a plugin with the role x_discover that reads the file in any format; an
+	// error changes nothing; experimental
+	Plugin string `yaml:"plugin" reload:"live"`
+	// allowed addresses of discovered endpoints: networks such as 10.0.0.0/8, host
+	// names, *.domain; others are ignored; default any; required with a plugin
+	Allow []string `yaml:"allow" reload:"live"`
+	// polling interval; default 1s for a file, 10s for dns: records of a headless
+	// service in Kubernetes live 5 to 30 s
+	Every Duration `yaml:"every" reload:"live"`
 }
 
 // On reports whether there is a source.
@@ -126,96 +217,156 @@ func (d *Discover) On() bool { return d.File != "" || d.DNS != "" }
 
 // Events configures the addresses at which an engine publishes its cache events.
 type Events struct {
-	Mode       string   `yaml:"mode" reload:"live" doc:"auto, on or off; default auto: used if the engine publishes them"`
-	Port       int      `yaml:"port" reload:"live" doc:"port of the publisher; default 5557 (vLLM's); rank r is at port+r"`
-	ReplayPort AutoInt  `yaml:"replay_port" reload:"live" doc:"default auto: as the engine reports, else port+1"`
-	Topic      string   `yaml:"topic" reload:"live" doc:"subscription prefix; default all"`
-	Sources    []Source `yaml:"sources" reload:"live" doc:"addresses per endpoint, instead of ports"`
+	// auto, on or off; default auto: used if the engine publishes them
+	Mode string `yaml:"mode" reload:"live"`
+	// port of the publisher; default 5557 (vLLM's); rank r is at port+r
+	Port int `yaml:"port" reload:"live"`
+	// default auto: as the engine reports, else port+1
+	ReplayPort AutoInt `yaml:"replay_port" reload:"live"`
+	// subscription prefix; default all
+	Topic string `yaml:"topic" reload:"live"`
+	// addresses per endpoint, instead of ports
+	Sources []Source `yaml:"sources" reload:"live"`
 }
 
 // Source is the event address of one endpoint.
 type Source struct {
-	Endpoint string `yaml:"endpoint" reload:"live" doc:"base URL as in endpoints"`
-	Events   string `yaml:"events" reload:"live" doc:"tcp://host:port"`
-	Replay   string `yaml:"replay" reload:"live" doc:"tcp://host:port"`
-	Listen   string `yaml:"listen" reload:"live" doc:"tcp://host:port to listen on for an engine that connects to the router, instead of events"`
+	// base URL as in endpoints
+	Endpoint string `yaml:"endpoint" reload:"live"`
+	// tcp://host:port
+	Events string `yaml:"events" reload:"live"`
+	// tcp://host:port
+	Replay string `yaml:"replay" reload:"live"`
+	// tcp://host:port to listen on for an engine that connects to the router, instead of
+	// events
+	Listen string `yaml:"listen" reload:"live"`
 }
 
 // Credentials is what the router presents to an engine.
 type Credentials struct {
-	BearerFile string `yaml:"bearer_file" reload:"live" doc:"file with the token"`
+	// file with the token
+	BearerFile string `yaml:"bearer_file" reload:"live"`
 }
 
 // EngineTLS names the files of the TLS that is used with engines.
 type EngineTLS struct {
-	CAFile     string `yaml:"ca_file" reload:"live" doc:"PEM; authorities of the engines' certificates; default: those of the system"`
-	CertFile   string `yaml:"cert_file" reload:"live" doc:"PEM; the router's certificate, for engines that require one"`
-	KeyFile    string `yaml:"key_file" reload:"live" doc:"PEM; of cert_file"`
-	ServerName string `yaml:"server_name" reload:"live" doc:"name in the engines' certificates; default: the host of the URL"`
+	// PEM; authorities of the engines' certificates; default: those of the system
+	CAFile string `yaml:"ca_file" reload:"live"`
+	// PEM; the router's certificate, for engines that require one
+	CertFile string `yaml:"cert_file" reload:"live"`
+	// PEM; of cert_file
+	KeyFile string `yaml:"key_file" reload:"live"`
+	// name in the engines' certificates; default: the host of the URL
+	ServerName string `yaml:"server_name" reload:"live"`
 }
 
 // Fields is how request fields outside the allow-list are treated.
 type Fields struct {
-	Unknown  string `yaml:"unknown" reload:"live" doc:"pass, drop or refuse fields that the router does not know; default pass: engines ignore or refuse them"`
-	Internal string `yaml:"internal" reload:"live" doc:"drop or refuse fields that control the engine's cache, routing or code, such as cache_salt and priority; default drop"`
+	// pass, drop or refuse fields that the router does not know; default pass: engines
+	// ignore or refuse them
+	Unknown string `yaml:"unknown" reload:"live"`
+	// drop or refuse fields that control the engine's cache, routing or code, such as
+	// cache_salt and priority; default drop
+	Internal string `yaml:"internal" reload:"live"`
 }
 
 // Capacity bounds one endpoint.
 type Capacity struct {
-	MaxInflight int `yaml:"max_inflight" reload:"live" doc:"concurrent requests on one endpoint; default 256: vLLM's default batch limit; further requests wait (queue of the profile)"`
-	CacheTokens int `yaml:"kv_tokens" reload:"live" doc:"KV cache size in tokens if the engine does not report it; default 0 = as the engine reports, else 1,048,576"`
+	// concurrent requests on one endpoint; default 256: vLLM's default batch limit;
+	// further requests wait (queue of the profile)
+	MaxInflight int `yaml:"max_inflight" reload:"live"`
+	// KV cache size in tokens if the engine does not report it; default 0 = as the
+	// engine reports, else 1,048,576
+	CacheTokens int `yaml:"kv_tokens" reload:"live"`
 }
 
 // Model is a model that clients may request.
 type Model struct {
-	Name      string      `yaml:"name" reload:"live" doc:"unique"`
-	Aliases   []string    `yaml:"aliases" reload:"live" doc:"further names"`
-	Pools     []ModelPool `yaml:"pools" reload:"live" doc:"pools that serve it: names, or {name, served_as, weight}"`
-	Tokenizer Tokenizer   `yaml:"tokenizer" reload:"live" doc:"without it, placement does not see prompts"`
-	Locality  string      `yaml:"locality" reload:"live" doc:"on, off or auto; default auto"`
+	// unique
+	Name string `yaml:"name" reload:"live"`
+	// further names
+	Aliases []string `yaml:"aliases" reload:"live"`
+	// pools that serve it: names, or {name, served_as, weight}
+	Pools []ModelPool `yaml:"pools" reload:"live"`
+	// without it, placement does not see prompts
+	Tokenizer Tokenizer `yaml:"tokenizer" reload:"live"`
+	// on, off or auto; default auto
+	Locality string `yaml:"locality" reload:"live"`
 }
 
 // ModelPool is one pool that serves a model. A plain string is its name.
 type ModelPool struct {
-	Name     string  `yaml:"name" reload:"live" doc:"of a pool"`
-	ServedAs string  `yaml:"served_as" reload:"live" doc:"the engine's name of the model; default the model's name"`
-	Weight   float64 `yaml:"weight" reload:"live" doc:"share of requests relative to the model's other pools; default 1"`
+	// of a pool
+	Name string `yaml:"name" reload:"live"`
+	// the engine's name of the model; default the model's name
+	ServedAs string `yaml:"served_as" reload:"live"`
+	// share of requests relative to the model's other pools; default 1
+	Weight float64 `yaml:"weight" reload:"live"`
 }
 
 // Tokenizer is a directory as published with a model.
 type Tokenizer struct {
-	Dir          string `yaml:"dir" reload:"live" doc:"holds tokenizer.json, tokenizer_config.json and, for some, chat_template.jinja"`
-	Digest       string `yaml:"digest" reload:"live" doc:"sha256:…; refuses a directory with other contents"`
-	TimeZone     string `yaml:"time_zone" reload:"live" doc:"time zone of the engine, for templates that print the date; default UTC"`
-	TemplateFile string `yaml:"template_file" reload:"live" doc:"chat template, if the engine was started with another one"`
-	Library      string `yaml:"library" reload:"live" doc:"auto, bpe or hf; default auto: bpe, or hf for tokenizers that bpe does not support"`
+	// holds tokenizer.json, tokenizer_config.json and, for some, chat_template.jinja
+	Dir string `yaml:"dir" reload:"live"`
+	// sha256:…; refuses a directory with other contents
+	Digest string `yaml:"digest" reload:"live"`
+	// time zone of the engine, for templates that print the date; default UTC
+	TimeZone string `yaml:"time_zone" reload:"live"`
+	// chat template, if the engine was started with another one
+	TemplateFile string `yaml:"template_file" reload:"live"`
+	// auto, bpe or hf; default auto: bpe, or hf for tokenizers that bpe does not support
+	Library string `yaml:"library" reload:"live"`
 }
 
 // Profile is how requests are placed.
 type Profile struct {
-	Name      string   `yaml:"name" reload:"live" doc:"unique"`
-	Objective string   `yaml:"objective" reload:"live" doc:"ttft, throughput or blend; default blend"`
-	Scorers   []Scorer `yaml:"scorers" reload:"live" doc:"scorers whose scores are added up, at most 4; default [{plugin: leastwork}], the default cost as a plugin that ships with the router; if it fails, the same cost in native code scores. [{builtin: leastwork}] uses only the native code and saves about 0.3 µs per request"`
-	Normalize string   `yaml:"normalize" reload:"live" doc:"off, minmax or rank; default off. minmax maps each scorer's scores of a request's candidates to 0 (worst) to 1 (best) before they are weighted and added up; rank uses their order instead and is robust against outliers. One of them is required for scorers of different units"`
-	Queue     Queue    `yaml:"queue" reload:"live" doc:"how requests wait while every endpoint that could take them is at its max_inflight"`
+	// unique
+	Name string `yaml:"name" reload:"live"`
+	// ttft, throughput or blend; default blend
+	Objective string `yaml:"objective" reload:"live"`
+	// scorers whose scores are added up, at most 4; default [{plugin: leastwork}], the
+	// default cost as a plugin that ships with the router; if it fails, the same cost in
+	// native code scores. [{builtin: leastwork}] uses only the native code and saves
+	// about 0.3 µs per request
+	Scorers []Scorer `yaml:"scorers" reload:"live"`
+	// off, minmax or rank; default off. minmax maps each scorer's scores of a request's
+	// candidates to 0 (worst) to 1 (best) before they are weighted and added up; rank
+	// uses their order instead and is robust against outliers. One of them is required
+	// for scorers of different units
+	Normalize string `yaml:"normalize" reload:"live"`
+	// how requests wait while every endpoint that could take them is at its max_inflight
+	Queue Queue `yaml:"queue" reload:"live"`
 	// DefaultScorers reports that the file names none.
-	DefaultScorers bool     `yaml:"-"`
-	Filters        []string `yaml:"filters" reload:"live" doc:"plugins that may drop candidates, in this order, at most 4"`
-	Picker         string   `yaml:"picker" reload:"live" doc:"builtin or a plugin that puts the candidates in order; default builtin"`
-	Trust          string   `yaml:"trust" reload:"live" doc:"measured or off; default measured; off places by load alone"`
-	Envelope       Envelope `yaml:"envelope" reload:"live" doc:"how far locality may unbalance the load"`
-	Sticky         Sticky   `yaml:"sticky" reload:"live" doc:"session affinity where prompts are unknown"`
-	Holdout        *float64 `yaml:"holdout" reload:"live" doc:"share of requests placed without locality, to measure what locality gains; default 0.005: 4,000 of 800,000 requests a day estimate p95 well, at a cost of at most 0.5 % of the cache hits"`
+	DefaultScorers bool `yaml:"-"`
+	// plugins that may drop candidates, in this order, at most 4
+	Filters []string `yaml:"filters" reload:"live"`
+	// builtin or a plugin that puts the candidates in order; default builtin
+	Picker string `yaml:"picker" reload:"live"`
+	// measured or off; default measured; off places by load alone
+	Trust string `yaml:"trust" reload:"live"`
+	// how far locality may unbalance the load
+	Envelope Envelope `yaml:"envelope" reload:"live"`
+	// session affinity where prompts are unknown
+	Sticky Sticky `yaml:"sticky" reload:"live"`
+	// share of requests placed without locality, to measure what locality gains; default
+	// 0.005: 4,000 of 800,000 requests a day estimate p95 well, at a cost of at most 0.5
+	// % of the cache hits
+	Holdout *float64 `yaml:"holdout" reload:"live"`
 }
 
 // Scorer is a plugin or a built-in that scores, as one profile uses it.
 type Scorer struct {
-	Plugin  string  `yaml:"plugin" reload:"live" doc:"name of a plugin; leastwork, roundrobin and prefixfirst ship with the router"`
-	Builtin string  `yaml:"builtin" reload:"live" doc:"leastwork or roundrobin, in native code instead of a plugin"`
-	Weight  float64 `yaml:"weight" reload:"live" doc:"factor of its scores; default 1"`
-	Config  JSON    `yaml:"config" reload:"live" doc:"configuration passed to the plugin instead of plugins[].config"`
-	// Required marks a scorer without which the sum of the others is meaningless.
-	Required bool `yaml:"required" reload:"live" doc:"true: if it fails or abstains, the request is scored by the built-in cost alone; default false: the other scores are added up without it"`
+	// name of a plugin; leastwork, roundrobin and prefixfirst ship with the router
+	Plugin string `yaml:"plugin" reload:"live"`
+	// leastwork or roundrobin, in native code instead of a plugin
+	Builtin string `yaml:"builtin" reload:"live"`
+	// factor of its scores; default 1
+	Weight float64 `yaml:"weight" reload:"live"`
+	// configuration passed to the plugin instead of plugins[].config
+	Config JSON `yaml:"config" reload:"live"`
+	// true: if it fails or abstains, the request is scored by the built-in cost alone;
+	// default false: the other scores are added up without it
+	Required bool `yaml:"required" reload:"live"`
 }
 
 // Name returns the name of the plugin or built-in.
@@ -228,30 +379,51 @@ func (s *Scorer) Name() string {
 
 // Plugin is a Wasm module (abi/SPEC.md).
 type Plugin struct {
-	Name   string       `yaml:"name" reload:"live" doc:"unique; lower-case letters, digits and -"`
-	File   string       `yaml:"file" reload:"live" doc:"module file; watched; a version that was pushed and activated takes precedence; default: the plugin of this name that ships with the router"`
-	Grants []string     `yaml:"grants" reload:"live" doc:"host modules that it may import: log, kv, metrics; default none"`
-	Limits PluginLimits `yaml:"limits" reload:"live" doc:"limits of an instance and of a call"`
-	Config JSON         `yaml:"config" reload:"live" doc:"configuration passed to the plugin; default {}"`
+	// unique; lower-case letters, digits and -
+	Name string `yaml:"name" reload:"live"`
+	// module file; watched; a version that was pushed and activated takes precedence;
+	// default: the plugin of this name that ships with the router
+	File string `yaml:"file" reload:"live"`
+	// host modules that it may import: log, kv, metrics; default none
+	Grants []string `yaml:"grants" reload:"live"`
+	// limits of an instance and of a call
+	Limits PluginLimits `yaml:"limits" reload:"live"`
+	// configuration passed to the plugin; default {}
+	Config JSON `yaml:"config" reload:"live"`
 }
 
 // PluginStore bounds the modules that are pushed.
 type PluginStore struct {
-	Bytes       Size     `yaml:"bytes" reload:"live" doc:"total size of stored modules; default 512MiB; the oldest that are neither active nor previous are removed first, then a push is refused"`
-	PusherBytes Size     `yaml:"pusher_bytes" reload:"live" doc:"total size of the modules that one pusher stored first; default 64MiB: thirty modules of Go's standard toolchain; enforced as bytes"`
-	Trial       Duration `yaml:"trial" reload:"live" doc:"time limit of compiling and checking a pushed module; default 10s, at most 3m; one at a time per pusher"`
+	// total size of stored modules; default 512MiB; the oldest that are neither active
+	// nor previous are removed first, then a push is refused
+	Bytes Size `yaml:"bytes" reload:"live"`
+	// total size of the modules that one pusher stored first; default 64MiB: thirty
+	// modules of Go's standard toolchain; enforced as bytes
+	PusherBytes Size `yaml:"pusher_bytes" reload:"live"`
+	// time limit of compiling and checking a pushed module; default 10s, at most 3m; one
+	// at a time per pusher
+	Trial Duration `yaml:"trial" reload:"live"`
 }
 
 // PluginLimits limit one instance of a plugin and its calls.
 type PluginLimits struct {
-	Memory Size     `yaml:"memory" reload:"live" doc:"memory of one instance; default 16MiB: Go's runtime needs 4; at most 64MiB: there are up to 8 instances"`
-	Call   Duration `yaml:"call" reload:"live" doc:"maximum processor time of a call that filters, scores or picks among 64 candidates, and of each further 64; default 2ms, at most 100ms; a plugin that exceeds it is refused, or quarantined if it does so later"`
+	// memory of one instance; default 16MiB: Go's runtime needs 4; at most 64MiB: there
+	// are up to 8 instances
+	Memory Size `yaml:"memory" reload:"live"`
+	// maximum processor time of a call that filters, scores or picks among 64
+	// candidates, and of each further 64; default 2ms, at most 100ms; a plugin that
+	// exceeds it is refused, or quarantined if it does so later
+	Call Duration `yaml:"call" reload:"live"`
 }
 
 // Signatures names the keys whose signatures of modules are accepted.
 type Signatures struct {
-	Required bool              `yaml:"required" reload:"live" doc:"true: a module that none of keys signed is refused, whether it is pushed, saved in plugin_dir, named by file, or found in the store at start; default false: only an invalid signature by one of keys is refused"`
-	Keys     map[string]string `yaml:"keys" reload:"live" doc:"name: public key, as kvasir plugin keygen prints it; at most 16"`
+	// true: a module that none of keys signed is refused, whether it is pushed, saved in
+	// plugin_dir, named by file, or found in the store at start; default false: only an
+	// invalid signature by one of keys is refused
+	Required bool `yaml:"required" reload:"live"`
+	// name: public key, as kvasir plugin keygen prints it; at most 16
+	Keys map[string]string `yaml:"keys" reload:"live"`
 }
 
 // Trust returns the keys for package plugsign, sorted by name. They must be valid,
@@ -268,63 +440,106 @@ func (s *Signatures) Trust() *plugsign.Trust {
 
 // Envelope limits how far locality may unbalance the load.
 type Envelope struct {
-	MaxLoadRatio float64 `yaml:"max_load_ratio" reload:"live" doc:"maximum outstanding work of an endpoint relative to the mean; default 1.5"`
-	SlackTokens  int     `yaml:"slack_tokens" reload:"live" doc:"outstanding tokens that are always allowed; default 16384: one request at low load breaks no affinity"`
-	MaxShare     float64 `yaml:"max_share" reload:"live" doc:"share of an endpoint's work that one tenant may hold while others compete for it; default 0.5"`
+	// maximum outstanding work of an endpoint relative to the mean; default 1.5
+	MaxLoadRatio float64 `yaml:"max_load_ratio" reload:"live"`
+	// outstanding tokens that are always allowed; default 16384: one request at low load
+	// breaks no affinity
+	SlackTokens int `yaml:"slack_tokens" reload:"live"`
+	// share of an endpoint's work that one tenant may hold while others compete for it;
+	// default 0.5
+	MaxShare float64 `yaml:"max_share" reload:"live"`
 }
 
 // Queue configures how requests wait for an endpoint.
 type Queue struct {
-	Deadline   *Duration `yaml:"deadline" reload:"live" doc:"maximum wait; default 30s: clients give up earlier than a longer one; 0s refuses at once, with status 429"`
-	MaxWaiting int       `yaml:"max_waiting" reload:"live" doc:"maximum number of waiting requests of all profiles; default 1000: each holds its body and a connection; further ones are refused at once, with status 429"`
+	// maximum wait; default 30s: clients give up earlier than a longer one; 0s refuses
+	// at once, with status 429
+	Deadline *Duration `yaml:"deadline" reload:"live"`
+	// maximum number of waiting requests of all profiles; default 1000: each holds its
+	// body and a connection; further ones are refused at once, with status 429
+	MaxWaiting int `yaml:"max_waiting" reload:"live"`
 }
 
 // Sticky configures session affinity.
 type Sticky struct {
-	TTL Duration `yaml:"ttl" reload:"live" doc:"how long a session is remembered; default 30m"`
+	// how long a session is remembered; default 30m
+	TTL Duration `yaml:"ttl" reload:"live"`
 }
 
 // ClientHints names the request headers that influence placement.
 type ClientHints struct {
-	Session  string            `yaml:"session" reload:"live" doc:"requests with the same value go to the same endpoint if prompts are unknown or policy pins sessions; default x-kvasir-session"`
-	Priority string            `yaml:"priority" reload:"live" doc:"priority class that the client requests and policy may grant; default x-kvasir-priority"`
-	Labels   map[string]string `yaml:"labels" reload:"live" doc:"map of label to header; the header's value is input.request.labels.LABEL of policy, unless the credential has a label of that name; at most 16"`
+	// requests with the same value go to the same endpoint if prompts are unknown or
+	// policy pins sessions; default x-kvasir-session
+	Session string `yaml:"session" reload:"live"`
+	// priority class that the client requests and policy may grant; default
+	// x-kvasir-priority
+	Priority string `yaml:"priority" reload:"live"`
+	// map of label to header; the header's value is input.request.labels.LABEL of
+	// policy, unless the credential has a label of that name; at most 16
+	Labels map[string]string `yaml:"labels" reload:"live"`
 }
 
 // Limits limit the process.
 type Limits struct {
-	Concurrent    int      `yaml:"concurrent" reload:"live" doc:"concurrent requests; default 4096"`
-	BytesInFlight Size     `yaml:"bytes_in_flight" reload:"live" doc:"memory of request bodies; default 2GiB"`
-	Index         Size     `yaml:"index" reload:"restart" doc:"memory of the block index; default 256MiB: about 10 million (block, endpoint) pairs"`
-	Prompts       Size     `yaml:"prompts" reload:"restart" doc:"memory of cached rendered and encoded prompts; default 512MiB"`
-	Decisions     Size     `yaml:"decisions" reload:"restart" doc:"memory of decisions kept for explain; default 64MiB, at most 10,000 decisions"`
-	DrainTimeout  Duration `yaml:"drain_timeout" reload:"restart" doc:"how long a router that is stopped waits for requests in progress; default 5m; longer than most answers, shorter than the grace period of what stops it"`
+	// concurrent requests; default 4096
+	Concurrent int `yaml:"concurrent" reload:"live"`
+	// memory of request bodies; default 2GiB
+	BytesInFlight Size `yaml:"bytes_in_flight" reload:"live"`
+	// memory of the block index; default 256MiB: about 10 million (block, endpoint)
+	// pairs
+	Index Size `yaml:"index" reload:"restart"`
+	// memory of cached rendered and encoded prompts; default 512MiB
+	Prompts Size `yaml:"prompts" reload:"restart"`
+	// memory of decisions kept for explain; default 64MiB, at most 10,000 decisions
+	Decisions Size `yaml:"decisions" reload:"restart"`
+	// how long a router that is stopped waits for requests in progress; default 5m;
+	// longer than most answers, shorter than the grace period of what stops it
+	DrainTimeout Duration `yaml:"drain_timeout" reload:"restart"`
 }
 
 // Telemetry is logs and metrics.
 type Telemetry struct {
-	LogLevel  string `yaml:"log_level" reload:"restart" doc:"debug, info, warn or error; default info"`
-	LogFormat string `yaml:"log_format" reload:"restart" doc:"json or text; default text"`
+	// debug, info, warn or error; default info
+	LogLevel string `yaml:"log_level" reload:"restart"`
+	// json or text; default text
+	LogFormat string `yaml:"log_format" reload:"restart"`
 
-	TenantLabels bool `yaml:"tenant_labels" reload:"live" doc:"true: metrics count requests and tokens by tenant, for the first 4,096 tenants; default false: readers of metrics need not learn who the tenants are, and each adds six series"`
+	// true: metrics count requests and tokens by tenant, for the first 4,096 tenants;
+	// default false: readers of metrics need not learn who the tenants are, and each
+	// adds six series
+	TenantLabels bool `yaml:"tenant_labels" reload:"live"`
 
-	AuditLog    AuditLog    `yaml:"audit_log" reload:"live" doc:"log of changes by operators; see kvasir audit verify"`
-	DecisionLog DecisionLog `yaml:"decision_log" reload:"live" doc:"log of policy decisions, as JSON lines with the field names of OPA's decision logs; never contains prompts, keys or salts"`
+	// log of changes by operators; see kvasir audit verify
+	AuditLog AuditLog `yaml:"audit_log" reload:"live"`
+	// log of policy decisions, as JSON lines with the field names of OPA's decision
+	// logs; never contains prompts, keys or salts
+	DecisionLog DecisionLog `yaml:"decision_log" reload:"live"`
 }
 
 // DecisionLog configures the log of policy decisions.
 type DecisionLog struct {
-	File         string   `yaml:"file" reload:"restart" doc:"path of the log; default none: nothing is logged"`
-	SampleAllow  *float64 `yaml:"sample_allow" reload:"restart" doc:"share of allowed requests that are logged if the policy's audit is sample; default 0.01; denied requests are always logged"`
-	Mask         []string `yaml:"mask" reload:"restart" doc:"paths to omit, such as /input/tenant/user, in addition to the policy's data.system.log.mask"`
-	RequireAudit bool     `yaml:"require_audit" reload:"restart" doc:"true: sync each entry to disk, and refuse requests with status 503 while the log cannot be written; default false: serve, and count dropped entries"`
-	MaxSize      Size     `yaml:"max_size" reload:"restart" doc:"size at which the file is rotated to FILE.1; default 64MiB"`
-	Keep         int      `yaml:"keep" reload:"restart" doc:"number of rotated files to keep; default 8"`
+	// path of the log; default none: nothing is logged
+	File string `yaml:"file" reload:"restart"`
+	// share of allowed requests that are logged if the policy's audit is sample; default
+	// 0.01; denied requests are always logged
+	SampleAllow *float64 `yaml:"sample_allow" reload:"restart"`
+	// paths to omit, such as /input/tenant/user, in addition to the policy's
+	// data.system.log.mask
+	Mask []string `yaml:"mask" reload:"restart"`
+	// true: sync each entry to disk, and refuse requests with status 503 while the log
+	// cannot be written; default false: serve, and count dropped entries
+	RequireAudit bool `yaml:"require_audit" reload:"restart"`
+	// size at which the file is rotated to FILE.1; default 64MiB
+	MaxSize Size `yaml:"max_size" reload:"restart"`
+	// number of rotated files to keep; default 8
+	Keep int `yaml:"keep" reload:"restart"`
 }
 
 // AuditLog configures the log of changes by operators.
 type AuditLog struct {
-	File string `yaml:"file" reload:"restart" doc:"append-only file; at 64MiB it is rotated to NAME.NUMBER; default <state_dir>/audit.log"`
+	// append-only file; at 64MiB it is rotated to NAME.NUMBER; default
+	// <state_dir>/audit.log
+	File string `yaml:"file" reload:"restart"`
 }
 
 // Load reads and checks the file at path. The error is an Errors if the file could

@@ -1,10 +1,8 @@
 package config
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -255,33 +253,6 @@ func TestParse_errors(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestSchema_documents checks that every key is documented.
-func TestSchema_documents(t *testing.T) {
-	var s map[string]any
-	if err := json.Unmarshal(Schema(), &s); err != nil {
-		t.Fatal(err)
-	}
-	var walk func(t2 reflect.Type, path string)
-	walk = func(rt reflect.Type, path string) {
-		switch rt.Kind() {
-		case reflect.Pointer, reflect.Slice, reflect.Map:
-			walk(rt.Elem(), path)
-		case reflect.Struct:
-			for i := range rt.NumField() {
-				f := rt.Field(i)
-				if f.Tag.Get("yaml") == "-" {
-					continue
-				}
-				if f.Tag.Get("doc") == "" {
-					t.Errorf("%s.%s has no doc", path, f.Name)
-				}
-				walk(f.Type, path+"."+f.Name)
-			}
-		}
-	}
-	walk(reflect.TypeFor[Config](), "Config")
 }
 
 func FuzzParse(f *testing.F) {

@@ -13,59 +13,100 @@ import (
 
 // Identity configures authentication. At least one method must be set.
 type Identity struct {
-	APIKeysFile string    `yaml:"api_keys_file" reload:"live" doc:"file of API keys, written by kvasir key; watched"`
-	JWT         []JWT     `yaml:"jwt" reload:"live" doc:"issuers whose tokens are accepted"`
-	Anonymous   Anonymous `yaml:"anonymous" reload:"live" doc:"tenant of requests without credentials; absent = they are refused"`
+	// file of API keys, written by kvasir key; watched
+	APIKeysFile string `yaml:"api_keys_file" reload:"live"`
+	// issuers whose tokens are accepted
+	JWT []JWT `yaml:"jwt" reload:"live"`
+	// tenant of requests without credentials; absent = they are refused
+	Anonymous Anonymous `yaml:"anonymous" reload:"live"`
 
-	MTLS           []Certificate  `yaml:"mtls" reload:"live" doc:"principals of client certificates; requires listen.tls.client_ca_file"`
-	TrustedProxies []TrustedProxy `yaml:"trusted_proxies" reload:"live" doc:"proxies whose X-Forwarded-For and identity headers are accepted; those headers of other peers are dropped"`
+	// principals of client certificates; requires listen.tls.client_ca_file
+	MTLS []Certificate `yaml:"mtls" reload:"live"`
+	// proxies whose X-Forwarded-For and identity headers are accepted; those headers of
+	// other peers are dropped
+	TrustedProxies []TrustedProxy `yaml:"trusted_proxies" reload:"live"`
 }
 
 // Certificate is the principal of a client certificate.
 type Certificate struct {
-	SAN    string            `yaml:"san" reload:"live" doc:"subject alternative name: spiffe://…, a DNS name or an e-mail address; no wildcards"`
-	Tenant string            `yaml:"tenant" reload:"live" doc:"tenant of its requests"`
-	User   string            `yaml:"user" reload:"live" doc:"user within the tenant"`
-	Groups []string          `yaml:"groups" reload:"live" doc:"for policy"`
-	Scopes []string          `yaml:"scopes" reload:"live" doc:"for policy; the admin listener accepts no certificates"`
-	Labels map[string]string `yaml:"labels" reload:"live" doc:"for policy"`
+	// subject alternative name: spiffe://…, a DNS name or an e-mail address; no
+	// wildcards
+	SAN string `yaml:"san" reload:"live"`
+	// tenant of its requests
+	Tenant string `yaml:"tenant" reload:"live"`
+	// user within the tenant
+	User string `yaml:"user" reload:"live"`
+	// for policy
+	Groups []string `yaml:"groups" reload:"live"`
+	// for policy; the admin listener accepts no certificates
+	Scopes []string `yaml:"scopes" reload:"live"`
+	// for policy
+	Labels map[string]string `yaml:"labels" reload:"live"`
 }
 
 // TrustedProxy is a proxy in front of the router.
 type TrustedProxy struct {
-	Networks     []string `yaml:"networks" reload:"live" doc:"networks that it connects from, such as 10.0.0.0/24"`
-	SANs         []string `yaml:"sans" reload:"live" doc:"accepted names of its certificate; required if listen.tls.client_ca_file is set, and for tenant_header"`
-	TenantHeader string   `yaml:"tenant_header" reload:"live" doc:"header with the tenant, such as x-tenant-id or x-forwarded-tenant; the proxy must replace what clients send in it"`
-	UserHeader   string   `yaml:"user_header" reload:"live" doc:"header with the user, such as x-forwarded-user"`
-	GroupsHeader string   `yaml:"groups_header" reload:"live" doc:"header with the groups, separated by commas, such as x-forwarded-groups"`
+	// networks that it connects from, such as 10.0.0.0/24
+	Networks []string `yaml:"networks" reload:"live"`
+	// accepted names of its certificate; required if listen.tls.client_ca_file is set,
+	// and for tenant_header
+	SANs []string `yaml:"sans" reload:"live"`
+	// header with the tenant, such as x-tenant-id or x-forwarded-tenant; the proxy must
+	// replace what clients send in it
+	TenantHeader string `yaml:"tenant_header" reload:"live"`
+	// header with the user, such as x-forwarded-user
+	UserHeader string `yaml:"user_header" reload:"live"`
+	// header with the groups, separated by commas, such as x-forwarded-groups
+	GroupsHeader string `yaml:"groups_header" reload:"live"`
 }
 
 // Anonymous is the tenant of requests without credentials.
 type Anonymous struct {
-	Tenant string `yaml:"tenant" reload:"live" doc:"name of the tenant"`
+	// name of the tenant
+	Tenant string `yaml:"tenant" reload:"live"`
 }
 
 // JWT is an issuer of tokens. A claim is named by its name or, if it is nested, by a
 // JSON pointer.
 type JWT struct {
-	Issuer     string   `yaml:"issuer" reload:"live" doc:"exact value of iss"`
-	Audience   string   `yaml:"audience" reload:"live" doc:"required in aud; otherwise tokens for other services would be accepted"`
-	JWKSURL    string   `yaml:"jwks_url" reload:"live" doc:"https URL of the issuer's keys; or jwks_file"`
-	JWKSFile   string   `yaml:"jwks_file" reload:"live" doc:"file with the issuer's keys; watched"`
-	Algorithms []string `yaml:"algorithms" reload:"live" doc:"accepted algorithms: RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA; never none or HMAC"`
+	// exact value of iss
+	Issuer string `yaml:"issuer" reload:"live"`
+	// required in aud; otherwise tokens for other services would be accepted
+	Audience string `yaml:"audience" reload:"live"`
+	// https URL of the issuer's keys; or jwks_file
+	JWKSURL string `yaml:"jwks_url" reload:"live"`
+	// file with the issuer's keys; watched
+	JWKSFile string `yaml:"jwks_file" reload:"live"`
+	// accepted algorithms: RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA;
+	// never none or HMAC
+	Algorithms []string `yaml:"algorithms" reload:"live"`
 
-	TenantClaim string            `yaml:"tenant_claim" reload:"live" doc:"claim that names the tenant, such as org or /realm/tenant; or tenant"`
-	Tenants     []string          `yaml:"tenants" reload:"live" doc:"tenants that tenant_claim may name; default any: use that only for your own issuer"`
-	Tenant      string            `yaml:"tenant" reload:"live" doc:"tenant of all tokens of this issuer"`
-	UserClaim   string            `yaml:"user_claim" reload:"live" doc:"default sub"`
-	GroupsClaim string            `yaml:"groups_claim" reload:"live" doc:"default groups"`
-	ScopesClaim string            `yaml:"scopes_claim" reload:"live" doc:"default scope"`
-	LabelClaims map[string]string `yaml:"label_claims" reload:"live" doc:"map of label, for policy, to claim"`
-	Admin       bool              `yaml:"admin" reload:"live" doc:"true: tokens are accepted on the admin listener, with the admin scopes that they name; default false"`
+	// claim that names the tenant, such as org or /realm/tenant; or tenant
+	TenantClaim string `yaml:"tenant_claim" reload:"live"`
+	// tenants that tenant_claim may name; default any: use that only for your own issuer
+	Tenants []string `yaml:"tenants" reload:"live"`
+	// tenant of all tokens of this issuer
+	Tenant string `yaml:"tenant" reload:"live"`
+	// default sub
+	UserClaim string `yaml:"user_claim" reload:"live"`
+	// default groups
+	GroupsClaim string `yaml:"groups_claim" reload:"live"`
+	// default scope
+	ScopesClaim string `yaml:"scopes_claim" reload:"live"`
+	// map of label, for policy, to claim
+	LabelClaims map[string]string `yaml:"label_claims" reload:"live"`
+	// true: tokens are accepted on the admin listener, with the admin scopes that they
+	// name; default false
+	Admin bool `yaml:"admin" reload:"live"`
 
-	Leeway   Duration `yaml:"leeway" reload:"live" doc:"tolerated clock difference; default 30s: more than with NTP; at most 5m"`
-	Refresh  Duration `yaml:"refresh" reload:"live" doc:"how often keys are fetched; default 5m: a withdrawn key is accepted that much longer; a token with an unknown key also triggers a fetch, at most every 10s"`
-	MaxStale Duration `yaml:"max_stale" reload:"live" doc:"how long fetched keys are used while fetches fail; default 24h: bridges an outage of a night"`
+	// tolerated clock difference; default 30s: more than with NTP; at most 5m
+	Leeway Duration `yaml:"leeway" reload:"live"`
+	// how often keys are fetched; default 5m: a withdrawn key is accepted that much
+	// longer; a token with an unknown key also triggers a fetch, at most every 10s
+	Refresh Duration `yaml:"refresh" reload:"live"`
+	// how long fetched keys are used while fetches fail; default 24h: bridges an outage
+	// of a night
+	MaxStale Duration `yaml:"max_stale" reload:"live"`
 }
 
 // Config returns j for package jwt.

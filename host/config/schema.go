@@ -1,5 +1,7 @@
 package config
 
+//go:generate go test -count=1 -run TestDocs_current . -args -update
+
 import (
 	"encoding/json"
 	"reflect"
@@ -61,7 +63,7 @@ func structSchema(t reflect.Type) map[string]any {
 			continue
 		}
 		p := schemaOf(f.Type)
-		p["description"] = f.Tag.Get("doc")
+		p["description"] = docs[docKey(t, f)]
 		props[f.Tag.Get("yaml")] = p
 	}
 	s := map[string]any{"type": "object", "properties": props, "additionalProperties": false}
@@ -70,6 +72,9 @@ func structSchema(t reflect.Type) map[string]any {
 	}
 	return s
 }
+
+// docKey returns the key in docs of field f of struct type t.
+func docKey(t reflect.Type, f reflect.StructField) string { return t.String() + "." + f.Name }
 
 func clone(m map[string]any) map[string]any {
 	c := make(map[string]any, len(m)+1)

@@ -26,7 +26,7 @@ func or[T comparable](p *T, v T) {
 	}
 }
 
-// defaults sets fields that the file leaves out. The doc tag of each field gives
+// defaults sets fields that the file leaves out. The comment of each field gives
 // the reason of its value.
 func (c *Config) defaults() {
 	or(&c.Listen.MaxBody, 64<<20)
