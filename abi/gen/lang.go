@@ -79,10 +79,11 @@ func cFile() []byte {
 func rustFile() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "//! Constants of the ABI. %s\n", header)
+	escape := strings.NewReplacer("[", "\\[", "]", "\\]") // a link in Rust's documentation
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n// %s\n", g.doc)
 		for _, c := range g.consts {
-			fmt.Fprintf(&b, "/// %s\npub const %s: u32 = %s;\n", strings.NewReplacer("[", "\\[", "]", "\\]").Replace(c.doc), upper(c.name), number(c.value))
+			fmt.Fprintf(&b, "/// %s\npub const %s: u32 = %s;\n", escape.Replace(c.doc), upper(c.name), number(c.value))
 		}
 	}
 	b.WriteString("\n// Modules a plugin may import.\n")

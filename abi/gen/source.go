@@ -77,7 +77,8 @@ var groups = []group{
 		{"IdleFuelHint", 4, "u32 units of fuel the call may use, saturated"},
 		{"IdleHeaderSize", 8, "size of the header of this minor version"},
 	}},
-	{"Values of the request column operation. More may come: a guest takes those it does not know for OperationOther.", []constant{
+	{"Values of the request column operation. " +
+		"More may come: a guest takes those it does not know for OperationOther.", []constant{
 		{"OperationChat", 0, "chat completions"},
 		{"OperationCompletions", 1, "completions"},
 		{"OperationOther", 2, "anything else"},
@@ -103,7 +104,8 @@ var groups = []group{
 		{"MaxFigures", 64, "rows of the result of kvasir_x_backend_parse"},
 		{"MaxDiscovered", 256 << 10, "bytes of the result of kvasir_x_discover"},
 	}},
-	{"Argument of kvasir_x_autoscale (experimental): byte offsets from its base. Offsets in it are relative to the base and multiples of 64.", []constant{
+	{"Argument of kvasir_x_autoscale (experimental): byte offsets from its base. " +
+		"Offsets in it are relative to the base and multiples of 64.", []constant{
 		{"ScaleSize", 0, "u32 bytes of this header"},
 		{"ScaleFlags", 4, "u32 flags of a batch: shadow, replay"},
 		{"ScaleNPools", 8, "u32 pools of the group, the one to fill first comes first"},
@@ -251,7 +253,8 @@ var exports = []text{
 	{"ExportMemory", "memory", "the linear memory"},
 	{"ExportABI", "kvasir_abi", "() -> i32: major<<16 | minor"},
 	{"ExportManifest", "kvasir_manifest", "() -> i64: ptr<<32 | len of static UTF-8 JSON"},
-	{"ExportAlloc", "kvasir_alloc", "(i32 size) -> i32: the one arena, 16-aligned, valid until the next call; 0 = out of memory"},
+	{"ExportAlloc", "kvasir_alloc",
+		"(i32 size) -> i32: the one arena, 16-aligned, valid until the next call; 0 = out of memory"},
 	{"ExportError", "kvasir_error", "() -> i64: ptr<<32 | len of the text of the last status ≥ 2; optional"},
 	{"ExportInitialize", "_initialize", "() -> (): run once per instance before anything else; optional"},
 	{"ExportStart", "_start", "refused: a plugin is a reactor, not a command"},
@@ -269,9 +272,12 @@ var exports = []text{
 
 var modules = []text{
 	{"ModuleLog", "kvasir:log/1", "log(i32 level, i32 ptr, i32 len): 0 debug, 1 info, 2 warn, 3 error; rate-limited"},
-	{"ModuleKV", "kvasir:kv/1", "get(i32 key, i32 klen, i32 val, i32 cap) -> i32 length or -1; set(i32 key, i32 klen, i32 val, i32 vlen) -> i32 0 or 1 over quota; delete(i32 key, i32 klen) -> i32 0 or 1 absent; observe, idle and experimental roles only"},
+	{"ModuleKV", "kvasir:kv/1",
+		"get(i32 key, i32 klen, i32 val, i32 cap) -> i32 length or -1; set(i32 key, i32 klen, i32 val, i32 vlen) -> i32 0 " +
+			"or 1 over quota; delete(i32 key, i32 klen) -> i32 0 or 1 absent; observe, idle and experimental roles only"},
 	{"ModuleMetrics", "kvasir:metrics/1", "add(i32 name, i32 len, f64 delta); set(i32 name, i32 len, f64 value)"},
-	{"ModuleWASI", "wasi_snapshot_preview1", "the ten functions Go guests import; always granted, no files, no sockets, clock frozen at now_ms, seeded random"},
+	{"ModuleWASI", "wasi_snapshot_preview1",
+		"the ten functions Go guests import; always granted, no files, no sockets, clock frozen at now_ms, seeded random"},
 }
 
 var units = []text{

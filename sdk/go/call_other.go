@@ -5,9 +5,10 @@ package kvasir
 import "unsafe"
 
 // Call runs a role of the plugin outside a host, for its tests: role is "filter",
-// "score", "pick", "observe", "x_autoscale", "x_backend_parse", "x_discover", "configure" or "idle", arg its argument as abi/SPEC.md
-// lays it out, which receives the result. It returns the role's status and, if that
-// is StatusError, what it said.
+// "score", "pick", "observe", "x_autoscale", "x_backend_parse", "x_discover",
+// "configure" or "idle"; arg is its argument in the layout of abi/SPEC.md, and
+// receives the result. It returns the role's status and, if that is StatusError, the
+// message.
 func Call(role string, arg []byte) (status uint32, message string) {
 	mem := make([]uint64, len(arg)/8+1) // aligned
 	view := unsafe.Slice((*byte)(unsafe.Pointer(&mem[0])), len(arg))

@@ -17,7 +17,8 @@ func reset() {
 
 func TestManifest(t *testing.T) {
 	defer reset()
-	Score("my-scorer", []string{"waiting", "label/a=\"b\"?"}, nil, Request("objective"), Terms("hit", "queue"), CostTokens())
+	Score("my-scorer", []string{"waiting", "label/a=\"b\"?"}, nil,
+		Request("objective"), Terms("hit", "queue"), CostTokens())
 	Filter("my-scorer", nil, []string{"no lora"}, nil)
 	Observe("my-scorer", []string{"ttft_ms"}, []Column{{"my/rate", 1.5}}, nil)
 	Configure(func([]byte) error { return nil })
@@ -25,8 +26,10 @@ func TestManifest(t *testing.T) {
 	if err := json.Unmarshal([]byte(manifest()), &m); err != nil {
 		t.Fatalf("%v\n%s", err, manifest())
 	}
-	const want = `{"abi":"1.0","name":"my-scorer","publishes":[{"default":1.5,"name":"my/rate"}],"roles":{"configure":{},"filter":{"columns":[],"reasons":["no lora"]},` +
-		`"idle":{},"observe":{"columns":["ttft_ms"]},"score":{"columns":["waiting",{"name":"label/a=\"b\"","optional":true}],"request":["objective"],"terms":["hit","queue"],"unit":"cost_tokens"}},` +
+	const want = `{"abi":"1.0","name":"my-scorer","publishes":[{"default":1.5,"name":"my/rate"}],` +
+		`"roles":{"configure":{},"filter":{"columns":[],"reasons":["no lora"]},` +
+		`"idle":{},"observe":{"columns":["ttft_ms"]},"score":{"columns":["waiting",{"name":"label/a=\"b\"",` +
+		`"optional":true}],"request":["objective"],"terms":["hit","queue"],"unit":"cost_tokens"}},` +
 		`"state_version":1,"version":"0.1.0"}`
 	if got, _ := json.Marshal(m); string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -44,7 +47,9 @@ func TestNumber(t *testing.T) {
 			t.Fatalf("%v: wrote %s (%v)", f, s, err)
 		}
 	}
-	for _, f := range []float32{0, 1, -1, 0.5, 9, 10, 999999, 1e6, 1e7 + 1, 16777216, math.MaxFloat32, math.SmallestNonzeroFloat32, -0.1, 1.5e-39} {
+	for _, f := range []float32{
+		0, 1, -1, 0.5, 9, 10, 999999, 1e6, 1e7 + 1, 16777216, math.MaxFloat32, math.SmallestNonzeroFloat32, -0.1, 1.5e-39,
+	} {
 		check(f)
 	}
 	rng := rand.New(rand.NewPCG(1, 2))

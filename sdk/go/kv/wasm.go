@@ -14,11 +14,13 @@ func hostSet(key unsafe.Pointer, klen uint32, val unsafe.Pointer, vlen uint32) i
 func hostDelete(key unsafe.Pointer, klen uint32) int32
 
 func get(key string, buf []byte) int32 {
-	return hostGet(unsafe.Pointer(unsafe.StringData(key)), uint32(len(key)), unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
+	return hostGet(unsafe.Pointer(unsafe.StringData(key)), uint32(len(key)),
+		unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
 }
 
 func set(key string, value []byte) int32 {
-	return hostSet(unsafe.Pointer(unsafe.StringData(key)), uint32(len(key)), unsafe.Pointer(unsafe.SliceData(value)), uint32(len(value)))
+	return hostSet(unsafe.Pointer(unsafe.StringData(key)), uint32(len(key)),
+		unsafe.Pointer(unsafe.SliceData(value)), uint32(len(value)))
 }
 
 func del(key string) int32 {

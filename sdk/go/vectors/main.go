@@ -11,9 +11,11 @@ const name = "vectors"
 
 func init() {
 	kvasir.Filter(name, []string{"adapter_state"}, []string{"one", "two", "three"}, filter)
-	kvasir.Score(name, []string{"uncached_tokens", "endpoint_id", "kv_usage"}, score, kvasir.Request("objective", "tenant_hash"), kvasir.Terms("a", "b"))
+	kvasir.Score(name, []string{"uncached_tokens", "endpoint_id", "kv_usage"}, score,
+		kvasir.Request("objective", "tenant_hash"), kvasir.Terms("a", "b"))
 	kvasir.Pick(name, []string{"colocated"}, pick)
-	kvasir.Observe(name, []string{"endpoint_row", "ttft_ms", "cached_tokens"}, []kvasir.Column{{Name: "vectors/ttft"}, {Name: "vectors/seen"}}, observe)
+	kvasir.Observe(name, []string{"endpoint_row", "ttft_ms", "cached_tokens"},
+		[]kvasir.Column{{Name: "vectors/ttft"}, {Name: "vectors/seen"}}, observe)
 	kvasir.Configure(func(config []byte) error {
 		if n := len(config); n < 2 || config[0] != '{' || config[n-1] != '}' {
 			return errors.New("want an object")
