@@ -200,8 +200,11 @@ func (h *Host) openStores() error {
 	holders := kvindex.HolderOf(config.MaxEndpoints, 0)
 	h.index = kvindex.New(kvindex.Config{Holders: holders, BudgetBytes: int64(l.Index) * indexShare / 16})
 	h.predictor = kvindex.NewPredictor(kvindex.Config{Holders: holders, BudgetBytes: int64(l.Index) * predictorShare / 16})
-	h.assumed = kvindex.NewAssumed(kvindex.AssumedConfig{Holders: holders, BudgetBytes: int64(l.Index) * assumedShare / 16})
-	h.history = isolation.Open(filepath.Join(h.cfg.StateDir, historyFile), min(maxHistory, int64(l.Index)/8), h.fresh, h.log)
+	h.assumed = kvindex.NewAssumed(kvindex.AssumedConfig{
+		Holders: holders, BudgetBytes: int64(l.Index) * assumedShare / 16,
+	})
+	h.history = isolation.Open(filepath.Join(h.cfg.StateDir, historyFile), min(maxHistory, int64(l.Index)/8),
+		h.fresh, h.log)
 	h.registry = telemetry.New()
 	h.metrics = telemetry.NewMetrics(h.registry)
 	h.openFleet()

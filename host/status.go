@@ -10,8 +10,8 @@ import (
 // openStatus makes what the admin API's questions are answered by.
 func (h *Host) openStatus() {
 	h.status = status.New(status.Config{
-		Version: h.opt.Version, Started: h.started, Ready: h.ready, State: h.state, Proxy: h.proxy, Index: h.index, Audit: h.audit,
-		Store: h.store, Watcher: h.fleet.Watcher,
+		Version: h.opt.Version, Started: h.started, Ready: h.ready, State: h.state, Proxy: h.proxy, Index: h.index,
+		Audit: h.audit, Store: h.store, Watcher: h.fleet.Watcher,
 		Revision: func() (uint64, time.Time) {
 			l := h.rules.Acquire()
 			defer l.Release()

@@ -66,8 +66,9 @@ func devCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "start a demo fleet: simulated engines, two tenants, the router",
-		Long:  "kvasir dev starts four simulated engines and the router before them, with two tenants.\nNothing is written outside a temporary state directory, which is removed at the end.",
-		Args:  cobra.NoArgs,
+		Long: "kvasir dev starts four simulated engines and the router before them, with two tenants.\n" +
+			"Nothing is written outside a temporary state directory, which is removed at the end.",
+		Args: cobra.NoArgs,
 	}
 	var f devFlags
 	f.add(c, "8b-h100")
@@ -191,7 +192,8 @@ func (f *devFlags) scaledPool(line *devLine) (string, error) {
 	if err != nil {
 		return "", exit(exitNo, "%v", err)
 	}
-	return fmt.Sprintf("  autoscale: {min: 0, max: %d, window: %s, idle_after: %s, cold_start: %s, drain_timeout: 1m, driver: {command: %s}}\n", f.engines, f.idle, f.idle, f.cold, b), nil
+	return fmt.Sprintf("  autoscale: {min: 0, max: %d, window: %s, idle_after: %s, cold_start: %s, drain_timeout: 1m, "+
+		"driver: {command: %s}}\n", f.engines, f.idle, f.idle, f.cold, b), nil
 }
 
 func (f *devFlags) startEngines(ctx context.Context, cancel context.CancelFunc, broken chan<- error,
@@ -289,12 +291,17 @@ func (f *devFlags) announce(ctx context.Context, h *host.Host, line *devLine, ou
 	for _, t := range []string{"acme", "globex"} {
 		fmt.Fprintf(out, "  tenant  %-7s key %s\n", t, line.Tenants[t])
 	}
-	fmt.Fprintf(out, "  admin   %s token %s\n  config  %s\n  plugins %s (NAME.wasm saved here places the next request)\n  policy  %s (edit data/tenants: the next request obeys)\n",
+	fmt.Fprintf(out, "  admin   %s token %s\n  config  %s\n"+
+		"  plugins %s (a module saved here as NAME.wasm places the next request)\n"+
+		"  policy  %s (an edit below data/tenants applies to the next request)\n",
 		line.Admin, line.AdminToken, line.Config, line.PluginDir, line.PolicyDir)
 	fmt.Fprintf(out, `
 Try (twice: the second answer reports cached_tokens):
 
-  curl -N %s/v1/chat/completions -H "Authorization: Bearer %s" -H "Content-Type: application/json" -d '{"model": %q, "stream": true, "max_tokens": 32, "stream_options": {"include_usage": true}, "messages": [{"role": "system", "content": "You are a careful engineer who answers in one sentence, names the assumption it rests on, and says what would change the answer."}, {"role": "user", "content": "Where does my request go?"}]}'
+  curl -N %s/v1/chat/completions -H "Authorization: Bearer %s" -H "Content-Type: application/json" -d '`+
+		`{"model": %q, "stream": true, "max_tokens": 32, "stream_options": {"include_usage": true}, "messages": [`+
+		`{"role": "system", "content": "You are a careful engineer who answers in one sentence, names the assumption it `+
+		`rests on, and says what would change the answer."}, {"role": "user", "content": "Where does my request go?"}]}'
 
 Ask why it went where it went (ID is the x-request-id header, curl -i shows it):
 

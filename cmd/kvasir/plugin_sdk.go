@@ -87,7 +87,8 @@ func columnsPage() string {
 		}
 	}
 	table("Per endpoint (score, filter, pick)", abi.Columns[:])
-	b.WriteString("\nAlso `label/NAME=VALUE` (1 where the endpoint has the label, else 0) and columns that a plugin publishes, `PLUGIN/NAME`.\n")
+	b.WriteString("\nAlso `label/NAME=VALUE` (1 where the endpoint has the label, else 0) and columns that a plugin " +
+		"publishes, `PLUGIN/NAME`.\n")
 	table("Per request (listed under `request`)", abi.RequestColumns[:])
 	table("Per outcome (observe)", abi.OutcomeColumns[:])
 	return b.String()

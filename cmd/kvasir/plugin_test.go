@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"go/format"
 	"io/fs"
 	"net/http"
@@ -12,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -260,7 +260,8 @@ func TestPlugin_use(t *testing.T) {
 // TestPlugin_check: the exit code is 1 and the failed checks are named.
 func TestPlugin_check(t *testing.T) {
 	good := write(t, "good.wasm", code(t, "leastwork"))
-	if out := mustRun(t, "plugin", "check", good, "--config", `{"objective":"ttft"}`); strings.Contains(out, "FAIL") || !strings.Contains(out, "leastwork") {
+	out := mustRun(t, "plugin", "check", good, "--config", `{"objective":"ttft"}`)
+	if strings.Contains(out, "FAIL") || !strings.Contains(out, "leastwork") {
 		t.Error(out)
 	}
 	all, err := guests.All()
@@ -374,14 +375,21 @@ func TestPlugin_admin(t *testing.T) {
 		asked = append(asked, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization"))
 		switch {
 		case r.Method == "GET":
-			w.Write([]byte(`{"plugins":[{"name":"mine","digest":"bbbb","version":"1.2","signer":"release","source":"stored","roles":["score"],"state":"active","stats":{"Calls":7,"Faults":{"trap":1,"fuel":2},"call_us":1.5002},"active":"bbbb","previous":"aaaa","versions":[{"digest":"aaaa","bytes":5,"stored":"2026-01-02T03:04:05Z"},{"digest":"bbbb","bytes":6,"stored":"2026-01-02T03:04:05Z"},{"digest":"cccc","bytes":6,"stored":"2026-01-02T03:04:05Z"}],"shadow":{"digest":"cccc","decisions":40,"rank_agreement":0.75,"placed_elsewhere":0.125,"faults":3}}]}`))
+			w.Write([]byte(`{"plugins":[{"name":"mine","digest":"bbbb","version":"1.2","signer":"release","source":"stored",` +
+				`"roles":["score"],"state":"active","stats":{"Calls":7,"Faults":{"trap":1,"fuel":2},"call_us":1.5002},` +
+				`"active":"bbbb","previous":"aaaa","versions":[{"digest":"aaaa","bytes":5,"stored":"2026-01-02T03:04:05Z"},` +
+				`{"digest":"bbbb","bytes":6,"stored":"2026-01-02T03:04:05Z"},{"digest":"cccc","bytes":6,` +
+				`"stored":"2026-01-02T03:04:05Z"}],"shadow":{"digest":"cccc","decisions":40,"rank_agreement":0.75,` +
+				`"placed_elsewhere":0.125,"faults":3}}]}`))
 		case strings.HasSuffix(r.URL.Path, "/none/rollback"):
 			w.WriteHeader(http.StatusConflict)
 			w.Write([]byte(`{"error":{"message":"no version was active before"}}`))
 		default:
 			body.Reset()
 			body.ReadFrom(r.Body)
-			w.Write([]byte(`{"digest":"0123456789abcdef","active":` + strconv.FormatBool(r.URL.Query().Has("activate")) + `,"used":true,"shadow":` + strconv.FormatBool(r.URL.Query().Has("shadow")) + `}`))
+			q := r.URL.Query()
+			fmt.Fprintf(w, `{"digest":"0123456789abcdef","active":%t,"used":true,"shadow":%t}`,
+				q.Has("activate"), q.Has("shadow"))
 		}
 	}))
 	defer srv.Close()
@@ -404,7 +412,8 @@ func TestPlugin_admin(t *testing.T) {
 	if out := mustRun(t, "plugin", "unshadow", "mine"); !strings.Contains(out, "no shadow") {
 		t.Error(out)
 	}
-	if out := mustRun(t, "plugin", "rollback", "mine", "--output", "json"); !strings.Contains(out, `"digest": "0123456789abcdef"`) {
+	out := mustRun(t, "plugin", "rollback", "mine", "--output", "json")
+	if !strings.Contains(out, `"digest": "0123456789abcdef"`) {
 		t.Error(out)
 	}
 	if _, code, err := run(t, "plugin", "rollback", "none"); code != exitNo ||

@@ -24,7 +24,8 @@ func TestPolicyReadme(t *testing.T) {
 		}
 		found++
 		for _, w := range rest {
-			if name, ok := strings.CutPrefix(w, "--"); ok && c.Flags().Lookup(name) == nil && c.InheritedFlags().Lookup(name) == nil {
+			name, ok := strings.CutPrefix(w, "--")
+			if ok && c.Flags().Lookup(name) == nil && c.InheritedFlags().Lookup(name) == nil {
 				t.Errorf("%s: %s has no flag %s", line, c.CommandPath(), w)
 			}
 		}
@@ -37,7 +38,10 @@ func TestPolicyReadme(t *testing.T) {
 // TestPolicyInit: what is written is what the router takes.
 func TestPolicyInit(t *testing.T) {
 	dir := t.TempDir() + "/p"
-	for _, args := range [][]string{{"policy", "init", dir, "--example", "trust_group,log_mask"}, {"policy", "check", dir, "--min-coverage", "95"}} {
+	for _, args := range [][]string{
+		{"policy", "init", dir, "--example", "trust_group,log_mask"},
+		{"policy", "check", dir, "--min-coverage", "95"},
+	} {
 		c := root()
 		c.SetArgs(args)
 		if err := c.Execute(); err != nil {

@@ -32,7 +32,9 @@ func (c *chat) answer(text string) {
 	c.messages = append(c.messages, map[string]any{"role": "assistant", "content": text})
 }
 
-var words = strings.Fields("the of river engine cache block prefix router winter signal copper lantern quiet measure orbit field 東京 日本語 привет данные γράμμα naïve café 😀 👩‍💻 مرحبا 안녕하세요 e\u0301 ﬁ \u00a0x 12345 3.14159 don't we'll I'VE")
+var words = strings.Fields("the of river engine cache block prefix router winter signal copper lantern quiet measure " +
+	"orbit field 東京 日本語 привет данные γράμμα naïve café 😀 👩‍💻 مرحبا 안녕하세요 e\u0301 ﬁ \u00a0x 12345 3.14159 don't we'll " +
+	"I'VE")
 
 func text(r *rand.Rand, n int) string {
 	var b strings.Builder

@@ -55,8 +55,10 @@ func TestByName(t *testing.T) {
 // TestLlamaCpp_recorded takes what a llama.cpp server of 2026-10 answered.
 func TestLlamaCpp_recorded(t *testing.T) {
 	caps := discover(t, &llamaCpp, map[string]string{
-		"/v1/models": `{"models":[{"name":"tiny.gguf"}],"object":"list","data":[{"id":"tiny.gguf","object":"model","meta":{"n_ctx":8192,"n_ctx_train":8192}}]}`,
-		"/props":     `{"default_generation_settings":{"params":{"seed":1},"n_ctx":8192},"total_slots":4,"build_info":"b0-unknown","endpoint_metrics":true}`,
+		"/v1/models": `{"models":[{"name":"tiny.gguf"}],"object":"list","data":[{"id":"tiny.gguf","object":"model",` +
+			`"meta":{"n_ctx":8192,"n_ctx_train":8192}}]}`,
+		"/props": `{"default_generation_settings":{"params":{"seed":1},"n_ctx":8192},"total_slots":4,` +
+			`"build_info":"b0-unknown","endpoint_metrics":true}`,
 	})
 	want := Capabilities{Version: "b0-unknown", Models: []Model{{Name: "tiny.gguf", MaxModelLen: 8192}},
 		MaxModelLen: 8192, BlockTokens: 16, CacheTokens: 4 * 8192,
@@ -79,8 +81,9 @@ func TestLlamaCpp_recorded(t *testing.T) {
 func TestSGLang(t *testing.T) {
 	const models = `{"object":"list","data":[{"id":"Qwen/Qwen3-8B","object":"model","max_model_len":40960}]}`
 	newer := discover(t, &sglang, map[string]string{
-		"/v1/models":   models,
-		"/server_info": `{"version":"0.5.9","page_size":16,"max_total_num_tokens":300000,"dp_size":2,"kv_events":{"publisher":"zmq","endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557","topic":"kv"}}`,
+		"/v1/models": models,
+		"/server_info": `{"version":"0.5.9","page_size":16,"max_total_num_tokens":300000,"dp_size":2,` +
+			`"kv_events":{"publisher":"zmq","endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557","topic":"kv"}}`,
 	})
 	if newer.Version != "0.5.9" || newer.BlockTokens != 16 || newer.CacheTokens != 300000 || newer.MaxModelLen != 40960 {
 		t.Errorf("capabilities %+v", newer)
@@ -96,8 +99,9 @@ func TestSGLang(t *testing.T) {
 		t.Error("requests with salts")
 	}
 	older := discover(t, &sglang, map[string]string{
-		"/v1/models":       models,
-		"/get_server_info": `{"version":"0.5.2","page_size":1,"kv_events_config":"{\"publisher\":\"zmq\",\"endpoint\":\"tcp://0.0.0.0:5560\"}"}`,
+		"/v1/models": models,
+		"/get_server_info": `{"version":"0.5.2","page_size":1,"kv_events_config":"{\"publisher\":\"zmq\",` +
+			`\"endpoint\":\"tcp://0.0.0.0:5560\"}"}`,
 	})
 	if older.BlockTokens != 1 || len(older.Events) != 1 || older.Events[0].Publisher != "tcp://127.0.0.1:5560" {
 		t.Errorf("capabilities %+v", older)

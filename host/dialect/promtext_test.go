@@ -27,29 +27,40 @@ func TestParseVLLM_names(t *testing.T) {
 		name, text string
 		want       Metrics
 	}{
-		{"old names", "vllm:gpu_cache_usage_perc 0.25\nvllm:gpu_prefix_cache_queries_total 10\nvllm:gpu_prefix_cache_hits_total 4\n",
+		{"old names", "vllm:gpu_cache_usage_perc 0.25\nvllm:gpu_prefix_cache_queries_total 10\n" +
+			"vllm:gpu_prefix_cache_hits_total 4\n",
 			Metrics{KVUsage: 0.25, CacheQueries: 10, CacheHits: 4, HasCache: true}},
-		{"both names report the same", "vllm:kv_cache_usage_perc 0.5\nvllm:gpu_cache_usage_perc 0.5\nvllm:prefix_cache_queries_total 7\nvllm:gpu_prefix_cache_queries 7\nvllm:prefix_cache_hits 1\nvllm:gpu_prefix_cache_hits 1\n",
+		{"both names report the same", "vllm:kv_cache_usage_perc 0.5\nvllm:gpu_cache_usage_perc 0.5\n" +
+			"vllm:prefix_cache_queries_total 7\nvllm:gpu_prefix_cache_queries 7\nvllm:prefix_cache_hits 1\n" +
+			"vllm:gpu_prefix_cache_hits 1\n",
 			Metrics{KVUsage: 0.5, CacheQueries: 7, CacheHits: 1, HasCache: true}},
-		{"without _total", "vllm:prompt_tokens 5\nvllm:generation_tokens 6\nvllm:request_success{finished_reason=\"abort\"} 2\nvllm:request_success{finished_reason=\"stop\"} 3\n",
+		{"without _total", "vllm:prompt_tokens 5\nvllm:generation_tokens 6\n" +
+			"vllm:request_success{finished_reason=\"abort\"} 2\nvllm:request_success{finished_reason=\"stop\"} 3\n",
 			Metrics{PromptTokens: 5, OutputTokens: 6, Requests: 5, Aborted: 2}},
 		{"ranks add up", `vllm:num_requests_running{engine="0"} 3` + "\n" + `vllm:num_requests_running{engine="1"} 4` + "\n" +
-			`vllm:num_requests_waiting{engine="0"} 1` + "\n" + `vllm:kv_cache_usage_perc{engine="0"} 0.1` + "\n" + `vllm:kv_cache_usage_perc{engine="1"} 0.9` + "\n" +
-			`vllm:cache_config_info{engine="0",block_size="16",num_gpu_blocks="100"} 1` + "\n" + `vllm:cache_config_info{engine="1",block_size="16",num_gpu_blocks="50"} 1`,
+			`vllm:num_requests_waiting{engine="0"} 1` + "\n" + `vllm:kv_cache_usage_perc{engine="0"} 0.1` + "\n" +
+			`vllm:kv_cache_usage_perc{engine="1"} 0.9` + "\n" +
+			`vllm:cache_config_info{engine="0",block_size="16",num_gpu_blocks="100"} 1` + "\n" +
+			`vllm:cache_config_info{engine="1",block_size="16",num_gpu_blocks="50"} 1`,
 			Metrics{Running: 7, Waiting: 1, KVUsage: 0.9, BlockTokens: 16, CacheBlocks: 150, HasLoad: true}},
-		{"asleep", `vllm:engine_sleep_state{sleep_state="awake"} 0` + "\n" + `vllm:engine_sleep_state{sleep_state="weights_offloaded"} 1`, Metrics{Sleeping: true}},
-		{"awake", `vllm:engine_sleep_state{sleep_state="awake"} 1` + "\n" + `vllm:engine_sleep_state{sleep_state="discard_all"} 0`, Metrics{}},
+		{"asleep", `vllm:engine_sleep_state{sleep_state="awake"} 0` + "\n" +
+			`vllm:engine_sleep_state{sleep_state="weights_offloaded"} 1`, Metrics{Sleeping: true}},
+		{"awake", `vllm:engine_sleep_state{sleep_state="awake"} 1` + "\n" +
+			`vllm:engine_sleep_state{sleep_state="discard_all"} 0`, Metrics{}},
 		{"unknown sizes", `vllm:cache_config_info{block_size="None",num_gpu_blocks="None"} 1`, Metrics{}},
-		{"nonsense", "vllm:num_requests_running NaN\nvllm:num_requests_waiting +Inf\nvllm:prompt_tokens -1\nvllm:kv_cache_usage_perc x\nvllm:generation_tokens\nvllm:num_requests_running{a=\"b 4\n", Metrics{}},
-		{"stamps, exemplars, carriage returns", "vllm:prompt_tokens_total 5 1700000000\nvllm:generation_tokens_total 6 # {trace=\"x\"} 1 2\r\nprocess_start_time_seconds 1.5e9\r\n# EOF",
+		{"nonsense", "vllm:num_requests_running NaN\nvllm:num_requests_waiting +Inf\nvllm:prompt_tokens -1\n" +
+			"vllm:kv_cache_usage_perc x\nvllm:generation_tokens\nvllm:num_requests_running{a=\"b 4\n", Metrics{}},
+		{"stamps, exemplars, carriage returns", "vllm:prompt_tokens_total 5 1700000000\n" +
+			"vllm:generation_tokens_total 6 # {trace=\"x\"} 1 2\r\nprocess_start_time_seconds 1.5e9\r\n# EOF",
 			Metrics{PromptTokens: 5, OutputTokens: 6, StartTime: 1.5e9}},
 		{"adapters of the last set",
 			`vllm:lora_requests_info{max_lora="2",running_lora_adapters="old",waiting_lora_adapters=""} 1.7e9` + "\n" +
 				`vllm:lora_requests_info{max_lora="2",running_lora_adapters="a, b,",waiting_lora_adapters="c"} 1.7000001e9` + "\n" +
 				`vllm:lora_requests_info{max_lora="2",running_lora_adapters="older",waiting_lora_adapters=""} 1.6e9`,
 			Metrics{Adapters: []string{"a", "b"}}},
-		{"no adapter runs", `vllm:lora_requests_info{max_lora="2",running_lora_adapters="a",waiting_lora_adapters=""} 1` + "\n" +
-			`vllm:lora_requests_info{max_lora="2",running_lora_adapters="",waiting_lora_adapters="a"} 2`, Metrics{}},
+		{"no adapter runs",
+			`vllm:lora_requests_info{max_lora="2",running_lora_adapters="a",waiting_lora_adapters=""} 1` + "\n" +
+				`vllm:lora_requests_info{max_lora="2",running_lora_adapters="",waiting_lora_adapters="a"} 2`, Metrics{}},
 		{"braces and commas in labels", `vllm:request_success{x="a}b,\"c\\",finished_reason="abort",y="\n"} 3`,
 			Metrics{Requests: 3, Aborted: 3}},
 	}
@@ -64,7 +75,8 @@ func TestParseVLLM_names(t *testing.T) {
 
 func TestRestarted(t *testing.T) {
 	at := func(start, prompt, requests float64) Metrics {
-		return parseVLLM([]byte(fmt.Sprintf("process_start_time_seconds %f\nvllm:prompt_tokens %f\nvllm:request_success %f\n", start, prompt, requests)))
+		return parseVLLM([]byte(fmt.Sprintf("process_start_time_seconds %f\nvllm:prompt_tokens %f\n"+
+			"vllm:request_success %f\n", start, prompt, requests)))
 	}
 	none := parseVLLM([]byte("process_start_time_seconds 1000\n"))
 	cases := []struct {
@@ -88,9 +100,12 @@ func TestRestarted(t *testing.T) {
 func TestParseSources(t *testing.T) {
 	const one = "0 tcp://h:5601 tcp://h:5701 kv\n"
 	cases := []struct{ name, body, want string }{
-		{"0.32", `{"0":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5601","replay_endpoint":"tcp://*:5701","buffer_steps":10000,"topic":"kv"}}`, one},
-		{"list", `[{"data_parallel_rank":0,"endpoint":"tcp://0.0.0.0:5601","replay_endpoint":"tcp://127.0.0.1:5701","topic":"kv"}]`, one},
-		{"wrapped", `{"sources":[{"data_parallel_rank":0,"endpoint":"tcp://localhost:5601","replay_endpoint":"tcp://[::]:5701","topic":"kv"}]}`, one},
+		{"0.32", `{"0":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5601",` +
+			`"replay_endpoint":"tcp://*:5701","buffer_steps":10000,"topic":"kv"}}`, one},
+		{"list", `[{"data_parallel_rank":0,"endpoint":"tcp://0.0.0.0:5601","replay_endpoint":"tcp://127.0.0.1:5701",` +
+			`"topic":"kv"}]`, one},
+		{"wrapped", `{"sources":[{"data_parallel_rank":0,"endpoint":"tcp://localhost:5601",` +
+			`"replay_endpoint":"tcp://[::]:5701","topic":"kv"}]}`, one},
 		{"ranks, unordered", `{"1":{"endpoint":"tcp://10.0.0.2:1"},"0":{"endpoint":"tcp://*:2","replay_endpoint":null}}`,
 			"0 tcp://h:2  \n1 tcp://10.0.0.2:1  \n"},
 		{"off", `{"0":{"enable_kv_cache_events":false,"publisher":"null","endpoint":"tcp://*:5601"}}`, ""},
@@ -133,7 +148,8 @@ func TestAtLeast(t *testing.T) {
 }
 
 func FuzzParseVLLM(f *testing.F) {
-	f.Add([]byte("vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"1\\\"\"} 1.0 5\nvllm:num_requests_running{} 3\n#x\n"))
+	f.Add([]byte("vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"1\\\"\"} 1.0 5\n" +
+		"vllm:num_requests_running{} 3\n#x\n"))
 	f.Add([]byte("vllm:engine_sleep_state{sleep_state=\"a\\"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m := parseVLLM(text)

@@ -48,7 +48,8 @@ func TestBudget(t *testing.T) {
 			if used < budget/2 || s.Evicted == 0 {
 				t.Errorf("%d blocks, %d aliases under a budget of %d bytes, %d evicted", s.Blocks, s.Aliases, budget, s.Evicted)
 			}
-			t.Logf("%d bytes of %d: %d blocks, %d pairs, %d aliases, %d unnamed, %d segments released; %d of %d lookups as without a budget",
+			t.Logf("%d bytes of %d: %d blocks, %d pairs, %d aliases, %d unnamed, %d segments released; %d of %d lookups as "+
+				"without a budget",
 				s.Bytes, budget, s.Blocks, s.Pairs, s.Aliases, s.Unnamed, s.Released, w.exact, w.answered)
 		})
 	}

@@ -8,21 +8,25 @@ import (
 	"testing"
 )
 
-const benchTail = `,"model":"llama-3.1-8b-instruct","max_tokens":512,"temperature":0.7,"top_p":0.95,"stream":true,"stream_options":{"include_usage":true},"user":"user-1234","n":1}`
+const benchTail = `,"model":"llama-3.1-8b-instruct","max_tokens":512,"temperature":0.7,"top_p":0.95,"stream":true,` +
+	`"stream_options":{"include_usage":true},"user":"user-1234","n":1}`
 
 // benchBodies are request shapes that occur, by name.
 func benchBodies() map[string][]byte {
 	quote := func(s string) string { b, _ := json.Marshal(s); return string(b) }
 	prose := strings.Repeat("The quick brown fox jumps over the lazy dog, again and again; no one knows why it does so. ",
 		6000)
-	code := strings.Repeat("func main() {\n\tfmt.Println(\"hello, \\\"world\\\"\")\n\tif err != nil {\n\t\treturn fmt.Errorf(\"x: %w\", err)\n\t}\n}\n", 4000)
+	code := strings.Repeat("func main() {\n\tfmt.Println(\"hello, \\\"world\\\"\")\n\tif err != nil {\n"+
+		"\t\treturn fmt.Errorf(\"x: %w\", err)\n\t}\n}\n", 4000)
 	one := func(s string) []byte {
 		return []byte(`{"messages":[{"role":"user","content":` + s + `}]` + benchTail)
 	}
 	var agent, ids strings.Builder
 	agent.WriteString(`{"messages":[{"role":"system","content":"x"}`)
 	for i := 0; agent.Len() < 398000; i += 3 {
-		fmt.Fprintf(&agent, `,{"role":"user","content":%s},{"role":"assistant","content":null,"tool_calls":[{"id":"call_%d","type":"function","function":{"name":"read_file","arguments":%s}}]},{"role":"tool","tool_call_id":"call_%d","content":%s}`,
+		fmt.Fprintf(&agent, `,{"role":"user","content":%s},{"role":"assistant","content":null,`+
+			`"tool_calls":[{"id":"call_%d","type":"function","function":{"name":"read_file","arguments":%s}}]},{"role":"tool",`+
+			`"tool_call_id":"call_%d","content":%s}`,
 			quote(prose[i*37:i*37+1500]), i, quote(`{"path":"/src/main.go","query":"a \"quoted\" thing"}`), i,
 			quote(code[i*11:i*11+1200]))
 	}
@@ -46,7 +50,8 @@ func TestScan_allocs(t *testing.T) {
 	var parts [][]byte
 	rw := Rewrite{Model: "m", Salt: "s", SetSalt: true, ForceUsage: true, MaxTokens: 7}
 	bodies := benchBodies()
-	bodies["escaped"] = []byte(`{"mod\u0065l":"\u00e4b","str\u0065am":true,"rid":1,"stream_options":{"x\u0020":1},"chat_template_kwargs":{"tokenize":1}}`)
+	bodies["escaped"] = []byte(`{"mod\u0065l":"\u00e4b","str\u0065am":true,"rid":1,"stream_options":{"x\u0020":1},` +
+		`"chat_template_kwargs":{"tokenize":1}}`)
 	for name, body := range bodies {
 		got := testing.AllocsPerRun(10, func() {
 			if err := r.Scan(OpChat, body); err != nil {
@@ -102,7 +107,8 @@ func BenchmarkAppendEdits(b *testing.B) {
 }
 
 func BenchmarkParseUsage(b *testing.B) {
-	event := []byte(`{"id":"chatcmpl-123","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}`)
+	event := []byte(`{"id":"chatcmpl-123","object":"chat.completion.chunk","created":1,"model":"m",` +
+		`"choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}`)
 	last := bytes.Replace(event, []byte(`"choices"`),
 		[]byte(`"usage":{"prompt_tokens":10,"completion_tokens":9,"prompt_tokens_details":{"cached_tokens":8}},"choices"`), 1)
 	for name, e := range map[string][]byte{"without": event, "with": last} {

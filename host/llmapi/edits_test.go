@@ -126,7 +126,8 @@ func TestAppendEdits_operations(t *testing.T) {
 			t.Errorf("%v %s: got  %s, want %s", op, body, got, want)
 		}
 	}
-	f(OpCompletions, `{"prompt":"x","stream":true}`, `{"prompt":"x","stream":true,"model":"b","cache_salt":"s","stream_options":{"include_usage":true},"max_tokens":5}`)
+	f(OpCompletions, `{"prompt":"x","stream":true}`, `{"prompt":"x","stream":true,"model":"b","cache_salt":"s",`+
+		`"stream_options":{"include_usage":true},"max_tokens":5}`)
 	f(OpResponses, `{"model":"a","input":"x","stream":true}`,
 		`{"model":"b","input":"x","stream":true,"cache_salt":"s","max_output_tokens":5}`)
 	f(OpResponses, `{"max_output_tokens":9,"model":"b","cache_salt":"mine","session_id":"s"}`,
@@ -334,7 +335,8 @@ func FuzzScan(f *testing.F) {
 		"{\"x\":\"\xff\",\"max_completion_tokens\":1e3,\"Model\":1}", `{"a":01}`, `{"a":"` + "\x1f" + `"}`, `[]`, ` {} `,
 		`{"\u212aey":1}`,
 		`{"max_tokens":null,"cache_salt":"y","n":3,"user":"\ud800"}`,
-		`{"messages":[{"content":[{"uuid":"a","uu\u0069d":[1]},{"uuid":null}],"uuid":"b"},[{"uuid":1}]],"input":[{"content":[{"uuid":"c"}]}]}`,
+		`{"messages":[{"content":[{"uuid":"a","uu\u0069d":[1]},{"uuid":null}],"uuid":"b"},[{"uuid":1}]],` +
+			`"input":[{"content":[{"uuid":"c"}]}]}`,
 		`{"prompt":[1, 2,03]}`, `{"prompt":[0,1 ,2,  3,-4,5.5,6]}`, `{"prompt":[1,2,]}`, `{"prompt":[[1,2],[3,"4"]]}`,
 	} {
 		f.Add([]byte(s))
@@ -397,7 +399,8 @@ func onlyAllowed(t *testing.T, r *Request) {
 
 // FuzzParseUsage compares with encoding/json on answers it takes.
 func FuzzParseUsage(f *testing.F) {
-	f.Add([]byte(`{"id":"x","choices":[],"usage":{"prompt_tokens":10,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":128}}}`))
+	f.Add([]byte(`{"id":"x","choices":[],"usage":{"prompt_tokens":10,"completion_tokens":2,` +
+		`"prompt_tokens_details":{"cached_tokens":128}}}`))
 	f.Add([]byte(`{"choices":[{"delta":{"content":"\"usage\""}}],"usage":null}`))
 	f.Add([]byte(`{"type":"message_delta","usage":{"input_tokens":3,"output_tokens":2,"cache_read_input_tokens":64}}`))
 	f.Add([]byte(`{"usage":{"input_tokens":10,"input_tokens_details":{"cached_tokens":8},"output_tokens":2}}`))

@@ -12,7 +12,10 @@ func TestReadError(t *testing.T) {
 		body string
 		want Error
 	}{
-		"vllm": {`{"error":{"message":"This model's maximum context length is 4096 tokens.","type":"BadRequestError","param":"input_tokens","code":400}}`, Error{Status: 400, Type: "BadRequestError", Code: CodeEngine, Param: "input_tokens", Message: "This model's maximum context length is 4096 tokens."}},
+		"vllm": {`{"error":{"message":"This model's maximum context length is 4096 tokens.","type":"BadRequestError",` +
+			`"param":"input_tokens","code":400}}`,
+			Error{Status: 400, Type: "BadRequestError", Code: CodeEngine, Param: "input_tokens",
+				Message: "This model's maximum context length is 4096 tokens."}},
 		"old vllm": {`{"object":"error","message":"no such model","type":"NotFoundError","param":null,"code":404}`,
 			Error{Status: 400, Type: "NotFoundError", Code: CodeEngine, Message: "no such model"}},
 		"openai": {`{"error":{"message":"m","type":"t","param":null,"code":"context_length_exceeded"}}`,

@@ -10,7 +10,8 @@ import (
 func TestScan_fields(t *testing.T) {
 	var r Request
 	body := []byte(` {"model":"qw\u0065n/Ü","messages":[{"role":"user","content":"a\"b"}], "stream" : true,
- "stream_options":{"include_usage":true},"max_tokens":10,"max_completion_tokens":20,"n":2,"user":"u","prompt_logprobs":0} `)
+ "stream_options":{"include_usage":true},"max_tokens":10,"max_completion_tokens":20,"n":2,"user":"u",
+ "prompt_logprobs":0} `)
 	if err := r.Scan(OpChat, body); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,8 @@ func TestScan_takes(t *testing.T) {
 		`{"x":1,"x":2}`, `{"metadata":{"model":"x"},"model":"a"}`, `{"user":"c:\\\\","model":"a"}`,
 		"{\"x\":\"\xff\xfe\"}", `{"x":1e999,"y":-0.0E+1}`, `{"x":"\ud800"}`, `{"\ud800":1}`, `{"":1}`,
 		"\t\r\n {\"a\" : { } , \"b\":[ ]}\n",
-		`{"max_tokens":16.0}`, `{"max_tokens":-1}`, `{"max_tokens":null,"stream":null,"model":null,"stream_options":null,"n":null}`,
+		`{"max_tokens":16.0}`, `{"max_tokens":-1}`,
+		`{"max_tokens":null,"stream":null,"model":null,"stream_options":null,"n":null}`,
 		`{"a":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + `}`,
 	} {
 		var r Request
@@ -157,7 +159,9 @@ func TestRoute(t *testing.T) {
 
 func TestScan_responses(t *testing.T) {
 	var r Request
-	if err := r.Scan(OpResponses, []byte(`{"model":"m","input":"x","max_output_tokens":9,"previous_response_id":"resp_\u0031","store":false,"stream":true,"prompt":{"id":"p"},"background":false,"conversation":null}`)); err != nil {
+	body := []byte(`{"model":"m","input":"x","max_output_tokens":9,"previous_response_id":"resp_\u0031","store":false,` +
+		`"stream":true,"prompt":{"id":"p"},"background":false,"conversation":null}`)
+	if err := r.Scan(OpResponses, body); err != nil {
 		t.Fatal(err)
 	}
 	if r.MaxTokens != 9 || r.PreviousResponse != "resp_1" || !r.NoStore || !r.Stream {

@@ -7,7 +7,8 @@ import (
 )
 
 func TestParseUsage(t *testing.T) {
-	body := `{"id":"x","choices":[ ],"usage":{"prompt_tokens":170,"total_tokens":172,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":128}}}`
+	body := `{"id":"x","choices":[ ],"usage":{"prompt_tokens":170,"total_tokens":172,"completion_tokens":2,` +
+		`"prompt_tokens_details":{"cached_tokens":128}}}`
 	b := []byte(body)
 	var u Usage
 	if !ParseUsage(b, &u) {
@@ -39,7 +40,8 @@ func TestParseUsage(t *testing.T) {
 		Usage{HasCached: true, Counts: true})
 	f(`[DONE]`, false, Usage{})
 	// Responses.
-	f(`{"usage":{"input_tokens":170,"input_tokens_details":{"cached_tokens":128,"cached_tokens_per_turn":[128]},"output_tokens":2,"total_tokens":172}}`, true,
+	f(`{"usage":{"input_tokens":170,"input_tokens_details":{"cached_tokens":128,"cached_tokens_per_turn":[128]},`+
+		`"output_tokens":2,"total_tokens":172}}`, true,
 		Usage{PromptTokens: 170, CompletionTokens: 2, CachedTokens: 128, HasPrompt: true, Counts: true, HasCached: true})
 	// Anthropic: input_tokens is what was neither read from the cache nor put there by this request.
 	f(`{"usage":{"input_tokens":42,"cache_read_input_tokens":128,"output_tokens":2}}`, true,
@@ -110,7 +112,8 @@ func TestAppendEvent(t *testing.T) {
 		}
 	}
 	f(OpChat, "data: "+string(e.AppendJSON(nil))+"\n\n")
-	f(OpResponses, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":7,\"code\":\"upstream_died\",\"message\":\"m\",\"param\":null}\n\n")
+	f(OpResponses, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":7,\"code\":\"upstream_died\","+
+		"\"message\":\"m\",\"param\":null}\n\n")
 	f(OpMessages, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"m\"}}\n\n")
 }
 
@@ -135,7 +138,8 @@ func TestAppendJSON(t *testing.T) {
 func TestAppendModels(t *testing.T) {
 	got := string(AppendModels(nil, []Model{{ID: "Qwen/Q\"3", Created: 7, MaxModelLen: 4096},
 		{ID: "b", Root: "a"}}))
-	want := `{"object":"list","data":[{"id":"Qwen/Q\"3","object":"model","created":7,"owned_by":"kvasir","max_model_len":4096},` +
+	want := `{"object":"list","data":[{"id":"Qwen/Q\"3","object":"model","created":7,"owned_by":"kvasir",` +
+		`"max_model_len":4096},` +
 		`{"id":"b","object":"model","created":0,"owned_by":"kvasir","root":"a"}]}`
 	if got != want {
 		t.Errorf("got %s", got)

@@ -121,7 +121,8 @@ func TestSizer(t *testing.T) {
 	if _, err := propose(); !errors.Is(err, wasm.ErrQuarantined) || !strings.Contains(err.Error(), "trap") {
 		t.Errorf("quarantine: %v", err)
 	}
-	force("../../examples/autoscale-schedule/autoscale_schedule.wasm", `{"hours": [20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20]}`)
+	force("../../examples/autoscale-schedule/autoscale_schedule.wasm", `{"hours": [20,20,20,20,20,20,20,20,20,20,20,20,`+
+		`20,20,20,20,20,20,20,20,20,20,20,20]}`)
 	if o, err := propose(); err != nil || o.Desired != 20 || !strings.HasPrefix(o.By, "x 1.0.0 ") {
 		t.Errorf("%+v, %v", o, err)
 	}

@@ -377,7 +377,8 @@ func TestStore_stress(t *testing.T) {
 
 func FuzzDecodeIndex(f *testing.F) {
 	d := digestOf(nil)
-	f.Add([]byte(`{"version":1,"plugins":{"a":{"active":"` + d + `","versions":[{"digest":"` + d + `","bytes":3,"stored":"2026-01-02T03:04:05Z"}]}}}`))
+	f.Add([]byte(`{"version":1,"plugins":{"a":{"active":"` + d + `","versions":[{"digest":"` + d + `","bytes":3,` +
+		`"stored":"2026-01-02T03:04:05Z"}]}}}`))
 	f.Add([]byte(`{"version":1}`))
 	f.Add([]byte(`{"version":1,"plugins":{"a":{"history":[""],"versions":[]}}} x`))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -87,9 +87,11 @@ func exchanger(t testing.TB, addr, raw string, end []byte) func() {
 	}
 }
 
-const plainJSON = `{"id":"c-1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"}}],"usage":{"prompt_tokens":9}}`
+const plainJSON = `{"id":"c-1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,` +
+	`"message":{"role":"assistant","content":"hi"}}],"usage":{"prompt_tokens":9}}`
 
-var plainAnswer = fmt.Sprintf("HTTP/1.1 200 OK\r\ndate: Sun, 29 Nov 2026 12:00:00 GMT\r\nserver: uvicorn\r\ncontent-length: %d\r\n"+
+var plainAnswer = fmt.Sprintf("HTTP/1.1 200 OK\r\ndate: Sun, 29 Nov 2026 12:00:00 GMT\r\nserver: uvicorn\r\n"+
+	"content-length: %d\r\n"+
 	"content-type: application/json\r\n\r\n%s", len(plainJSON), plainJSON)
 
 func startQuiet(t testing.TB, answer, reqEnd string) string {

@@ -152,7 +152,8 @@ func TestBodyEdits(t *testing.T) {
 	r := newRouter(addr)
 	r.targets[0].Rewrite = llmapi.Rewrite{ForceUsage: true, Model: "Qwen/Q", SetSalt: true, Salt: "s", Dialect: "vllm"}
 	x := start(t, r)
-	in := "{ \"x\" : 1.0e+2,\t\"model\":\"m\" , \"cache_salt\":\"mine\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"\\ud83d\\ude00 } {\\u00e9\"}] }\n"
+	in := "{ \"x\" : 1.0e+2,\t\"model\":\"m\" , \"cache_salt\":\"mine\",\"stream\":true," +
+		"\"messages\":[{\"role\":\"user\",\"content\":\"\\ud83d\\ude00 } {\\u00e9\"}] }\n"
 	do(t, x.addr, post(in))
 	raw := <-captured
 	_, body, _ := bytes.Cut(raw, crlf2)
@@ -176,7 +177,8 @@ func TestHeaders_towardsTheClient(t *testing.T) {
 			if _, err := request(br); err != nil {
 				return
 			}
-			io.WriteString(c, "HTTP/1.1 200 OK\r\nServer: uvicorn\r\nConnection: keep-alive, X-Hop\r\nKeep-Alive: timeout=5\r\nX-Hop: SECRET\r\n"+
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nServer: uvicorn\r\nConnection: keep-alive, X-Hop\r\n"+
+				"Keep-Alive: timeout=5\r\nX-Hop: SECRET\r\n"+
 				"Proxy-Authenticate: SECRET\r\nUpgrade: SECRET\r\nTrailer: X-Late\r\nX-Keep: yes\r\nx-request-id: theirs\r\n"+
 				"Content-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"+chunked("data: 1\n\n")+
 				"0\r\nX-Late: SECRET\r\n\r\n")
@@ -270,7 +272,8 @@ func TestBytesBehindAnAnswer(t *testing.T) {
 			if err != nil {
 				return
 			}
-			io.WriteString(c, fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%sHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nSECRET", len(b), b))
+			io.WriteString(c, fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%sHTTP/1.1 200 OK\r\n"+
+				"Content-Length: 6\r\n\r\nSECRET", len(b), b))
 		}
 	})
 	x := start(t, newRouter(addr))

@@ -225,7 +225,8 @@ var badEnds = map[string]struct {
 		status: 502, kind: exchange.EndNoAnswer},
 	"no_stream": {engine: says("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"),
 		want: "failed before it answered", status: 502, kind: exchange.EndMalformed},
-	"engine_400": {engine: says("HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" +
+	"engine_400": {engine: says("HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n" +
+		"Transfer-Encoding: chunked\r\n\r\n" +
 		chunked(`{"error":{"message":"too \"long\"",`) + chunked(`"type":"BadRequestError","param":null,"code":400}}`) +
 		"0\r\n\r\n"), want: `too \"long\"`, status: 400, kind: exchange.EndComplete},
 	"engine_empty": {engine: says("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"), want: "with status 500", status: 500,
@@ -237,7 +238,8 @@ var badEnds = map[string]struct {
 	"engine_long": {engine: says("HTTP/1.1 500 Oops\r\nContent-Length: 70000\r\n\r\n" + strings.Repeat("x", 70000)),
 		want:   "failed before it answered",
 		status: 502, kind: exchange.EndMalformed},
-	"engine_sse": {engine: says("HTTP/1.1 422 No\r\nContent-Type: text/event-stream\r\nContent-Length: 16\r\n\r\n{\"error\":\"what\"}"), want: "what", status: 422, kind: exchange.EndComplete},
+	"engine_sse": {engine: says("HTTP/1.1 422 No\r\nContent-Type: text/event-stream\r\nContent-Length: 16\r\n\r\n" +
+		"{\"error\":\"what\"}"), want: "what", status: 422, kind: exchange.EndComplete},
 }
 
 // says returns an engine that answers one request with raw and closes.

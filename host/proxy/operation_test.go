@@ -35,7 +35,8 @@ func TestOperation_madeUp(t *testing.T) {
 	}
 	raw := <-captured
 	_, body, _ := bytes.Cut(raw, crlf2)
-	want := `{"model":"served","prompt":"x","stream":true,"cache_salt":"s","stream_options":{"include_usage":true},"max_tokens":9}`
+	want := `{"model":"served","prompt":"x","stream":true,"cache_salt":"s","stream_options":{"include_usage":true},` +
+		`"max_tokens":9}`
 	if !bytes.HasPrefix(raw, []byte("POST /v1/rerank HTTP/1.1\r\n")) || string(body) != want {
 		t.Errorf("the engine got %q", raw)
 	}

@@ -79,7 +79,8 @@ func peerText(c *identity.Credentials) string {
 		strings.Join(identity.SANs(c.Certificate), ","))
 }
 
-const claimed = "X-Forwarded-For: 6.6.6.6, 192.0.2.7\r\nX-Tenant-Id: acme\r\nX-Forwarded-User: u1\r\nX-Forwarded-Groups: a,b\r\n"
+const claimed = "X-Forwarded-For: 6.6.6.6, 192.0.2.7\r\nX-Tenant-Id: acme\r\nX-Forwarded-User: u1\r\n" +
+	"X-Forwarded-Groups: a,b\r\n"
 
 // TestPeer_network: X-Forwarded-For counts if it comes from a network that is
 // trusted, and nothing else does.

@@ -306,7 +306,8 @@ func dial(t testing.TB, addr string) (net.Conn, *bufio.Reader) {
 
 // post is a request on the wire; head lines are put before its body.
 func post(body string, head ...string) string {
-	return fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s",
+	return fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+
+		"%sContent-Length: %d\r\n\r\n%s",
 		strings.Join(head, ""), len(body), body)
 }
 

@@ -138,7 +138,8 @@ func TestAnswered(t *testing.T) {
 		{"unknown_model", "GET /v1/models/zz HTTP/1.1\r\nHost: x\r\n\r\n", 404, "model_not_found", ""},
 		{"options", "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: x\r\n\r\n", 204, "", "Allow: OPTIONS, POST"},
 		{"options_star", "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 204, "", ""},
-		{"cors", "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: x\r\nOrigin: https://app.example\r\nAccess-Control-Request-Headers: authorization\r\n\r\n", 204, "", "Access-Control-Allow-Headers: authorization"},
+		{"cors", "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: x\r\nOrigin: https://app.example\r\n" +
+			"Access-Control-Request-Headers: authorization\r\n\r\n", 204, "", "Access-Control-Allow-Headers: authorization"},
 		{"cors_answer", post(plainBody, "Origin: https://app.example\r\n"), 200, "ok",
 			"Access-Control-Allow-Origin: https://app.example"},
 		{"cors_other_origin", post(plainBody, "Origin: https://evil.example\r\n"), 200, "ok",

@@ -23,10 +23,13 @@ func chunked(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
 
 // vllmStream is what vLLM sends when usage is requested.
 const (
-	vllmEvents = "data: {\"id\":\"c-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n" +
+	vllmEvents = "data: {\"id\":\"c-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\"," +
+		"\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n" +
 		"data: {\"id\":\"c-1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"größe \\\"usage\\\": {x}\"}}]}\n\n" +
 		"data: {\"id\":\"c-1\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"
-	vllmUsage = "data: {\"id\":\"c-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[],\"usage\":{\"prompt_tokens\":120,\"total_tokens\":127,\"completion_tokens\":7,\"prompt_tokens_details\":{\"cached_tokens\":96}}}\n\n"
+	vllmUsage = "data: {\"id\":\"c-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\"," +
+		"\"choices\":[],\"usage\":{\"prompt_tokens\":120,\"total_tokens\":127,\"completion_tokens\":7," +
+		"\"prompt_tokens_details\":{\"cached_tokens\":96}}}\n\n"
 	doneEvent = "data: [DONE]\n\n"
 )
 

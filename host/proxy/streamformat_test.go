@@ -18,12 +18,23 @@ import (
 
 // What vLLM 0.32 sends, shortened.
 const (
-	responsesEvents = "event: response.created\ndata: {\"response\":{\"id\":\"resp_a1\",\"created_at\":1,\"model\":\"m\",\"tools\":[{\"name\":\"f\",\"parameters\":{\"usage\":{\"type\":\"object\"},\"example\":{\"usage\":{\"input_tokens\":1,\"output_tokens\":2}}}}],\"usage\":null},\"sequence_number\":0,\"type\":\"response.created\"}\n\n" +
-		"event: response.output_text.delta\ndata: {\"content_index\":0,\"delta\":\"größe \\\"usage\\\":{\",\"item_id\":\"i\",\"logprobs\":[],\"output_index\":0,\"sequence_number\":5,\"type\":\"response.output_text.delta\"}\n\n"
-	responsesEnd   = "event: response.completed\ndata: {\"response\":{\"id\":\"resp_a1\",\"output\":[],\"usage\":{\"input_tokens\":120,\"input_tokens_details\":{\"cached_tokens\":96,\"cache_write_tokens\":0,\"cached_tokens_per_turn\":[96]},\"output_tokens\":7,\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":127},\"user\":null},\"sequence_number\":10,\"type\":\"response.completed\"}\n\n"
-	messagesEvents = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"chatcmpl-1\",\"content\":[],\"model\":\"m\",\"stop_reason\":null,\"usage\":{\"input_tokens\":120,\"output_tokens\":0}}}\n\n" +
-		"event: content_block_delta\ndata: {\"index\":0,\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"message_stop\"}}\n\n"
-	messagesEnd = "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":null},\"usage\":{\"input_tokens\":24,\"output_tokens\":7,\"cache_read_input_tokens\":96}}\n\n" +
+	responsesEvents = "event: response.created\ndata: {\"response\":{\"id\":\"resp_a1\",\"created_at\":1," +
+		"\"model\":\"m\",\"tools\":[{\"name\":\"f\",\"parameters\":{\"usage\":{\"type\":\"object\"}," +
+		"\"example\":{\"usage\":{\"input_tokens\":1,\"output_tokens\":2}}}}],\"usage\":null},\"sequence_number\":0," +
+		"\"type\":\"response.created\"}\n\n" +
+		"event: response.output_text.delta\ndata: {\"content_index\":0,\"delta\":\"größe \\\"usage\\\":{\"," +
+		"\"item_id\":\"i\",\"logprobs\":[],\"output_index\":0,\"sequence_number\":5," +
+		"\"type\":\"response.output_text.delta\"}\n\n"
+	responsesEnd = "event: response.completed\ndata: {\"response\":{\"id\":\"resp_a1\",\"output\":[]," +
+		"\"usage\":{\"input_tokens\":120,\"input_tokens_details\":{\"cached_tokens\":96,\"cache_write_tokens\":0," +
+		"\"cached_tokens_per_turn\":[96]},\"output_tokens\":7,\"output_tokens_details\":{\"reasoning_tokens\":0}," +
+		"\"total_tokens\":127},\"user\":null},\"sequence_number\":10,\"type\":\"response.completed\"}\n\n"
+	messagesEvents = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"chatcmpl-1\"," +
+		"\"content\":[],\"model\":\"m\",\"stop_reason\":null,\"usage\":{\"input_tokens\":120,\"output_tokens\":0}}}\n\n" +
+		"event: content_block_delta\ndata: {\"index\":0,\"type\":\"content_block_delta\"," +
+		"\"delta\":{\"type\":\"text_delta\",\"text\":\"message_stop\"}}\n\n"
+	messagesEnd = "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"," +
+		"\"stop_sequence\":null},\"usage\":{\"input_tokens\":24,\"output_tokens\":7,\"cache_read_input_tokens\":96}}\n\n" +
 		"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"
 )
 
@@ -96,10 +107,12 @@ func TestAPIs_streams(t *testing.T) {
 // TestAPIs_firstToken: the events of a response while its prompt waits are not its
 // first token.
 func TestAPIs_firstToken(t *testing.T) {
-	waiting := "event: response.created\ndata: {\"response\":{\"id\":\"resp_1\"},\"sequence_number\":0,\"type\":\"response.created\"}\n\n" +
+	waiting := "event: response.created\ndata: {\"response\":{\"id\":\"resp_1\"},\"sequence_number\":0," +
+		"\"type\":\"response.created\"}\n\n" +
 		"event: response.in_progress\ndata: {\"response\":{},\"sequence_number\":1,\"type\":\"response.in_progress\"}\n\n"
 	for _, first := range []string{
-		"event: response.output_item.added\ndata: {\"item\":{},\"sequence_number\":2,\"type\":\"response.output_item.added\"}\n\n",
+		"event: response.output_item.added\ndata: {\"item\":{},\"sequence_number\":2," +
+			"\"type\":\"response.output_item.added\"}\n\n",
 		"event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\"}\n\n", // not numbered
 	} {
 		compute := make(chan struct{})
@@ -320,9 +333,11 @@ func FuzzStreamEnds(f *testing.F) {
 		for _, p := range randomSplit(body, seed) {
 			cut.add(p)
 		}
-		if whole.endsWith(streamFormats[llmapi.StreamMessages].ends) != cut.endsWith(streamFormats[llmapi.StreamMessages].ends) || whole.endsWith(streamFormats[llmapi.StreamResponses].ends) != cut.endsWith(streamFormats[llmapi.StreamResponses].ends) || whole.ended() != cut.ended() {
-			t.Fatalf("%q: %v and %v, cut %v and %v", body, whole.endsWith(streamFormats[llmapi.StreamMessages].ends),
-				whole.ended(), cut.endsWith(streamFormats[llmapi.StreamMessages].ends), cut.ended())
+		messages, responses := streamFormats[llmapi.StreamMessages].ends, streamFormats[llmapi.StreamResponses].ends
+		if whole.endsWith(messages) != cut.endsWith(messages) || whole.endsWith(responses) != cut.endsWith(responses) ||
+			whole.ended() != cut.ended() {
+			t.Fatalf("%q: %v and %v, cut %v and %v", body, whole.endsWith(messages),
+				whole.ended(), cut.endsWith(messages), cut.ended())
 		}
 		if n := lastSequence([]byte(body), -1); n >= 0 && !strings.Contains(body, fmt.Sprint(n)) {
 			t.Fatalf("%q: number %d", body, n)

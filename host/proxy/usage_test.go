@@ -47,7 +47,8 @@ var usageBodies = []string{
 	`data: {"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":1,"completion_tokens":1}}` + "\n\n" +
 		`data: {"choices":[{"delta":{"content":"b"}}],"usage":{"prompt_tokens":1,"completion_tokens":2}}` +
 		"\n\n", // continuous
-	`{"id":"x","choices":[{"message":{"content":"\"usage\":{\"prompt_tokens\":9}"}}],"usage":{"prompt_tokens":5,"completion_tokens":6,"prompt_tokens_details":{"cached_tokens":0}}}`,
+	`{"id":"x","choices":[{"message":{"content":"\"usage\":{\"prompt_tokens\":9}"}}],"usage":{"prompt_tokens":5,` +
+		`"completion_tokens":6,"prompt_tokens_details":{"cached_tokens":0}}}`,
 	`{"choices":[],"word":"usage","usage":{"prompt_tokens":5,"note":"} \" {","completion_tokens":6}}`,
 	`{"usage":"none"}`, `{"""usage":1}`,
 }

@@ -37,7 +37,8 @@ func names(events []apiEvent) (out []string) {
 	return out
 }
 
-const helloItems = `{"model":"demo","input":[{"role":"user","content":"you are aaa bba cca dda eea"}],"max_output_tokens":12,"ignore_eos":true,"tools":[{"type":"function","name":"f"}]}`
+const helloItems = `{"model":"demo","input":[{"role":"user","content":"you are aaa bba cca dda eea"}],` +
+	`"max_output_tokens":12,"ignore_eos":true,"tools":[{"type":"function","name":"f"}]}`
 
 // TestResponses: the events of a stream follow vLLM's, number by number, and end
 // with the answer that comes whole without a stream.
@@ -93,7 +94,8 @@ func TestMessages_answers(t *testing.T) {
 		t.Fatal(err)
 	}
 	status, out := r.post(messagesPath, hello)
-	want := fmt.Sprintf(`"stop_reason":"max_tokens","usage":{"input_tokens":%d,"output_tokens":12,"cache_creation_input_tokens":0,"cache_read_input_tokens":0}}`, len(prompt))
+	want := fmt.Sprintf(`"stop_reason":"max_tokens","usage":{"input_tokens":%d,"output_tokens":12,`+
+		`"cache_creation_input_tokens":0,"cache_read_input_tokens":0}}`, len(prompt))
 	if status != 200 || !strings.HasPrefix(out, `{"id":"chatcmpl-`) || !strings.HasSuffix(out, want) {
 		t.Errorf("%d %s", status, out)
 	}

@@ -33,10 +33,12 @@ func (e *Engine) parse(r *request) (*params, error) {
 	p := &params{}
 	if err := json.Unmarshal(r.body, &p.fields); err != nil {
 		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-			return nil, validation("[{'type': 'json_invalid', 'loc': ('body', %d), 'msg': 'JSON decode error', 'input': {}, 'ctx': {'error': %q}}]",
+			return nil, validation("[{'type': 'json_invalid', 'loc': ('body', %d), 'msg': 'JSON decode error', 'input': {}, "+
+				"'ctx': {'error': %q}}]",
 				syntax.Offset, syntax.Error())
 		}
-		return nil, validation("[{'type': 'model_attributes_type', 'loc': ('body',), 'msg': 'Input should be a valid dictionary or object to extract fields from'}]")
+		return nil, validation("[{'type': 'model_attributes_type', 'loc': ('body',), 'msg': 'Input should be a valid " +
+			"dictionary or object to extract fields from'}]")
 	}
 	if p.fields == nil {
 		return nil, validation("[{'type': 'missing', 'loc': ('body',), 'msg': 'Field required', 'input': None}]")

@@ -152,7 +152,8 @@ func (v *view) equal(t *testing.T, r *rig) {
 func (r *rig) conversation(n int) {
 	r.t.Helper()
 	for i := range n {
-		body := fmt.Sprintf(`{"messages":[{"role":"system","content":"you are %d aaa bba cca dda eea"},{"role":"user","content":"question %d"}],"max_tokens":9}`, i%3, i)
+		body := fmt.Sprintf(`{"messages":[{"role":"system","content":"you are %d aaa bba cca dda eea"},{"role":"user",`+
+			`"content":"question %d"}],"max_tokens":9}`, i%3, i)
 		if i%4 == 0 {
 			body = with(body, `"cache_salt":"tenant-a"`)
 		}
@@ -206,7 +207,8 @@ func TestEvents_reproduceCache(t *testing.T) {
 // TestEvents_fields checks one event member by member, and its hashes.
 func TestEvents_fields(t *testing.T) {
 	r := run(t, func(c *Config) { c.Adapters = []string{"x", "tuned"} })
-	body := `{"model":"tuned","prompt":"aaa bba cca dda eea ffa gga hha iia jja","max_tokens":2,"ignore_eos":true,"cache_salt":"s"}`
+	body := `{"model":"tuned","prompt":"aaa bba cca dda eea ffa gga hha iia jja","max_tokens":2,"ignore_eos":true,` +
+		`"cache_salt":"s"}`
 	r.mustPost("/v1/completions", body)
 	ids, _ := r.toy.TextTokens("aaa bba cca dda eea ffa gga hha iia jja")
 	v := &view{blocks: map[uint64]bool{}}

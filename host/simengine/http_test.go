@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-const hello = `{"model":"demo","messages":[{"role":"system","content":"you are aaa bba cca dda eea"},{"role":"user","content":"hello"}],"max_tokens":12,"ignore_eos":true}`
+const hello = `{"model":"demo","messages":[{"role":"system","content":"you are aaa bba cca dda eea"},{"role":"user",` +
+	`"content":"hello"}],"max_tokens":12,"ignore_eos":true}`
 
 // with adds members to a JSON object.
 func with(body, members string) string { return strings.TrimSuffix(body, "}") + "," + members + "}" }
@@ -292,9 +293,10 @@ func TestSideRoutes(t *testing.T) {
 	r.mustPost("/v1/chat/completions", hello)
 	r.mustPost("/v1/chat/completions", hello)
 	prompt, _ := r.toy.ChatTokens([]byte(hello), chatPath)
+	hits := float64((len(prompt) - 1) / 4 * 4)
 	for name, want := range map[string]float64{
 		`vllm:prefix_cache_queries_total{engine="0",model_name="demo"}`:                        float64(2 * len(prompt)),
-		`vllm:prefix_cache_hits_total{`:                                                        float64((len(prompt) - 1) / 4 * 4),
+		`vllm:prefix_cache_hits_total{`:                                                        hits,
 		`vllm:request_success_total{engine="0",model_name="demo",finished_reason="length"}`:    2,
 		`vllm:num_requests_running{`:                                                           0,
 		`vllm:num_requests_waiting{`:                                                           0,
@@ -326,7 +328,8 @@ func TestReset(t *testing.T) {
 // TestRequests: what was received is kept byte for byte.
 func TestRequests(t *testing.T) {
 	r := run(t, nil)
-	head := "POST /v1/chat/completions?x=1 HTTP/1.1\r\nhost: a\r\nX-Request-Id: my-id\r\nX-ODD:  two  spaces \r\nContent-Type: application/json\r\n"
+	head := "POST /v1/chat/completions?x=1 HTTP/1.1\r\nhost: a\r\nX-Request-Id: my-id\r\nX-ODD:  two  spaces \r\n" +
+		"Content-Type: application/json\r\n"
 	whole := head + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(hello))
 	_, br := r.raw(whole + hello)
 	res, err := http.ReadResponse(br, nil)
@@ -384,7 +387,8 @@ func TestConnection(t *testing.T) {
 	r := run(t, func(c *Config) { c.MaxBodyBytes = 1000 })
 	one := postBytes("/v1/chat/completions", hello)
 	_, br := r.raw(one + one + "\r\nGET /health HTTP/1.1\r\nhost: x\r\n\r\n" +
-		"POST /v1/chat/completions HTTP/1.1\r\nexpect: 100-continue\r\nconnection: close\r\ncontent-type: application/json\r\n" +
+		"POST /v1/chat/completions HTTP/1.1\r\nexpect: 100-continue\r\nconnection: close\r\n" +
+		"content-type: application/json\r\n" +
 		fmt.Sprintf("content-length: %d\r\n\r\n%s", len(hello), hello))
 	for i := range 5 {
 		res, err := http.ReadResponse(br, nil)

@@ -37,7 +37,8 @@ func (e *Engine) serveMetrics(w *reply, _ *request) {
 		m.series("request_success_total", fmt.Sprintf("finished_reason=%q", reason), float64(finished[reason]))
 	}
 	m.head("cache_config_info", "gauge", "Information of the LLMEngine CacheConfig")
-	m.series("cache_config_info", fmt.Sprintf(`block_size="%d",enable_prefix_caching="True",kv_cache_size_tokens="%d",num_gpu_blocks="%d",prefix_caching_hash_algo="sha256"`,
+	m.series("cache_config_info", fmt.Sprintf(`block_size="%d",enable_prefix_caching="True",kv_cache_size_tokens="%d",`+
+		`num_gpu_blocks="%d",prefix_caching_hash_algo="sha256"`,
 		e.cfg.BlockTokens, e.cfg.CacheBlocks*e.cfg.BlockTokens, e.cfg.CacheBlocks), 1)
 	w.whole(http.StatusOK, "text/plain; version=0.0.4; charset=utf-8", m.buf)
 }

@@ -54,8 +54,10 @@ func TestChatTokens(t *testing.T) {
 		"<|im_start|>system\nrules<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n"+ask)
 	call := func(arguments, want string) {
 		t.Helper()
-		f(`{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f"`+arguments+`}}]}`,
-			"<|im_start|>user\nhi<|im_end|>\n"+ask+"<tool_call>\n{\"name\": \"f\", \"arguments\": "+want+"}\n</tool_call><|im_end|>\n"+ask)
+		f(`{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[{"id":"1","type":"function",`+
+			`"function":{"name":"f"`+arguments+`}}]}`,
+			"<|im_start|>user\nhi<|im_end|>\n"+ask+
+				"<tool_call>\n{\"name\": \"f\", \"arguments\": "+want+"}\n</tool_call><|im_end|>\n"+ask)
 	}
 	call(`,"arguments":"{\"a\":  1}"`, `{"a": 1}`)
 	call(`,"arguments":"{\"a\":"`, `{}`)
@@ -63,11 +65,14 @@ func TestChatTokens(t *testing.T) {
 	call(`,"arguments":""`, `{}`)
 	f(`{"role":"user","content":"hi"},{"role":"assistant","content":"yo","tool_calls":[]},{"role":"user","content":"x"}`,
 		"<|im_start|>user\nhi<|im_end|>\n"+ask+"yo<|im_end|>\n<|im_start|>user\nx<|im_end|>\n"+ask)
-	if got := m.text(t, `{"messages":[{"role":"user","content":"hi"}],"add_generation_prompt":false}`); strings.HasSuffix(got, ask) {
+	got := m.text(t, `{"messages":[{"role":"user","content":"hi"}],"add_generation_prompt":false}`)
+	if strings.HasSuffix(got, ask) {
 		t.Errorf("asked for no generation prompt: %q", got)
 	}
-	got := m.text(t, `{"messages":[{"role":"user","content":"hi"}],"tools":[{"function":{"parameters":{"b":1,"a":2},"extra":1,"name":"f"},"type":"function"}]}`)
-	if want := `{"type": "function", "function": {"name": "f", "description": null, "parameters": {"b": 1, "a": 2}}}`; !strings.Contains(got, want) {
+	got = m.text(t, `{"messages":[{"role":"user","content":"hi"}],"tools":[{"function":{"parameters":{"b":1,"a":2},`+
+		`"extra":1,"name":"f"},"type":"function"}]}`)
+	const want = `{"type": "function", "function": {"name": "f", "description": null, "parameters": {"b": 1, "a": 2}}}`
+	if !strings.Contains(got, want) {
 		t.Errorf("tools in %q", got)
 	}
 }
@@ -97,12 +102,14 @@ func TestNormalMessages_parts(t *testing.T) {
 		files[name] = &fstest.MapFile{Data: b}
 	}
 	files["chat_template.jinja"] = &fstest.MapFile{Data: []byte(
-		`{%- for m in messages %}{{ m.role }}={%- if m.content is string %}{{ m.content }}{% else %}{% for p in m['content'] %}[{{ p.type }}:{{ p.text }}]{% endfor %}{% endif %};{%- endfor %}`)}
+		`{%- for m in messages %}{{ m.role }}={%- if m.content is string %}{{ m.content }}{% else %}{% for p in ` +
+			`m['content'] %}[{{ p.type }}:{{ p.text }}]{% endfor %}{% endif %};{%- endfor %}`)}
 	m, err := LoadModel(files)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := m.text(t, `{"messages":[{"role":"user","content":"a"},{"role":"user"},{"role":"tool","content":[{"type":"text","text":"b"},{"type":"text","text":"c"}]}]}`)
+	got := m.text(t, `{"messages":[{"role":"user","content":"a"},{"role":"user"},{"role":"tool",`+
+		`"content":[{"type":"text","text":"b"},{"type":"text","text":"c"}]}]}`)
 	if want := "user=[text:a];user=;tool=b\nc;"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

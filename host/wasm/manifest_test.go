@@ -5,8 +5,10 @@ import "testing"
 // FuzzParseManifest: no manifest panics, and none that is accepted breaks the
 // rules the host relies on.
 func FuzzParseManifest(f *testing.F) {
-	f.Add([]byte(`{"name":"a","version":"1","abi":"1.0","roles":{"score":{"columns":["waiting",{"name":"b","optional":true}],"terms":["x"],"unit":"unit"}}}`))
-	f.Add([]byte(`{"name":"a","version":"1","abi":"1.0","roles":{"observe":{}},"publishes":[{"name":"a/b","default":1}],"state_version":3,"config_schema":{"x":[1,{}]}}`))
+	f.Add([]byte(`{"name":"a","version":"1","abi":"1.0","roles":{"score":{"columns":["waiting",{"name":"b",` +
+		`"optional":true}],"terms":["x"],"unit":"unit"}}}`))
+	f.Add([]byte(`{"name":"a","version":"1","abi":"1.0","roles":{"observe":{}},"publishes":[{"name":"a/b","default":1}],` +
+		`"state_version":3,"config_schema":{"x":[1,{}]}}`))
 	f.Add([]byte(`{"name":"a","name":"b"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := ParseManifest(text)
@@ -20,8 +22,10 @@ func FuzzParseManifest(f *testing.F) {
 }
 
 func TestParseManifest(t *testing.T) {
-	const good = `{"name":"my-scorer","version":"1.2","abi":"1.0","x-note":{"any":1},"roles":{"score":{"columns":["waiting",{"name":"label/a=b","optional":true}],
-		"request":["objective"],"terms":["hit"],"unit":"cost_tokens","x-y":1},"filter":{"reasons":["no"]},"configure":{},"idle":{},"observe":{"columns":[]}},
+	const good = `{"name":"my-scorer","version":"1.2","abi":"1.0","x-note":{"any":1},"roles":{
+		"score":{"columns":["waiting",{"name":"label/a=b","optional":true}],
+		"request":["objective"],"terms":["hit"],"unit":"cost_tokens","x-y":1},
+		"filter":{"reasons":["no"]},"configure":{},"idle":{},"observe":{"columns":[]}},
 		"publishes":[{"name":"me/rate","default":1.5}],"imports":["kvasir:log/1"],"state_version":7,"config_schema":{}}`
 	m, err := ParseManifest([]byte(good))
 	if err != nil {
@@ -35,12 +39,16 @@ func TestParseManifest(t *testing.T) {
 	}
 	role := func(r string) string { return `{"name":"a","version":"1","abi":"1.0","roles":{` + r + `}}` }
 	for _, bad := range []string{
-		``, `[]`, `{}`, good + `x`, "{\"name\":\"\xff\"}", role(``), role(`"configure":{}`), role(`"score":[]`), role(`"score":{"columns":"x"}`),
-		role(`"score":{"columns":[1]}`), role(`"score":{"columns":[""]}`), role(`"score":{"reasons":[]}`), role(`"score":{"unit":"ms"}`), role(`"Score":{}`),
-		role(`"score":{"columns":[{"name":"a","optional":1}]}`), role(`"score":{"columns":[{"name":"a","name":"b"}]}`), role(`"score":{"columns":[{"nom":"a"}]}`),
-		role(`"score":{}},"publishes":[{"name":"a/b"}`), role(`"observe":{}},"publishes":[{"name":"ab"}]`), role(`"score":{}},"state_version":-1`),
-		role(`"score":{}},"state_version":1.5`), role(`"score":{}},"imports":["a","a"]`), role(`"configure":{"columns":[]},"score":{}`),
-		`{"name":"A","version":"1","abi":"1.0","roles":{"score":{}}}`, `{"name":"a","version":"","abi":"1.0","roles":{"score":{}}}`,
+		``, `[]`, `{}`, good + `x`, "{\"name\":\"\xff\"}", role(``), role(`"configure":{}`), role(`"score":[]`),
+		role(`"score":{"columns":"x"}`), role(`"score":{"columns":[1]}`), role(`"score":{"columns":[""]}`),
+		role(`"score":{"reasons":[]}`), role(`"score":{"unit":"ms"}`), role(`"Score":{}`),
+		role(`"score":{"columns":[{"name":"a","optional":1}]}`),
+		role(`"score":{"columns":[{"name":"a","name":"b"}]}`), role(`"score":{"columns":[{"nom":"a"}]}`),
+		role(`"score":{}},"publishes":[{"name":"a/b"}`), role(`"observe":{}},"publishes":[{"name":"ab"}]`),
+		role(`"score":{}},"state_version":-1`), role(`"score":{}},"state_version":1.5`),
+		role(`"score":{}},"imports":["a","a"]`), role(`"configure":{"columns":[]},"score":{}`),
+		`{"name":"A","version":"1","abi":"1.0","roles":{"score":{}}}`,
+		`{"name":"a","version":"","abi":"1.0","roles":{"score":{}}}`,
 		`{"Name":"a","name":"b","version":"1","abi":"1.0","roles":{"score":{}}}`,
 	} {
 		if m, err := ParseManifest([]byte(bad)); err == nil {

@@ -131,7 +131,8 @@ func TestAutoscale_harmless(t *testing.T) {
 func TestAutoscale_schedule(t *testing.T) {
 	rt := newRuntime(t, "")
 	hours := "[1,1,1,1,1,1,1,1,9,9,9,9,9,9,9,9,9,9,3,1,1,1,1,1]"
-	p := loadFile(t, rt, "../../examples/autoscale-schedule/autoscale_schedule.wasm", `{"hours": `+hours+`, "offset_minutes": 60}`)
+	p := loadFile(t, rt, "../../examples/autoscale-schedule/autoscale_schedule.wasm",
+		`{"hours": `+hours+`, "offset_minutes": 60}`)
 	for _, c := range []struct {
 		utc      string
 		proposed uint32
@@ -156,7 +157,9 @@ func TestAutoscale_schedule(t *testing.T) {
 		}
 	}
 	code, _ := os.ReadFile("../../examples/autoscale-schedule/autoscale_schedule.wasm")
-	for _, bad := range []string{"{}", `{"hours": [1,2]}`, `{"hours": ` + strings.Replace(hours, "9", "2000", 1) + `}`, `{"hours": ` + strings.Replace(hours, "9", "-1", 1) + `}`,
+	for _, bad := range []string{"{}", `{"hours": [1,2]}`,
+		`{"hours": ` + strings.Replace(hours, "9", "2000", 1) + `}`,
+		`{"hours": ` + strings.Replace(hours, "9", "-1", 1) + `}`,
 		`{"hours": ` + hours + `, "offset_minutes": 1441}`} {
 		if _, err := rt.Load(context.Background(), code, wasm.Options{Config: []byte(bad)}); err == nil {
 			t.Errorf("%s is taken", bad)

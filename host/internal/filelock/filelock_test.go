@@ -59,7 +59,8 @@ func TestTryLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := TryLock(path, "8"); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "by process 7, and more") {
+	if _, err := TryLock(path, "8"); !errors.Is(err, ErrLocked) ||
+		!strings.Contains(err.Error(), "by process 7, and more") {
 		t.Errorf("got %v", err)
 	}
 	unlock()
