@@ -20,8 +20,9 @@ func (h *Host) openDecisions(c *config.DecisionLog) (err error) {
 		name = "unknown"
 	}
 	h.decisions, err = decisions.Open(decisions.Config{
-		File: c.File, SampleAllow: *c.SampleAllow, Mask: c.Mask, MaxBytes: int64(c.MaxSize), Keep: c.Keep,
-		Sync: c.RequireAudit, Labels: map[string]string{"id": name, "version": h.opt.Version}, Log: h.log,
+		File: c.File, SampleAllow: *c.SampleAllow, SamplePlacements: c.Placements, Mask: c.Mask,
+		MaxBytes: int64(c.MaxSize), Keep: c.Keep, Sync: c.RequireAudit,
+		Labels: map[string]string{"id": name, "version": h.opt.Version}, Log: h.log,
 	})
 	if err == nil {
 		h.decisionLog = route.NewLog(h.decisions, c.RequireAudit)

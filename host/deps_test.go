@@ -75,8 +75,9 @@ var mayImport = map[string]struct{ ours, theirs string }{
 	"host/telemetry/metric": {},
 	"host/telemetry": {ours: "host/internal/timing host/telemetry/metric",
 		theirs: "github.com/prometheus/client_golang github.com/prometheus/client_model google.golang.org/protobuf"},
-	"host/telemetry/audit":     {ours: "host/internal/atomicfile host/internal/filelock host/internal/secret"},
-	"host/telemetry/decisions": {ours: "host/internal/secret host/policy"},
+	"host/telemetry/audit":      {ours: "host/internal/atomicfile host/internal/filelock host/internal/secret"},
+	"host/telemetry/placements": {},
+	"host/telemetry/decisions":  {ours: "host/internal/secret host/policy host/telemetry/placements"},
 	"host/admin": {ours: "host/autoscale host/identity host/internal/secret host/kvindex host/plugstore " +
 		"host/policy host/proxy host/scheduler host/telemetry/audit"},
 	"host/config": {ours: "host/dialect host/endpoint host/exchange host/identity host/identity/jwt " +
@@ -101,7 +102,7 @@ var mayImport = map[string]struct{ ours, theirs string }{
 		"host/scheduler host/telemetry host/telemetry/audit host/telemetry/metric"},
 
 	"host/route": {ours: "host/exchange host/identity host/llmapi host/proxy host/queue host/scaling host/scheduler " +
-		"host/telemetry/decisions"},
+		"host/telemetry/decisions host/telemetry/placements"},
 	"host/status": {ours: "host/admin host/autoscale host/backend host/endpoint host/identity host/kvindex host/llmapi " +
 		"host/proxy host/route host/scheduler host/telemetry/audit"},
 

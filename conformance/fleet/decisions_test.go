@@ -60,9 +60,9 @@ state_dir: %s
 identity: {api_keys_file: %s}
 policy: {dir: %s}
 pools: [{name: main, endpoints: [%q]}]
-models: [{name: m, pools: [{name: main, served_as: %s}]}]
+models: [{name: m, pools: [{name: main, served_as: %s}], tokenizer: {dir: %s}}]
 telemetry: {decision_log: {file: %s, %s}}
-`, state, keys, policies, d.Engines[0].URL, d.Model, log, settings))
+`, state, keys, policies, d.Engines[0].URL, d.Model, demoDir(t), log, settings))
 	return r, d.Engines[0].URL, log, acme, stranger
 }
 
@@ -176,4 +176,87 @@ func TestDecisionLog_required(t *testing.T) {
 		b, err := os.ReadFile(log)
 		return err == nil && bytes.Count(b, []byte("\n")) == served
 	})
+}
+
+// placedLine is what the test checks of the lines of a request in the sample.
+type placedLine struct {
+	ID        string `json:"decision_id"`
+	Path      string
+	RequestID string `json:"request_id"`
+	Placement *struct {
+		V            int
+		Model        string
+		Profile      string
+		Kind         string
+		Exact        bool
+		Key          string
+		Blocks       string
+		PromptTokens int `json:"prompt_tokens"`
+		BlockTokens  int `json:"block_tokens"`
+		Candidates   []struct {
+			Endpoint, State string
+			Columns         map[string]float32
+			Scores          map[string]float32
+		}
+	}
+	Outcome *struct {
+		Endpoint     string
+		Status       int
+		TTFTMS       float64 `json:"ttft_ms"`
+		OutputTokens *int    `json:"output_tokens"`
+		CachedTokens *int    `json:"cached_tokens"`
+	}
+}
+
+// TestDecisionLog_placements: with sample_placements each allowed request has a line
+// with its candidates, columns, scores and encrypted blocks, and one with its outcome.
+func TestDecisionLog_placements(t *testing.T) {
+	r, engine, log, acme, stranger := decisionLog(t, "sample_allow: 0, sample_placements: 1")
+	body := strings.Replace(askBody, "a prompt", strings.Repeat("a long prompt with several blocks ", 40), 1)
+	for _, key := range []string{acme, acme, stranger} {
+		if _, err := harness.Post(r.URL+"/v1/chat/completions", key, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var raw []byte
+	var lines []placedLine
+	harness.Await(t, 10*time.Second, "five lines", func() bool {
+		raw, _ = os.ReadFile(log)
+		lines = nil
+		for _, b := range bytes.SplitAfter(raw, []byte("\n")) {
+			var l placedLine
+			if bytes.HasSuffix(b, []byte("\n")) && json.Unmarshal(b, &l) == nil {
+				lines = append(lines, l)
+			}
+		}
+		return len(lines) == 5
+	})
+	placed, ends := map[string]placedLine{}, 0
+	for _, l := range lines {
+		if p := l.Placement; p != nil {
+			placed[l.ID] = l
+			if p.V != 1 || p.Model != "m" || p.Profile != "default" || !p.Exact || p.PromptTokens < 100 || p.Key == "" ||
+				len(p.Blocks) != p.PromptTokens/p.BlockTokens*8 {
+				t.Errorf("placement %+v", p)
+			}
+			if len(p.Candidates) != 1 || p.Candidates[0].Endpoint != engine || p.Candidates[0].State != "kept" ||
+				len(p.Candidates[0].Columns) < 8 || len(p.Candidates[0].Scores) != 1 {
+				t.Errorf("candidates %+v", p.Candidates)
+			}
+		}
+		if o := l.Outcome; o != nil {
+			ends++
+			first, ok := placed[l.ID]
+			if !ok || first.RequestID != l.RequestID || l.Path != "kvasir/outcome" || o.Endpoint != engine || o.Status != 200 ||
+				o.TTFTMS <= 0 || o.OutputTokens == nil || *o.OutputTokens != 2 || o.CachedTokens == nil {
+				t.Errorf("outcome %+v of %+v", o, first)
+			}
+		}
+	}
+	if len(placed) != 2 || ends != 2 {
+		t.Errorf("%d placements, %d outcomes, want 2 of each", len(placed), ends)
+	}
+	if bytes.Contains(raw, []byte("several blocks")) || bytes.Contains(raw, []byte("u-personal")) {
+		t.Error("the log has a prompt or a user")
+	}
 }

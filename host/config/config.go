@@ -523,6 +523,10 @@ type DecisionLog struct {
 	// share of allowed requests that are logged if the policy's audit is sample; default
 	// 0.01; denied requests are always logged
 	SampleAllow *float64 `yaml:"sample_allow" reload:"restart"`
+	// share of allowed requests that are logged with candidates, columns, scores,
+	// encrypted block hashes and outcome, for kvasir replay and analyze; default 0; a
+	// line takes about 1 KB for each endpoint and at most 6 KB for its prompt
+	Placements float64 `yaml:"sample_placements" reload:"restart"`
 	// paths to omit, such as /input/tenant/user, in addition to the policy's
 	// data.system.log.mask
 	Mask []string `yaml:"mask" reload:"restart"`

@@ -17,13 +17,16 @@ func (d *DecisionLog) defaults() {
 func (k *checker) decisionLog(d *DecisionLog) {
 	const path = "telemetry.decision_log"
 	if d.File == "" {
-		if d.SampleAllow != nil || len(d.Mask) > 0 || d.RequireAudit || d.MaxSize != 0 || d.Keep != 0 {
+		if d.SampleAllow != nil || d.Placements != 0 || len(d.Mask) > 0 || d.RequireAudit || d.MaxSize != 0 || d.Keep != 0 {
 			k.add(path+".file", "missing: the other fields require it")
 		}
 		return
 	}
 	if s := *d.SampleAllow; s < 0 || s > 1 {
 		k.add(path+".sample_allow", "want a share from 0 to 1, got %v", s)
+	}
+	if s := d.Placements; !(s >= 0 && s <= 1) {
+		k.add(path+".sample_placements", "want a share from 0 to 1, got %v", s)
 	}
 	if d.MaxSize < 1<<20 {
 		k.add(path+".max_size", "want at least 1MiB, got %d bytes", d.MaxSize)

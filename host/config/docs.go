@@ -219,6 +219,7 @@ var docs = map[string]string{
 	"config.Telemetry.DecisionLog":      "log of policy decisions, as JSON lines with the field names of OPA's decision logs; never contains prompts, keys or salts",
 	"config.DecisionLog.File":           "path of the log; default none: nothing is logged",
 	"config.DecisionLog.SampleAllow":    "share of allowed requests that are logged if the policy's audit is sample; default 0.01; denied requests are always logged",
+	"config.DecisionLog.Placements":     "share of allowed requests that are logged with candidates, columns, scores, encrypted block hashes and outcome, for kvasir replay and analyze; default 0; a line takes about 1 KB for each endpoint and at most 6 KB for its prompt",
 	"config.DecisionLog.Mask":           "paths to omit, such as /input/tenant/user, in addition to the policy's data.system.log.mask",
 	"config.DecisionLog.RequireAudit":   "true: sync each entry to disk, and refuse requests with status 503 while the log cannot be written; default false: serve, and count dropped entries",
 	"config.DecisionLog.MaxSize":        "size at which the file is rotated to FILE.1; default 64MiB",

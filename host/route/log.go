@@ -57,16 +57,18 @@ func (l *Log) cancel(reserved bool) {
 }
 
 // record logs what was decided about a request: where it went, or err why it did
-// not. pol is the policy that decided.
+// not. pol is the policy that decided. It returns the id of the decision if the
+// outcome is to be logged too, else "".
 func (l *Log) record(
 	pol decisions.Policy, r *scheduler.Request, p *scheduler.Placement, err error, reserved bool, now time.Time,
-) {
+) (id string) {
 	if l == nil {
-		return
+		return ""
 	}
-	if !l.log.Wanted(r.Decision, err != nil) {
+	placed := err == nil && l.log.WantsPlacement(r.Decision)
+	if !placed && !l.log.Wanted(r.Decision, err != nil) {
 		l.cancel(reserved)
-		return
+		return ""
 	}
 	e := &decisions.Entry{
 		Time: now, RequestID: r.ID, Tenant: tenantOf(r), Decision: r.Decision, Cached: r.Trace.Cached, Policy: pol,
@@ -82,6 +84,10 @@ func (l *Log) record(
 			scheme = "https://"
 		}
 		e.Endpoint, e.Pool, e.Kind = scheme+t.Addr, t.Pool, p.Kind().String()
+		if placed {
+			e.ID = decisions.NewID()
+			e.Placement = l.placementOf(r, p)
+		}
 	} else if d, ok := errors.AsType[*scheduler.DeniedError](err); ok {
 		e.Status, e.Code = d.Status, d.Code.String()
 	} else {
@@ -89,7 +95,8 @@ func (l *Log) record(
 	}
 	if reserved {
 		l.log.Commit(e)
-		return
+	} else {
+		l.log.Record(e)
 	}
-	l.log.Record(e)
+	return e.ID
 }

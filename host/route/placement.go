@@ -1,13 +1,22 @@
 package route
 
 import (
+	"time"
+
 	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
 // placement shows a scheduler's placement to the proxy, so that neither knows
 // the other. It is used by one goroutine.
-type placement struct{ p *scheduler.Placement }
+type placement struct {
+	p *scheduler.Placement
+
+	// Set if the outcome is to be logged.
+	log                  *Log
+	decision, id, tenant string
+	now                  func() time.Time
+}
 
 // Target implements proxy.Placement.
 func (p *placement) Target() *exchange.Target { return &p.p.Target().Target }
@@ -23,6 +32,9 @@ func (p *placement) Answered(id string) { p.p.Answered(id) }
 
 // Done implements proxy.Placement.
 func (p *placement) Done(o *exchange.Outcome) {
+	if p.log != nil {
+		p.log.ended(p.decision, p.id, p.tenant, p.p, o, p.now())
+	}
 	p.p.Done(*o)
 	p.p = nil
 }

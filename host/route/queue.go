@@ -103,7 +103,7 @@ func (t *Router) decide(c caller, req *scheduler.Request) (*scheduler.Placement,
 		t.cfg.Log.cancel(reserved)
 		return nil, err
 	}
-	t.cfg.Log.record(l.LogPolicy, req, p, err, reserved, t.cfg.Now())
+	req.Logged = t.cfg.Log.record(l.LogPolicy, req, p, err, reserved, t.cfg.Now())
 	return p, err
 }
 

@@ -119,5 +119,9 @@ func (t *Router) schedule(r *proxy.Request) (*placement, error) {
 	if err != nil {
 		return nil, withWait(err, req.Queued)
 	}
-	return &placement{p: p}, nil
+	out := &placement{p: p}
+	if req.Logged != "" {
+		out.log, out.decision, out.id, out.tenant, out.now = t.cfg.Log, req.Logged, r.ID, tenantOf(&req), t.cfg.Now
+	}
+	return out, nil
 }

@@ -134,7 +134,7 @@ func (d *decision) newPlacement() *Placement {
 	p.op, p.asked = d.r.API.Op, d.r.API.Model
 	p.model, p.known, p.lane = d.model.name, d.model.state, d.model.lane
 	p.tenant, p.user = d.answerOwner()
-	p.kind, p.branch = d.kind, d.branch
+	p.kind, p.branch, p.session = d.kind, d.branch, d.sessionKey()
 	p.grant, d.grant = d.grant, quota.Grant{}
 	p.rewrite(d)
 	d.rank(p, d.column)

@@ -72,6 +72,7 @@ type Placement struct {
 	known    *modelState // of model
 	lane     lane        // of model
 	tenant   string
+	session  uint64 // key of the client's session, 0 = none
 	user     string // who may continue the answer, "" = every user of the tenant
 	kind     Kind
 	tokens   int

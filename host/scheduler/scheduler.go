@@ -42,6 +42,10 @@ type Request struct {
 	Decision *policy.Decision
 	Trace    policy.Trace
 
+	// Logged is the id of the decision in a log that also wants the outcome, "" = none.
+	// Schedule does not use it.
+	Logged string
+
 	// Quota is set by Schedule to what is left of the tenant's budgets, also
 	// where it refuses; zero where nothing is limited.
 	Quota quota.Usage

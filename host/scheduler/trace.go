@@ -376,16 +376,33 @@ func (t *traceRing) copyOut(
 			break
 		}
 		e := &t.heads[(t.next-i)%uint64(len(t.heads))]
-		if !e.is(id, hash) || e.tenant != tenant {
-			continue
+		if e.is(id, hash) && e.tenant == tenant {
+			return t.copyLocked(e)
 		}
-		if !t.heldLocked(e) {
-			return h, nil, more, false
-		}
-		for k := range e.count {
-			cands = append(cands, t.cands[(e.first+k)%uint64(len(t.cands))])
-		}
-		return *e, cands, t.columnsOfLocked(e), true
 	}
 	return h, nil, more, false
+}
+
+// copyLocked returns a decision of the ring, false if its candidates were overwritten.
+func (t *traceRing) copyLocked(
+	e *traceHead,
+) (h traceHead, cands []candTrace, more [abi.NumColumns][]float32, ok bool) {
+	if !t.heldLocked(e) {
+		return h, nil, more, false
+	}
+	for k := range e.count {
+		cands = append(cands, t.cands[(e.first+k)%uint64(len(t.cands))])
+	}
+	return *e, cands, t.columnsOfLocked(e), true
+}
+
+// copyOut returns the decision, false if it was overwritten.
+func (r traceRef) copyOut() (h traceHead, cands []candTrace, more [abi.NumColumns][]float32, ok bool) {
+	r.ring.mu.Lock()
+	defer r.ring.mu.Unlock()
+	e := r.ring.findLocked(r.n)
+	if e == nil {
+		return h, nil, more, false
+	}
+	return r.ring.copyLocked(e)
 }

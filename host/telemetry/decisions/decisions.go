@@ -20,6 +20,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/internal/secret"
 	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/telemetry/placements"
 )
 
 // Config is the configuration of a Log.
@@ -29,6 +30,9 @@ type Config struct {
 	// SampleAllow is the share of allowed requests that are logged unless the
 	// policy's audit field differs, in [0, 1]. Denials are always logged.
 	SampleAllow float64
+	// SamplePlacements is the share of allowed requests that are logged with their
+	// candidates, columns, scores and outcome, in [0, 1], whatever SampleAllow is.
+	SamplePlacements float64
 	// Mask lists paths that are left out, such as /input/tenant/user.
 	Mask []string
 	// MaxBytes is the size at which the file is rotated to FILE.1; 0 = 64 MiB, some 60,000
@@ -70,6 +74,9 @@ func (c *Config) Validate() error {
 	if !(c.SampleAllow >= 0 && c.SampleAllow <= 1) {
 		all = append(all, fmt.Errorf("decisions: sample_allow %v, want a share from 0 to 1", c.SampleAllow))
 	}
+	if !(c.SamplePlacements >= 0 && c.SamplePlacements <= 1) {
+		all = append(all, fmt.Errorf("decisions: sample_placements %v, want a share from 0 to 1", c.SamplePlacements))
+	}
 	if c.MaxBytes < 0 || c.Keep < 0 || c.Queue < 0 {
 		all = append(all, fmt.Errorf("decisions: bounds %d, %d, %d", c.MaxBytes, c.Keep, c.Queue))
 	}
@@ -89,6 +96,7 @@ type Log struct {
 	written atomic.Uint64
 	dropped atomic.Uint64
 	file    file // of Run
+	key     *placements.Key
 }
 
 // Open checks that the file can be opened, and creates it with mode 0600 if it does
@@ -98,7 +106,7 @@ func Open(cfg Config) (*Log, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	l := &Log{cfg: cfg, queue: make(chan *Entry, cfg.Queue),
+	l := &Log{cfg: cfg, queue: make(chan *Entry, cfg.Queue), key: placements.NewKey(),
 		file: file{path: cfg.File, max: cfg.MaxBytes, keep: cfg.Keep, sync: cfg.Sync}}
 	if err := l.file.open(); err != nil {
 		return nil, err
@@ -121,6 +129,16 @@ func (l *Log) Wanted(d *policy.Decision, refused bool) bool {
 	}
 	return l.cfg.SampleAllow > 0 && rand.Float64() < l.cfg.SampleAllow
 }
+
+// WantsPlacement reports whether an allowed request is to be logged with its
+// placement.
+func (l *Log) WantsPlacement(d *policy.Decision) bool {
+	return l.cfg.SamplePlacements > 0 && d != nil && d.Audit != policy.AuditNone &&
+		rand.Float64() < l.cfg.SamplePlacements
+}
+
+// Key encrypts the block hashes of placements.
+func (l *Log) Key() *placements.Key { return l.key }
 
 // Reserve reserves a place for one entry, for Commit or Cancel. It returns false if
 // there is none, or if the file cannot be written.

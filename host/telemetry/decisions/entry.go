@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/policy"
+	"github.com/kvasir-router/kvasir/host/telemetry/placements"
 )
 
 // Entry is one decision. It is rendered while the request continues, so the values
@@ -25,6 +26,12 @@ type Entry struct {
 	Status           int    // of the refusal, 0 = it went on
 	Code             string // of the refusal
 	EvaluationFailed bool   // policy gave no decision
+
+	// ID is the decision's id, "" = a random one. An Entry with an Outcome is the line
+	// about the end of a request, and has only ID, Time, RequestID and Tenant besides.
+	ID        string
+	Placement *placements.Placement // nil = the request is not in the sample
+	Outcome   *placements.Outcome
 }
 
 // Policy is what a decision log needs of the policy that decided.
@@ -41,8 +48,17 @@ const path = "kvasir/decision"
 
 // event renders e as in OPA's decision log, with further fields of our own.
 func (l *Log) event(e *Entry) map[string]any {
+	id := e.ID
+	if id == "" {
+		id = NewID()
+	}
+	if e.Outcome != nil {
+		return map[string]any{"decision_id": id, "timestamp": e.Time.UTC().Format(time.RFC3339Nano),
+			"path": placements.OutcomePath, "labels": l.cfg.Labels, "request_id": e.RequestID, "tenant": e.Tenant,
+			"outcome": e.Outcome}
+	}
 	m := map[string]any{
-		"decision_id": decisionID(), "timestamp": e.Time.UTC().Format(time.RFC3339Nano), "path": path, "labels": l.cfg.Labels,
+		"decision_id": id, "timestamp": e.Time.UTC().Format(time.RFC3339Nano), "path": path, "labels": l.cfg.Labels,
 		"request_id": e.RequestID, "tenant": e.Tenant, "cached": e.Cached,
 	}
 	if e.Input != nil {
@@ -63,6 +79,9 @@ func (l *Log) event(e *Entry) map[string]any {
 	} else {
 		m["endpoint"], m["pool"], m["kind"] = e.Endpoint, e.Pool, e.Kind
 	}
+	if e.Placement != nil {
+		m["placement"] = e.Placement
+	}
 	l.mask(e, m)
 	return m
 }
@@ -78,8 +97,8 @@ func inputOf(e *Entry) map[string]any {
 	return map[string]any{"tenant": map[string]any{"id": e.Tenant}, "request": map[string]any{"model": e.Input.Model}}
 }
 
-// decisionID returns a random UUID (version 4).
-func decisionID() string {
+// NewID returns the id of a decision: a random UUID (version 4).
+func NewID() string {
 	var b [16]byte
 	for i := 0; i < len(b); i += 8 {
 		n := rand.Uint64()
