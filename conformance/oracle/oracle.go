@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/kvasir-router/kvasir/host/testdeps"
@@ -31,10 +30,16 @@ func Python(t testing.TB) string {
 	return testdeps.Need(t, "venv-tokenizers", "bin", "python")
 }
 
-// Script returns the path of a script of host/tokenizer/scripts.
+// Script returns the path of a script of host/tokenizer/scripts. It finds the module
+// from the working folder, since a binary built with -trimpath does not know its sources.
 func Script(name string) string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "host", "tokenizer", "scripts", name)
+	dir, err := os.Getwd()
+	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+	}
+	return filepath.Join(dir, "host", "tokenizer", "scripts", name)
 }
 
 // IDs returns the token ids of each document of docs, as Hugging Face encodes it with a
