@@ -16,31 +16,14 @@ import (
 // tenant's image, or replace it. So the router replaces each name with a keyed hash
 // of it, whose key is the salt of the namespace.
 
-var (
-	uuidKey = []byte("uuid")
-	// uuidEscapes are the escaped letters of other spellings of the key.
-	uuidEscapes = [...][]byte{[]byte(`\u0075`), []byte(`\u0069`), []byte(`\u0064`)}
-)
-
-// mayNameMedia reports whether a part of a content in b may have a name. It is cheap
-// and has false positives.
-func mayNameMedia(b []byte) bool {
-	if bytes.Contains(b, uuidKey) {
-		return true
-	}
-	for _, e := range uuidEscapes {
-		if bytes.Contains(b, e) {
-			return true
-		}
-	}
-	return false
-}
+// uuidKey is the member that names media.
+const uuidKey = "uuid"
 
 // media replaces the names of media in m, a list of messages or items. Names are
 // members of the elements of a list (usually content) in a message.
 func (e *editor) media(m *Member) {
 	b := e.r.Body
-	if e.rw.Salt == "" || fields[m.field].in&e.r.Op.set() == 0 || !mayNameMedia(b[m.Value.Start:m.Value.End]) {
+	if e.rw.Salt == "" || fields[m.field].in&e.r.Op.set() == 0 || !m.media {
 		return
 	}
 	eachElement(b, m.Value.Start, func(message int) {
@@ -63,10 +46,10 @@ func (e *editor) mediaName(key, value Span) {
 
 func (e *editor) isUUID(key []byte) bool {
 	if bytes.IndexByte(key, '\\') < 0 {
-		return bytes.Equal(key[1:len(key)-1], uuidKey)
+		return string(key[1:len(key)-1]) == uuidKey
 	}
 	text, ok := jsonscan.Unquote(nil, key)
-	return ok && bytes.Equal(text, uuidKey)
+	return ok && string(text) == uuidKey
 }
 
 // eachElement calls f with the offset of each element of the array at i. Another

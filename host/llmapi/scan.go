@@ -22,6 +22,7 @@ type Member struct {
 	Value    Span   // the raw value, without space around it
 	Class    Class
 	field    int16 // id in fields, fNone
+	media    bool  // the value may name media: see media.go
 }
 
 // Request is a scanned body. The zero Request is ready for Scan and is meant to
@@ -149,7 +150,7 @@ func (r *Request) members(dst []Member, i, depth int) ([]Member, int, *Error) {
 			return dst, 0, invalidJSON(i, "expected a colon")
 		}
 		m.Value.Start = jsonscan.Space(b, i+1)
-		if m.Value.End, err = jsonscan.Value(b, m.Value.Start, depth+1); err != nil {
+		if m.Value.End, m.media, err = jsonscan.Find(b, m.Value.Start, depth+1, uuidKey); err != nil {
 			return dst, 0, invalidJSON(err.At, err.What)
 		}
 		dst = append(dst, m)

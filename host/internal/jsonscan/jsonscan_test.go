@@ -134,3 +134,15 @@ func FuzzUnquote(f *testing.F) {
 		}
 	})
 }
+
+// Find reports a key at any depth, and a key that an escape may spell.
+func TestFind(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"uuid":1}`: true, `[{"a":[{"uuid":1}]}]`: true, `{"a":{"b":1,"uuid":2}}`: true, `{"\u0075uid":1}`: true,
+		`{"a":"uuid"}`: false, `["uuid"]`: false, `"uuid"`: false, `{"uuid2":1,"uui":"\u0075uid"}`: false, `{}`: false,
+	} {
+		if end, got, err := Find([]byte(text), 0, 0, "uuid"); got != want || err != nil || end != len(text) {
+			t.Errorf("%s: got %v, %d, %v, want %v", text, got, end, err, want)
+		}
+	}
+}

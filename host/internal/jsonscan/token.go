@@ -196,15 +196,18 @@ func scalar(b []byte, i int) (int, *Error) {
 	return 0, fault(i, "unexpected character")
 }
 
-// Key walks a key and its colon, and returns the offset of the first byte of the
-// value.
-func Key(b []byte, i int) (value int, err *Error) {
+// key walks a key and its colon, and returns the offset of the first byte of the
+// value. It sets n.found if the key is or may be n.name.
+func (n *nesting) key(b []byte, i int) (value int, err *Error) {
 	if i >= len(b) || b[i] != '"' {
 		return 0, fault(i, "expected a key")
 	}
-	end, _, err := String(b, i)
+	end, escaped, err := String(b, i)
 	if err != nil {
 		return 0, err
+	}
+	if escaped || string(b[i+1:end-1]) == n.name {
+		n.found = true
 	}
 	if end = Space(b, end); end >= len(b) || b[end] != ':' {
 		return 0, fault(end, "expected a colon")

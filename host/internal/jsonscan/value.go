@@ -4,6 +4,8 @@ package jsonscan
 type nesting struct {
 	kind  [MaxDepth / 64]uint64
 	depth int
+	name  string // the key that Find looks for
+	found bool
 }
 
 func (n *nesting) push(object bool) {
@@ -23,16 +25,23 @@ func (n *nesting) object() bool {
 
 // Value walks one value that is depth brackets deep.
 func Value(b []byte, i, depth int) (int, *Error) {
+	end, _, err := Find(b, i, depth, "")
+	return end, err
+}
+
+// Find is Value, and reports whether the value may have a member called name, at
+// any depth: it has one, or a key with an escape, which is not decoded.
+func Find(b []byte, i, depth int, name string) (end int, found bool, err *Error) {
 	if i >= len(b) || b[i] != '{' && b[i] != '[' {
-		return scalar(b, i)
+		end, err = scalar(b, i)
+		return end, false, err
 	}
-	var open nesting
-	var err *Error
+	open := nesting{name: name}
 	for {
 		// A value begins at i.
 		if i < len(b) && (b[i] == '{' || b[i] == '[') {
 			if depth+open.depth >= MaxDepth {
-				return 0, fault(i, "nested too deep")
+				return 0, false, fault(i, "nested too deep")
 			}
 			object := b[i] == '{'
 			open.push(object)
@@ -40,19 +49,19 @@ func Value(b []byte, i, depth int) (int, *Error) {
 			if i >= len(b) || b[i] != closing(object) {
 				if !object {
 					i = integers(b, i)
-				} else if i, err = Key(b, i); err != nil {
-					return 0, err
+				} else if i, err = open.key(b, i); err != nil {
+					return 0, false, err
 				}
 				continue
 			}
 			i++
 			open.depth--
 		} else if i, err = scalar(b, i); err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		// A value ended at i.
 		if i, err = open.next(b, i); err != nil || open.depth == 0 {
-			return i, err
+			return i, open.found, err
 		}
 	}
 }
@@ -75,7 +84,7 @@ func (n *nesting) next(b []byte, i int) (int, *Error) {
 		case ',':
 			i = Space(b, i+1)
 			if object {
-				return Key(b, i)
+				return n.key(b, i)
 			}
 			return i, nil
 		}
