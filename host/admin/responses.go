@@ -28,7 +28,7 @@ type Endpoint struct {
 	Pool         string    `json:"pool"`
 	Dialect      string    `json:"dialect"`
 	Ready        bool      `json:"ready"`
-	Reason       string    `json:"reason,omitempty"` // it is not ready
+	Reason       string    `json:"reason,omitempty"` // it is not ready, or its breaker is not closed
 	State        string    `json:"state"`            // in one word, or two
 	Held         string    `json:"held,omitempty"`   // by an operator
 	Events       string    `json:"events"`

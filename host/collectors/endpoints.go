@@ -24,7 +24,9 @@ func Endpoints(
 				continue
 			}
 			labels := []string{info.URL, info.Pool}
-			e.EmitFlag(metric.EndpointReady, snap.Ready.Has(id), labels...)
+			open := snap.Loads[i].Open(at)
+			e.EmitFlag(metric.EndpointReady, snap.Ready.Has(id) && !open, labels...)
+			e.EmitFlag(metric.EndpointBreakerOpen, open, labels...)
 			e.Emit(metric.EndpointTrust, float64(snap.Trust[i]), labels...)
 			e.Emit(metric.EndpointInflight, float64(snap.Loads[i].Inflight()), labels...)
 			e.Emit(metric.EndpointOutstandingTokens, float64(snap.Loads[i].Outstanding()), labels...)

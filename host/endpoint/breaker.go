@@ -76,6 +76,39 @@ func (l *Load) Open(now time.Time) bool {
 // Ejected reports whether the breaker is open or half-open.
 func (l *Load) Ejected() bool { return l.breaker.openUntil.Load() != 0 }
 
+// BreakerState is what a breaker does with requests.
+type BreakerState uint8
+
+const (
+	BreakerClosed   BreakerState = iota // it takes them
+	BreakerOpen                         // it takes none
+	BreakerHalfOpen                     // the next request is a probe
+)
+
+// Breaker describes an endpoint's circuit breaker for operators.
+type Breaker struct {
+	State    BreakerState
+	Failures int           // in a row
+	Left     time.Duration // until it lets a probe through, if it is open; 0 = a probe is under way
+}
+
+// Breaker returns the state of the breaker at now.
+func (l *Load) Breaker(now time.Time) Breaker {
+	b := &l.breaker
+	b.mu.Lock()
+	out := Breaker{Failures: b.failures}
+	b.mu.Unlock()
+	until := b.openUntil.Load()
+	switch {
+	case until == 0:
+	case l.Open(now):
+		out.State, out.Left = BreakerOpen, time.Duration(max(0, until-now.UnixNano()))
+	default:
+		out.State = BreakerHalfOpen
+	}
+	return out
+}
+
 // Admit asks to send a request. A closed breaker admits all; a half-open one
 // admits a single probe until its result is reported.
 func (l *Load) Admit(now time.Time) bool {

@@ -146,7 +146,9 @@ var endpoints = newGroup("Endpoints", "State, load and events of each endpoint."
 // Endpoints.
 var (
 	EndpointReady = endpoints.gauge("kvasir_endpoint_ready", Flag,
-		"1 if the endpoint takes requests.", byEndpoint...)
+		"1 if the endpoint takes requests: it is ready, and its circuit breaker is not open.", byEndpoint...)
+	EndpointBreakerOpen = endpoints.gauge("kvasir_endpoint_breaker_open", Flag,
+		"1 if the endpoint's circuit breaker keeps requests away.", byEndpoint...)
 	EndpointTrust = endpoints.gauge("kvasir_endpoint_trust", Ratio,
 		"Weight of the index's predictions for the endpoint, 0 to 1.", byEndpoint...)
 	EndpointInflight = endpoints.gauge("kvasir_endpoint_inflight", "requests",

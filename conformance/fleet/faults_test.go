@@ -1,0 +1,94 @@
+package fleet
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvasir-router/kvasir/conformance/harness"
+)
+
+// listedEndpoint is the part of an endpoint of the admin API that tests check.
+type listedEndpoint struct {
+	URL          string
+	Ready        bool
+	State        string
+	Reason       string
+	Events       string
+	EventsReason string `json:"events_reason"`
+	Trust        float64
+	Inflight     int
+}
+
+// endpointOf returns what the router's admin API says about an engine.
+func endpointOf(t testing.TB, r *harness.Router, url string) (out listedEndpoint) {
+	t.Helper()
+	var list []listedEndpoint
+	if code, b := harness.GetBody(r.Admin+"/v1/endpoints", r.Token); code != 200 || json.Unmarshal(b, &list) != nil {
+		t.Fatalf("endpoints: %d %s", code, b)
+	}
+	for _, e := range list {
+		if e.URL == url {
+			return e
+		}
+	}
+	t.Fatalf("endpoint %s is not listed in %+v", url, list)
+	return out
+}
+
+// metricOf returns the value of a sample of the router's metrics, "" if there is none.
+func metricOf(t testing.TB, r *harness.Router, sample string) string {
+	t.Helper()
+	_, b := harness.GetBody(r.Admin+"/metrics", r.Token)
+	for line := range strings.SplitSeq(string(b), "\n") {
+		if v, ok := strings.CutPrefix(line, sample+" "); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// chatText sends a chat request and returns its answer.
+func chatText(t testing.TB, r *harness.Router, model, text string) *harness.Answer {
+	t.Helper()
+	a, err := harness.Post(r.URL+"/v1/chat/completions", "", fmt.Sprintf(
+		`{"model":%q,"max_tokens":2,"messages":[{"role":"user","content":%q}]}`, model, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestBreaker_shown: an endpoint whose circuit breaker keeps requests away is not shown
+// as ready by the admin API, the command line or the metrics.
+func TestBreaker_shown(t *testing.T) {
+	bad := startEngine(t, "--preset", "instant", "--faults", `{"reject":-1,"reject_status":500}`)
+	es := []*engine{bad, startEngine(t, "--preset", "instant")}
+	r := serve(t, es, "{name: default, holdout: 0}")
+	var e listedEndpoint
+	harness.Await(t, 30*time.Second, "the breaker is open", func() bool {
+		for i := range 8 {
+			chatText(t, r, bad.Model, fmt.Sprintf("prompt %d of the test at %v", i, time.Now()))
+		}
+		e = endpointOf(t, r, bad.URL)
+		return e.State == "breaker open"
+	})
+	if e.Ready || !strings.Contains(e.Reason, "breaker open") || !strings.Contains(e.Reason, "failed") {
+		t.Errorf("got %+v", e)
+	}
+	labels := fmt.Sprintf(`{endpoint=%q,pool="main"}`, bad.URL)
+	open, ready := metricOf(t, r, "kvasir_endpoint_breaker_open"+labels), metricOf(t, r, "kvasir_endpoint_ready"+labels)
+	if e = endpointOf(t, r, bad.URL); e.State == "breaker open" && (open != "1" || ready != "0") {
+		t.Errorf("metrics: breaker open %q, ready %q, want 1 and 0", open, ready)
+	}
+	out, err := exec.Command(harness.Binary(t), "endpoint", "list", "--admin", r.Admin, "--token", r.Token).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "breaker") {
+		t.Errorf("kvasir endpoint list: %v\n%s", err, out)
+	}
+	if good := endpointOf(t, r, es[1].URL); !good.Ready || good.State != "ready" {
+		t.Errorf("the other endpoint: %+v", good)
+	}
+}
