@@ -15,6 +15,10 @@ type Snapshot struct {
 	Infos []*Info
 	Loads []*Load
 
+	// Edition is the edition of the rules by which the attributes and members are, 0
+	// before the first Store.Switch.
+	Edition uint64
+
 	// Topology changes when endpoints are added or removed, or change their labels,
 	// models or adapters.
 	Topology uint64

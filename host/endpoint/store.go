@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// Errors of Store.Add.
+// Errors of Store.Add and Store.Replace.
 var (
 	// ErrFull is returned when all MaxEndpoints slots are taken.
 	ErrFull = errors.New("endpoint: no free slot")
@@ -22,6 +22,7 @@ type Store struct {
 	mu      sync.Mutex // guards the fields below up to version
 	slots   []slot     // [n ≤ MaxEndpoints]
 	epochs  uint32     // given out
+	edition uint64     // of the rules by which attributes and members are
 	topo    *topology  // nil after a change of topology
 	version uint64     // changes made
 
@@ -31,10 +32,14 @@ type Store struct {
 }
 
 type slot struct {
-	info  *Info // nil = free
-	load  *Load
-	state State
+	info    *Info // nil = free
+	load    *Load
+	state   State
+	retired bool // removed for readers; the slot is not free yet
 }
+
+// empty reports whether readers see no endpoint in the slot.
+func (s *slot) empty() bool { return s.info == nil || s.retired }
 
 // NewStore returns an empty store.
 func NewStore() *Store {
@@ -46,24 +51,79 @@ func NewStore() *Store {
 // Load returns the current snapshot, never nil.
 func (s *Store) Load() *Snapshot { return s.cur.Load() }
 
-// Add puts an endpoint into the lowest free slot, not ready, and returns the
-// slot. A pool cannot have one address twice (ErrDuplicate).
+// Add puts an endpoint into the lowest free slot, not ready, and returns the slot. Its
+// errors are those of Replace.
 func (s *Store) Add(info Info) (ID, error) {
+	ids, err := s.Replace(nil, []Info{info})
+	if err != nil {
+		return 0, err
+	}
+	return ids[0], nil
+}
+
+// Remove takes an endpoint out, as Replace does.
+func (s *Store) Remove(id ID) { s.Replace([]ID{id}, nil) } // without additions there is no error
+
+// Replace takes endpoints out and puts others in, in one snapshot, however many they
+// are. Endpoints that come are not ready and get the lowest free slots; ids are theirs,
+// in the order of add. A pool cannot have one address twice (ErrDuplicate), nor a store
+// more than MaxEndpoints endpoints (ErrFull); on error nothing is added, but endpoints
+// are removed.
+//
+// Requests in flight on an endpoint that goes keep its Load and end normally; its slot
+// may be given to another endpoint at once. Its watcher must have ended before, or the
+// watcher's next Update would change the next endpoint of the slot. Slots without an
+// endpoint are ignored.
+func (s *Store) Replace(remove []ID, add []Info) (ids []ID, err error) {
+	if len(remove)+len(add) == 0 {
+		return nil, nil
+	}
 	s.mu.Lock()
+	for _, id := range remove {
+		if int(id) < len(s.slots) && s.slots[id].info != nil {
+			s.slots[id].load.gone.Store(true)
+			s.slots[id] = slot{}
+		}
+	}
+	s.trimLocked()
+	for i := range add {
+		id, e := s.addLocked(add[i])
+		if e != nil {
+			for _, id := range ids {
+				s.slots[id] = slot{}
+			}
+			s.trimLocked()
+			ids, err = nil, e
+			break
+		}
+		ids = append(ids, id)
+	}
+	v := s.changedLocked(true)
+	s.mu.Unlock()
+	s.publish(v)
+	return ids, err
+}
+
+// trimLocked drops the free slots at the end.
+func (s *Store) trimLocked() {
+	for n := len(s.slots); n > 0 && s.slots[n-1].info == nil; n-- {
+		s.slots = s.slots[:n-1]
+	}
+}
+
+func (s *Store) addLocked(info Info) (ID, error) {
 	free := -1
 	for i := range s.slots {
 		o := s.slots[i].info
 		if o == nil && free < 0 {
 			free = i
 		}
-		if o != nil && o.Addr == info.Addr && o.Pool == info.Pool {
-			s.mu.Unlock()
+		if !s.slots[i].empty() && o.Addr == info.Addr && o.Pool == info.Pool {
 			return 0, ErrDuplicate
 		}
 	}
 	if free < 0 {
 		if len(s.slots) == MaxEndpoints {
-			s.mu.Unlock()
 			return 0, ErrFull
 		}
 		free = len(s.slots)
@@ -73,9 +133,6 @@ func (s *Store) Add(info Info) (ID, error) {
 	info.ID, info.Epoch = ID(free), s.epochs
 	info.Labels = labelsOf(&info)
 	s.slots[free] = slot{info: &info, load: newLoad()}
-	v := s.changedLocked(true)
-	s.mu.Unlock()
-	s.publish(v)
 	return ID(free), nil
 }
 
@@ -90,17 +147,26 @@ func labelsOf(info *Info) map[string]string {
 	return labels
 }
 
-// SetInfos changes what of endpoints may change while they serve: dialect, labels,
-// price and spot. Slot, epoch, address, pool, state and Load stay. All changes are in
-// one snapshot: no reader sees some endpoints of a pool changed and others not. Slots
-// without an endpoint are ignored.
-func (s *Store) SetInfos(infos map[ID]Info) {
-	if len(infos) == 0 {
-		return
-	}
+// Switch begins an edition: an edition of the rules that says which endpoints there are
+// and what their attributes are. In one snapshot, which has the edition's number,
+// endpoints of retire are gone for readers, and those of infos have other attributes:
+// dialect, labels, price and spot. Slot, epoch, address, pool, state and Load stay. No
+// reader sees a part of the change.
+//
+// The slots of retired endpoints are free once Replace removes them: their watchers may
+// still run. Slots without an endpoint are ignored. Switch does little more than build
+// one snapshot, so it may be called under a lock.
+func (s *Store) Switch(edition uint64, retire []ID, infos map[ID]Info) {
 	s.mu.Lock()
+	s.edition = edition
+	for _, id := range retire {
+		if int(id) < len(s.slots) && s.slots[id].info != nil {
+			s.slots[id].load.gone.Store(true)
+			s.slots[id].retired = true
+		}
+	}
 	for id, info := range infos {
-		if int(id) >= len(s.slots) || s.slots[id].info == nil {
+		if int(id) >= len(s.slots) || s.slots[id].empty() {
 			continue
 		}
 		next := *s.slots[id].info
@@ -108,27 +174,7 @@ func (s *Store) SetInfos(infos map[ID]Info) {
 		next.Labels = labelsOf(&Info{Labels: info.Labels, Pool: next.Pool})
 		s.slots[id].info = &next
 	}
-	v := s.changedLocked(true)
-	s.mu.Unlock()
-	s.publish(v)
-}
-
-// Remove takes an endpoint out. Requests in flight keep their Load and end
-// normally; the slot may be given to another endpoint at once. The watcher of
-// an endpoint must have ended before it is removed, or its next Update would
-// change the next endpoint of the slot.
-func (s *Store) Remove(id ID) {
-	s.mu.Lock()
-	if int(id) >= len(s.slots) || s.slots[id].info == nil {
-		s.mu.Unlock()
-		return
-	}
-	s.slots[id].load.gone.Store(true)
-	s.slots[id] = slot{}
-	for n := len(s.slots); n > 0 && s.slots[n-1].info == nil; n-- {
-		s.slots = s.slots[:n-1]
-	}
-	v := s.changedLocked(true)
+	v := s.changedLocked(len(retire)+len(infos) > 0)
 	s.mu.Unlock()
 	s.publish(v)
 }
@@ -188,7 +234,8 @@ func (s *Store) copyLocked() *Snapshot {
 		s.topo = s.buildTopologyLocked()
 	}
 	t := s.topo
-	snap := &Snapshot{N: len(s.slots), Infos: t.infos, Loads: t.loads, Live: t.live, Topology: t.version, topo: t}
+	snap := &Snapshot{N: len(s.slots), Edition: s.edition, Infos: t.infos, Loads: t.loads, Live: t.live,
+		Topology: t.version, topo: t}
 	snap.states = make([]State, len(s.slots))
 	for i := range s.slots {
 		snap.states[i] = s.slots[i].state
@@ -205,7 +252,7 @@ func (s *Store) buildTopologyLocked() *topology {
 	}
 	for i := range s.slots {
 		sl, id := &s.slots[i], ID(i)
-		if sl.info == nil {
+		if sl.empty() {
 			continue
 		}
 		t.infos[i], t.loads[i] = sl.info, sl.load

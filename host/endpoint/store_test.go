@@ -163,9 +163,67 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// TestStore_SetInfos: attributes change in place; the endpoint's identity, state and load
+// TestStore_Switch_retire: a retired endpoint is gone for readers, in the snapshot that has
+// the edition, but keeps its slot until it is removed.
+func TestStore_Switch_retire(t *testing.T) {
+	s := NewStore()
+	a, b := mustAdd(t, s, "a:1", "p", nil), mustAdd(t, s, "b:1", "p", nil)
+	before := s.Load()
+	s.Switch(7, []ID{a, 99}, map[ID]Info{a: {Price: 1}, b: {Price: 2}})
+	after := s.Load()
+	if before.Edition != 0 || after.Edition != 7 {
+		t.Errorf("editions %d and %d, want 0 and 7", before.Edition, after.Edition)
+	}
+	if after.Live.Has(a) || after.Info(a) != nil || after.Pool("p").Has(a) || after.Current(a, before.Infos[a].Epoch) {
+		t.Error("a retired endpoint is seen")
+	}
+	if after.Info(b).Price != 2 || before.Info(b).Price != 0 || !before.Live.Has(a) {
+		t.Errorf("got %+v, before %+v", after.Info(b), before.Info(b))
+	}
+	if got := mustAdd(t, s, "a:1", "p", nil); got == a {
+		t.Error("the slot of a retired endpoint was given to another")
+	}
+	if !s.Update(a, func(st *State) { st.Ready, st.Models = true, []string{"m"} }) || s.Load().Ready.Has(a) {
+		t.Error("an update of a watcher that has not ended")
+	}
+	s.Remove(a)
+	if got := mustAdd(t, s, "c:1", "p", nil); got != a || s.Load().Edition != 7 {
+		t.Errorf("slot %d is not free, edition %d", a, s.Load().Edition)
+	}
+}
+
+// TestStore_Replace: endpoints go and come in one snapshot.
+func TestStore_Replace(t *testing.T) {
+	s := NewStore()
+	add := func(n ...string) (infos []Info) {
+		for _, addr := range n {
+			infos = append(infos, Info{Addr: addr, Pool: "p"})
+		}
+		return infos
+	}
+	version := func() uint64 { return s.Load().Topology }
+	ids, err := s.Replace(nil, add("a:1", "b:1", "c:1"))
+	if err != nil || fmt.Sprint(ids) != "[0 1 2]" || version() != 1 {
+		t.Fatalf("got %v, %v, version %d", ids, err, version())
+	}
+	if ids, err = s.Replace([]ID{2, 0, 5}, add("d:1", "a:1")); err != nil || fmt.Sprint(ids) != "[0 2]" || version() != 2 {
+		t.Fatalf("got %v, %v, version %d", ids, err, version())
+	}
+	load := s.Load().Loads[0]
+	if ids, err = s.Replace([]ID{0}, add("e:1", "b:1")); !errors.Is(err, ErrDuplicate) || ids != nil {
+		t.Errorf("got %v, %v, want ErrDuplicate", ids, err)
+	}
+	if snap := s.Load(); snap.Live.Len() != 2 || snap.Info(0) != nil || !load.gone.Load() {
+		t.Errorf("after an error: %d endpoints, slot 0 %v", snap.Live.Len(), snap.Info(0))
+	}
+	if ids, err = s.Replace(nil, nil); ids != nil || err != nil || version() != 3 {
+		t.Errorf("nothing: got %v, %v, version %d", ids, err, version())
+	}
+}
+
+// TestStore_Switch: attributes change in place; the endpoint's identity, state and load
 // stay.
-func TestStore_SetInfos(t *testing.T) {
+func TestStore_Switch(t *testing.T) {
 	s := NewStore()
 	id, err := s.Add(Info{URL: "http://a:1", Addr: "a:1", Pool: "p", Dialect: "vllm",
 		Labels: map[string]string{"zone": "a"}})
@@ -176,7 +234,7 @@ func TestStore_SetInfos(t *testing.T) {
 	before := s.Load()
 	before.Loads[id].Charge("t", 7, 7)
 	labels := map[string]string{"zone": "b", LabelIsolation: IsolationVerified, LabelPool: "other"}
-	s.SetInfos(map[ID]Info{id: {URL: "http://b:1", Addr: "b:1", Pool: "q", Dialect: "sglang", Labels: labels, Price: 2,
+	s.Switch(3, nil, map[ID]Info{id: {URL: "http://b:1", Addr: "b:1", Pool: "q", Dialect: "sglang", Labels: labels, Price: 2,
 		Spot: true}, id + 1: {}})
 	labels["zone"] = "mine"
 	after := s.Load()

@@ -13,55 +13,46 @@ import (
 	"github.com/kvasir-router/kvasir/host/kvindex"
 )
 
-// Apply puts a plan in force. Endpoints that it does not have are removed: they
-// take no further requests, requests in flight there go on. Discovered endpoints
-// and machines that no longer fit beside those that the plan lists are left out
-// and logged.
-func (f *Fleet) Apply(p *Plan) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.plan = p
-	if left := f.reconcileLocked(); len(left) > 0 {
-		f.cfg.Log.Error("endpoints left out: the router is full",
-			"endpoints", strings.Join(urlsOf(left), " "), "most", config.MaxEndpoints)
-	}
-}
-
 // reconcileLocked makes the endpoints those of the plan, of discovery and of
 // drivers. It returns those for which there is no room.
 func (f *Fleet) reconcileLocked() (left []target) {
-	want, left := f.targetsLocked()
+	want, left := f.targetsLocked(f.plan)
+	var remove []endpoint.ID
 	for k, m := range f.members {
 		if _, ok := want[k]; !ok {
-			f.removeLocked(k, m)
+			f.endLocked(k, m)
+			remove = append(remove, m.id)
 		}
 	}
-	infos := map[endpoint.ID]endpoint.Info{}
+	var come []target
+	var infos []endpoint.Info
 	for k, t := range want {
-		m := f.members[k]
-		if m == nil {
-			f.addLocked(t)
+		if m := f.members[k]; m != nil {
+			f.changeLocked(m, t)
 			continue
 		}
-		if m.attrs.info != t.attrs.info {
-			infos[m.id] = f.info(t)
-		}
-		f.changeLocked(m, t)
+		come, infos = append(come, t), append(infos, f.info(f.plan, t))
 	}
-	f.cfg.Store.SetInfos(infos)
+	ids, err := f.cfg.Store.Replace(remove, infos)
+	if err != nil { // targets are distinct and at most config.MaxEndpoints
+		panic(fmt.Sprintf("BUG: fleet: endpoints %s: %v", urlsOf(come), err))
+	}
+	for i, t := range come {
+		f.watchLocked(ids[i], t)
+	}
 	return left
 }
 
-// targetsLocked returns the endpoints that are to be, and those that are too many.
+// targetsLocked returns the endpoints that are to be by a plan, and those that are too many.
 // Listed ones come first, then those that are members, then others by URL. Of
 // several with one address in a pool the first is taken.
-func (f *Fleet) targetsLocked() (want map[key]target, left []target) {
+func (f *Fleet) targetsLocked(p *Plan) (want map[key]target, left []target) {
 	want = map[key]target{}
 	taken := map[key]bool{} // addresses
-	for _, t := range f.plan.listed {
+	for _, t := range p.listed {
 		want[t.key], taken[t.key.address()] = t, true
 	}
-	for _, t := range f.furtherLocked() {
+	for _, t := range f.furtherLocked(p) {
 		if taken[t.key.address()] {
 			continue
 		}
@@ -75,21 +66,21 @@ func (f *Fleet) targetsLocked() (want map[key]target, left []target) {
 }
 
 // furtherLocked lists what discovery and drivers know, members first.
-func (f *Fleet) furtherLocked() (out []target) {
+func (f *Fleet) furtherLocked(p *Plan) (out []target) {
 	for name, urls := range f.discovered {
-		p := f.plan.pools[name]
-		if p == nil {
+		pool := p.pools[name]
+		if pool == nil {
 			continue
 		}
 		for _, s := range urls {
 			if u, err := url.Parse(s); err == nil {
-				out = append(out, p.target(u))
+				out = append(out, pool.target(u))
 			}
 		}
 	}
 	for name := range f.machines {
-		if p := f.plan.pools[name]; p != nil {
-			out = append(out, f.machinesOf(p)...)
+		if pool := p.pools[name]; pool != nil {
+			out = append(out, f.machinesOf(pool)...)
 		}
 	}
 	slices.SortFunc(out, func(a, b target) int {
@@ -121,9 +112,10 @@ func (f *Fleet) machinesOf(p *poolPlan) (out []target) {
 	return out
 }
 
-func (f *Fleet) removeLocked(k key, m *member) {
+// endLocked ends the watcher of a member and forgets its caches. The caller removes the
+// endpoint from the store.
+func (f *Fleet) endLocked(k key, m *member) {
 	f.watchers.Remove(m.id)
-	f.cfg.Store.Remove(m.id)
 	for t := range f.cfg.Tiers {
 		f.cfg.Index.RemoveHolder(kvindex.HolderOf(int(m.id), t))
 	}
@@ -132,12 +124,9 @@ func (f *Fleet) removeLocked(k key, m *member) {
 	f.cfg.Log.Info("endpoint removed", "endpoint", k.url, "pool", k.pool)
 }
 
-func (f *Fleet) addLocked(t target) {
-	id, err := f.cfg.Store.Add(f.info(t))
-	if err != nil { // targets are distinct and at most config.MaxEndpoints
-		panic(fmt.Sprintf("BUG: fleet: endpoint %s of pool %s: %v", t.key.url, t.key.pool, err))
-	}
-	if _, err = f.watchers.Add(f.watcherConfig(id, t)); err != nil { // NewPlan and ParseURL refuse what it would
+// watchLocked makes an endpoint that the store has a member, with a watcher.
+func (f *Fleet) watchLocked(id endpoint.ID, t target) {
+	if _, err := f.watchers.Add(f.watcherConfig(id, t)); err != nil { // NewPlan and ParseURL refuse what it would
 		panic(fmt.Sprintf("BUG: fleet: endpoint %s of pool %s: %v", t.key.url, t.key.pool, err))
 	}
 	f.members[t.key] = &member{id, t.attrs}
@@ -159,12 +148,12 @@ func (f *Fleet) changeLocked(m *member, t target) {
 	f.cfg.Log.Info("endpoint changed", "endpoint", t.key.url, "pool", t.key.pool)
 }
 
-// info returns what the store is to know of t.
-func (f *Fleet) info(t target) endpoint.Info {
+// info returns what the store is to know of t, an endpoint of plan p.
+func (f *Fleet) info(p *Plan, t target) endpoint.Info {
 	i := &t.attrs.info
 	return endpoint.Info{
 		URL: t.key.url, Addr: t.key.address().url, Pool: t.key.pool,
-		Dialect: i.dialect, Labels: f.plan.pools[t.key.pool].labels, Price: i.price, Spot: i.spot,
+		Dialect: i.dialect, Labels: p.pools[t.key.pool].labels, Price: i.price, Spot: i.spot,
 	}
 }
 

@@ -39,7 +39,7 @@ type Fleet struct {
 	watchers *backend.Fleet
 
 	mu         sync.Mutex // guards what follows; held through a change of the fleet
-	plan       *Plan      // in force; nil before the first Apply
+	plan       *Plan      // in force; empty before the first Change
 	members    map[key]*member
 	machines   map[string]map[string]autoscale.Machine // by pool and driver's id
 	discovered map[string][]string                     // URLs by pool

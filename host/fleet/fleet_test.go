@@ -37,11 +37,20 @@ func newTestFleet(t testing.TB) *testFleet {
 // apply puts pools in force.
 func (f *testFleet) apply(pools ...config.Pool) {
 	f.t.Helper()
-	p, err := NewPlan(&config.Config{Pools: pools}, Secrets{})
+	p, err := NewPlan(&config.Config{Pools: pools}, Secrets{}, f.applied())
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.Apply(p)
+	c := f.Begin(p)
+	defer c.End()
+	c.Switch()
+}
+
+// applied returns the plan in force.
+func (f *testFleet) applied() *Plan {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.plan
 }
 
 // urls lists the endpoints of the store.
@@ -77,7 +86,7 @@ func TestNewPlan_refuses(t *testing.T) {
 		`unknown dialect "esperanto"`:   {mainPool("http://10.0.0.1:1"), {Name: "p", Dialect: "esperanto"}},
 		"513 endpoints, at most 512":    {mainPool(many...)},
 	} {
-		p, err := NewPlan(&config.Config{Pools: pools}, Secrets{})
+		p, err := NewPlan(&config.Config{Pools: pools}, Secrets{}, nil)
 		if p != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, %v, want %q", p, err, want)
 		}
@@ -105,7 +114,7 @@ func TestApply_keepsMachines(t *testing.T) {
 // TestApply_schemes: two URLs of one address are one endpoint, that of the first.
 func TestApply_schemes(t *testing.T) {
 	p := mainPool("http://10.0.0.1:1", "https://10.0.0.1:1")
-	if _, err := NewPlan(&config.Config{Pools: []config.Pool{p}}, Secrets{}); err == nil ||
+	if _, err := NewPlan(&config.Config{Pools: []config.Pool{p}}, Secrets{}, nil); err == nil ||
 		!strings.Contains(err.Error(), "duplicate endpoint https://10.0.0.1:1") {
 		t.Errorf("listed twice: %v", err)
 	}

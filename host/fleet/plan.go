@@ -29,9 +29,14 @@ type Secrets struct {
 // Plan is a checked set of pools with the endpoints that the configuration lists.
 // It is immutable and may be applied any number of times.
 type Plan struct {
-	pools  map[string]*poolPlan
-	listed []target
+	edition uint64
+	pools   map[string]*poolPlan
+	listed  []target
 }
+
+// Edition returns the number of the plan: that of the plan it was made after, and one
+// more.
+func (p *Plan) Edition() uint64 { return p.edition }
 
 // poolPlan is what the endpoints of one pool have in common.
 type poolPlan struct {
@@ -49,9 +54,13 @@ type target struct {
 
 // NewPlan checks the pools of cfg. Its error names every fault: URLs that are not
 // base URLs, pools that list an address twice, unknown dialects, and more
-// endpoints than a router serves. It changes nothing.
-func NewPlan(cfg *config.Config, s Secrets) (*Plan, error) {
-	p := &Plan{pools: map[string]*poolPlan{}}
+// endpoints than a router serves. It changes nothing. before is the plan that the plan is
+// to replace, nil if there is none.
+func NewPlan(cfg *config.Config, s Secrets, before *Plan) (*Plan, error) {
+	p := &Plan{edition: 1, pools: map[string]*poolPlan{}}
+	if before != nil {
+		p.edition = before.edition + 1
+	}
 	tenants := !cfg.Identity.Only()
 	var faults []error
 	for i := range cfg.Pools {

@@ -83,6 +83,22 @@ func (r proxied) head(e *proxy.Edge, req *scheduler.Request) (again bool, err er
 // again if it was so by others. A refusal that the request waits on is no decision
 // yet and not logged.
 func (t *Router) decide(c caller, req *scheduler.Request) (*scheduler.Placement, error) {
+	for {
+		p, err := t.decideOnce(c, req)
+		if err != scheduler.ErrReplaced {
+			return p, err
+		}
+		time.Sleep(replacedWait)
+	}
+}
+
+// replacedWait is the time between two tries of a decision while the rules are being
+// replaced. The replacement is two stores of pointers under way.
+const replacedWait = 20 * time.Microsecond
+
+// decideOnce is one try of decide. Its error is scheduler.ErrReplaced if the rules are
+// being replaced.
+func (t *Router) decideOnce(c caller, req *scheduler.Request) (*scheduler.Placement, error) {
 	l := t.cfg.Rules.Acquire()
 	again, err := c.head(l.Edge, req)
 	for again && err == nil {
@@ -99,7 +115,7 @@ func (t *Router) decide(c caller, req *scheduler.Request) (*scheduler.Placement,
 		return nil, err
 	}
 	p, err := l.Scheduler.Schedule(req)
-	if waitOf(err) != nil {
+	if err == scheduler.ErrReplaced || waitOf(err) != nil {
 		t.cfg.Log.cancel(reserved)
 		return nil, err
 	}

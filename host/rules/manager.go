@@ -76,8 +76,10 @@ func (m *Manager) Start(opt Options) error {
 	if err != nil {
 		return err
 	}
+	c := opt.Fleet.Begin(r.fleet)
+	c.Switch()
 	m.swap(r)
-	m.reconcile(r, nil)
+	m.reconcile(r, nil, c)
 	return nil
 }
 
@@ -199,15 +201,18 @@ func (m *Manager) commit(r *Revision, in planInput, epoch uint64) error {
 			return err
 		}
 	}
-	if err := m.commitSwap(r, in, epoch); err != nil {
+	c := m.opt.Fleet.Begin(r.fleet)
+	if err := m.commitSwap(r, in, epoch, c); err != nil {
+		c.End()
 		return err
 	}
-	m.reconcile(r, in.base)
+	m.reconcile(r, in.base, c)
 	return nil
 }
 
-// commitSwap publishes r unless credentials changed after the plan read them.
-func (m *Manager) commitSwap(r *Revision, in planInput, epoch uint64) error {
+// commitSwap publishes r with the attributes of its endpoints, unless credentials
+// changed after the plan read them.
+func (m *Manager) commitSwap(r *Revision, in planInput, epoch uint64, c *fleet.Change) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if in.credentials {
@@ -225,6 +230,7 @@ func (m *Manager) commitSwap(r *Revision, in planInput, epoch uint64) error {
 			return err
 		}
 	}
+	c.Switch() // until the swap no request is decided
 	m.swap(r)
 	return nil
 }
@@ -232,10 +238,10 @@ func (m *Manager) commitSwap(r *Revision, in planInput, epoch uint64) error {
 // swap publishes r.
 func (m *Manager) swap(r *Revision) { m.current.Swap(r, (*Revision).release) }
 
-// reconcile adjusts endpoints and controllers to the revision in force. It cannot
-// fail. The caller holds turn.
-func (m *Manager) reconcile(r, base *Revision) {
-	m.opt.Fleet.Apply(r.fleet)
+// reconcile adjusts endpoints and controllers to the revision in force, and ends c. It
+// cannot fail. The caller holds turn.
+func (m *Manager) reconcile(r, base *Revision, c *fleet.Change) {
+	c.End()
 	m.opt.Scaling.Apply(r.scaling)
 	var before live.InForce
 	if base != nil {

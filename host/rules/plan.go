@@ -70,6 +70,7 @@ func (m *Manager) plan(in planInput) (_ *Revision, err error) {
 	if err := m.planParts(r, in); err != nil {
 		return nil, err
 	}
+	sc.Edition = r.fleet.Edition()
 	for i := range cfg.Profiles {
 		p := profileRules(&cfg.Profiles[i], i == 0)
 		r.Plugins.Extend(i, &p)
@@ -126,7 +127,11 @@ func (m *Manager) planParts(r *Revision, in planInput) error {
 	}
 	var err error
 	secrets := fleet.Secrets{Authorization: r.authorization, CacheIdentity: r.cacheIdentities(), TLS: r.engineTLS}
-	if r.fleet, err = fleet.NewPlan(in.cfg, secrets); err != nil {
+	var before *fleet.Plan
+	if in.base != nil {
+		before = in.base.fleet
+	}
+	if r.fleet, err = fleet.NewPlan(in.cfg, secrets, before); err != nil {
 		return err
 	}
 	r.scaling, err = scaling.NewPlan(in.cfg)

@@ -4,9 +4,10 @@
 //
 // A change takes three steps. Planning reads, compiles and checks everything, may take
 // minutes and changes nothing; whatever can be refused is refused there. The commit
-// swaps one pointer. Reconciling adjusts endpoints and autoscaler to the revision and
-// cannot fail. Planning holds no lock: if the base of a plan changes meanwhile, the
-// plan is made again with what it has compiled.
+// swaps one pointer, and with it the attributes of the endpoints. Reconciling adjusts
+// endpoints and autoscaler to the revision and cannot fail. Planning holds no lock: if
+// the base of a plan changes meanwhile, the plan is made again with what it has
+// compiled.
 //
 // Withdrawals (revoked keys, emptied key sets, removed certificates, disabled tenants)
 // wait for no plan: they apply to the revision in force at once, whatever else is

@@ -27,6 +27,10 @@ type Config struct {
 	Capacity func(model string) string
 
 	Revision uint64 // number of the revision, for explain
+
+	// Edition is the edition of the endpoints that the rules are made for
+	// (endpoint.Store.Switch). Requests are decided by endpoints of this edition only.
+	Edition uint64
 }
 
 // Prompter computes a prompt's tokens and block hashes (tokenizer/chat). It is

@@ -120,9 +120,11 @@ func (st *State) putDecision(d *decision) {
 	st.scratch.Put(d)
 }
 
-// begin prepares the scratch for a request.
+// begin prepares the scratch for a request. The endpoints may be of another edition
+// than the rules (current).
 func (d *decision) begin(s *Scheduler, r *Request, m mode) {
 	d.s, d.r, d.mode, d.seed = s, r, m, s.st.hashID(r.ID)
+	d.snap = s.st.store.Load()
 	now := s.st.now()
 	d.stopwatch = stopwatch{now: now, begun: now}
 	d.cands, d.b.N = d.cands[:0], 0
@@ -130,6 +132,9 @@ func (d *decision) begin(s *Scheduler, r *Request, m mode) {
 	d.faults, d.dropped, d.picked = d.faults[:0], d.dropped[:0], nil
 	d.kind, d.chosen = KindUnset, -1
 }
+
+// current reports whether the endpoints are of the edition that the rules are made for.
+func (d *decision) current() bool { return d.snap.Edition == d.s.cfg.Edition }
 
 // endStage records the time since the previous stage ended.
 func (d *decision) endStage(stage int) {
@@ -147,7 +152,9 @@ func (d *decision) run() *DeniedError {
 		return err
 	}
 	d.endStage(stagePolicy)
-	d.snap = d.s.st.store.Load()
+	if later := d.s.st.store.Load(); later.Edition == d.snap.Edition {
+		d.snap = later // a policy may take long to evaluate
+	}
 	if err := d.narrow(); err != nil {
 		return err
 	}

@@ -1,11 +1,18 @@
 package scheduler
 
 import (
+	"errors"
 	"strconv"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/llmapi"
 )
+
+// ErrReplaced is returned by Schedule if the attributes of the endpoints are
+// not those that the scheduler's rules are made for: a revision of the rules is being
+// replaced. Nothing was counted; the caller decides by the rules in force, which are
+// there within microseconds.
+var ErrReplaced = errors.New("scheduler: the rules are being replaced")
 
 // DeniedError says why a request is not placed. It is for the client: Message
 // contains no endpoint, no other tenant and nothing of the prompt.

@@ -90,11 +90,14 @@ func New(cfg Config) (*Scheduler, error) {
 }
 
 // Schedule places r and charges the endpoint. The caller must end the placement
-// with Done. The error is a *DeniedError.
+// with Done. The error is ErrReplaced or a *DeniedError.
 func (s *Scheduler) Schedule(r *Request) (*Placement, error) {
 	d := s.st.getDecision()
 	defer s.st.putDecision(d)
 	d.begin(s, r, modePlace)
+	if !d.current() {
+		return nil, ErrReplaced
+	}
 	if _, named := r.API.Value("cache_salt"); named {
 		s.st.stats.clientSalts.Add(1)
 	}
@@ -117,11 +120,15 @@ func (s *Scheduler) Schedule(r *Request) (*Placement, error) {
 }
 
 // DryRun decides on r without charging, predicting, counting or recording
-// anything. A refusal is an explanation whose Allow is false, not an error.
+// anything. A refusal is an explanation whose Allow is false, not an error. DryRun
+// returns nil where Schedule returns ErrReplaced.
 func (s *Scheduler) DryRun(r *Request) *Explanation {
 	d := s.st.getDecision()
 	defer s.st.putDecision(d)
 	d.begin(s, r, modeDryRun)
+	if !d.current() {
+		return nil
+	}
 	err := d.run()
 	d.endStage(stagePlace)
 	return s.explainDecision(d, err)

@@ -64,7 +64,17 @@ func (e *Explainer) DryRun(_ context.Context, q *admin.DryRun) (*scheduler.Expla
 	if err := api.Scan(op, q.Body); err != nil {
 		return nil, fmt.Errorf("%w: %v", admin.ErrRefused, err)
 	}
+	for {
+		if x := e.dryRun(&scheduler.Request{API: &api, Principal: p, ID: "dry-run", Received: e.Now()}); x != nil {
+			return x, nil
+		}
+		time.Sleep(time.Millisecond) // the rules are being replaced
+	}
+}
+
+// dryRun explains r by the rules in force, nil while they are being replaced.
+func (e *Explainer) dryRun(r *scheduler.Request) *scheduler.Explanation {
 	l := e.Rules.Acquire()
 	defer l.Release()
-	return l.Scheduler.DryRun(&scheduler.Request{API: &api, Principal: p, ID: "dry-run", Received: e.Now()}), nil
+	return l.Scheduler.DryRun(r)
 }
