@@ -213,7 +213,7 @@ func TestCode_current(t *testing.T) {
 		got, err := os.ReadFile(filepath.Join(build[1], name+".wasm"))
 		want, _ := plugins.Code(name)
 		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s.wasm is not what its source gives (%v)", name, err)
+			t.Errorf("%s.wasm differs from what its source compiles to (%v)", name, err)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestAll_current(t *testing.T) {
 		a, _ := os.ReadFile(f)
 		b, err := os.ReadFile(filepath.Base(f))
 		if err != nil || !bytes.Equal(a, b) {
-			t.Errorf("%s is not what its source gives (%v)", strings.TrimPrefix(f, dir), err)
+			t.Errorf("%s differs from what its source compiles to (%v)", strings.TrimPrefix(f, dir), err)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func Find(b []byte, i, depth int, name string) (end int, found bool, err *Error)
 		// A value begins at i.
 		if i < len(b) && (b[i] == '{' || b[i] == '[') {
 			if depth+open.depth >= MaxDepth {
-				return 0, false, fault(i, "nested too deep")
+				return 0, false, fault(i, "nested too deeply")
 			}
 			object := b[i] == '{'
 			open.push(object)
