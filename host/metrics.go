@@ -35,7 +35,7 @@ func (h *Host) collectRouter(e *telemetry.Emitter) {
 	l := h.rules.Acquire()
 	defer l.Release()
 	e.Emit(metric.BuildInfo, 1, h.opt.Version)
-	e.Emit(metric.Generation, float64(l.Value().Number))
+	e.Emit(metric.Revision, float64(l.Value().Number))
 	e.Emit(metric.ReloadFailures, float64(h.rules.Failures()))
 }
 

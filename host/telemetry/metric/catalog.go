@@ -18,7 +18,7 @@ var router = newGroup("Router", "The process and the rules in force.")
 // Router.
 var (
 	BuildInfo      = router.gauge("kvasir_build_info", Flag, "Always 1; the label holds the version.", "version")
-	Generation     = router.gauge("kvasir_generation", Number, "Revision number of the rules in force.")
+	Revision       = router.gauge("kvasir_revision", Number, "Revision number of the rules in force.")
 	ReloadFailures = router.counter("kvasir_reload_failures_total", "events",
 		"Reloads that were refused and changed nothing.")
 )
