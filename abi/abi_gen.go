@@ -370,7 +370,7 @@ var Columns = [NumColumns]Column{
 	{"kv_usage", F32, "ratio", 0, "share of KV memory in use as the engine reported, age_ms ago, in [0, 1]"},
 	{"kv_cached_tokens", F32, "tokens", 0, "tokens whose blocks the index knows there, or the model of a cache without events has; up to a second old"},
 	{"kv_capacity_tokens", F32, "tokens", 0, "capacity of the KV memory as the engine reported: blocks × tokens per block; 0 = unknown"},
-	{"kv_evict_rate", F32, "tokens/s", 0, "tokens evicted as its cache events tell, mean of about the last 10 s; up to a second old; 0 without events"},
+	{"kv_evict_rate", F32, "tokens/s", 0, "tokens evicted according to its cache events, mean of about the last 10 s; up to a second old; 0 without events"},
 	{"est_prefill_ms", F32, "ms", 0, "uncached_tokens / prefill_rate, of an endpoint without one by the mean of the candidates; 0 = nothing learned yet"},
 	{"est_queue_ms", F32, "ms", 0, "outstanding_uncached_tokens / prefill_rate, likewise: the work of this router only; 0 = nothing waits, or nothing learned yet"},
 	{"est_itl_ms", F32, "ms", 0, "time between two output tokens: median of the last 64 streamed answers that reported their tokens, 0 before 8"},

@@ -30,9 +30,7 @@ var identifierWords = map[string]string{
 
 // exceptions are identifiers that keep such a word, with the reason.
 var exceptions = map[string]string{
-	"Generation":    "the published metric kvasir_generation",
 	"generationTag": "a tag of chat templates",
-	"Tell":          "published in the Go SDK",
 }
 
 // phrases are what no comment, error or help text says, in lower case, with what

@@ -29,7 +29,7 @@ var candidateColumns = []column{
 	{"kv_capacity_tokens", "f32", "tokens", 0,
 		"capacity of the KV memory as the engine reported: blocks × tokens per block; 0 = unknown"},
 	{"kv_evict_rate", "f32", "tokens/s", 0,
-		"tokens evicted as its cache events tell, mean of about the last 10 s; up to a second old; 0 without events"},
+		"tokens evicted according to its cache events, mean of about the last 10 s; up to a second old; 0 without events"},
 	{"est_prefill_ms", "f32", "ms", 0,
 		"uncached_tokens / prefill_rate, of an endpoint without one by the mean of the candidates; 0 = nothing learned yet"},
 	{"est_queue_ms", "f32", "ms", 0,

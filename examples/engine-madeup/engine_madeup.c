@@ -56,7 +56,7 @@ static int field(const kvasir_document *d, const char *text, uint32_t len) {
 		if (eq == len || !same(text, eq, figures[i].name)) continue;
 		double v = value_of(text + eq + 1, len - eq - 1, figures[i].unit);
 		if (v < 0) return 0;
-		kvasir_tell_figure(d, figures[i].figure, v / figures[i].scale);
+		kvasir_add_figure(d, figures[i].figure, v / figures[i].scale);
 		return 1;
 	}
 	return 0;
@@ -97,10 +97,10 @@ static int unit(const kvasir_document *d, const char *text, uint32_t len) {
 	if (n != 7 || !same(word[0], size[0], "unit") || !same(word[2], size[2], "@") || !same(word[4], size[4], "port"))
 		return 0;
 	if (!same(word[6], size[6], "state=up")) return 1;
-	kvasir_tell_endpoint(d, word[3], size[3]);
-	kvasir_tell_endpoint(d, ":", 1);
-	kvasir_tell_endpoint(d, word[5], size[5]);
-	kvasir_tell_endpoint(d, "\n", 1);
+	kvasir_add_endpoints(d, word[3], size[3]);
+	kvasir_add_endpoints(d, ":", 1);
+	kvasir_add_endpoints(d, word[5], size[5]);
+	kvasir_add_endpoints(d, "\n", 1);
 	return 1;
 }
 

@@ -54,10 +54,10 @@ KVASIR_SCORE_EACH_IF(b, c, choose(fixed < 3 ? fixed : kvasir_req_u32(b, 0))) {
 	kvasir_num uncached = kvasir_col(c, 0), outstanding = kvasir_col(c, 1);
 	kvasir_num inflight = kvasir_col(c, 2), kv = kvasir_col(c, 3), speed = kvasir_col(c, 4);
 	kvasir_num mine = own * uncached, between = interference * uncached * inflight, active = kv_weight * kv;
-	kvasir_tell(c, 0, 0 - outstanding);
-	kvasir_tell(c, 1, 0 - mine);
-	kvasir_tell(c, 2, 0 - between);
-	kvasir_tell(c, 3, 0 - active);
-	kvasir_tell(c, 4, speed);
+	kvasir_set_term(c, 0, 0 - outstanding);
+	kvasir_set_term(c, 1, 0 - mine);
+	kvasir_set_term(c, 2, 0 - between);
+	kvasir_set_term(c, 3, 0 - active);
+	kvasir_set_term(c, 4, speed);
 	return -(speed * (outstanding + mine + between + active));
 }

@@ -169,8 +169,8 @@ KVASIR_INLINE kvasir_num kvasir_float(kvasir_bits x) { return __builtin_convertv
 KVASIR_INLINE kvasir_num kvasir_float(kvasir_bits x) { return (float)x; }
 #endif
 
-/* Tells term t of the manifest, if explain asks. */
-KVASIR_INLINE void kvasir_tell(kvasir_candidate c, uint32_t t, kvasir_num v) {
+/* Sets term t of the manifest, if the host asks for terms. */
+KVASIR_INLINE void kvasir_set_term(kvasir_candidate c, uint32_t t, kvasir_num v) {
 	if (c.terms) *(kvasir_num *)(c.terms + t * c.stride) = v;
 }
 
@@ -357,14 +357,14 @@ KVASIR_ASSERT(sizeof(kvasir_figure) == KVASIR_FIGURE_HEADER_SIZE, "figure size")
 static inline uint32_t *kvasir_document_count(const kvasir_document *d) { return (uint32_t *)kvasir_at(d, d->out_off); }
 static inline uint8_t *kvasir_document_out(const kvasir_document *d) { return (uint8_t *)kvasir_at(d, d->out_off + KVASIR_DOCUMENT_OUT_HEADER_SIZE); }
 
-/* Tells a figure; what does not fit is left out. */
-static inline void kvasir_tell_figure(const kvasir_document *d, uint32_t figure, double value) {
+/* Adds a figure, each at most once; one that does not fit is left out. */
+static inline void kvasir_add_figure(const kvasir_document *d, uint32_t figure, double value) {
 	uint32_t *n = kvasir_document_count(d);
 	if ((*n + 1) * sizeof(kvasir_figure) > d->out_bytes) return;
 	((kvasir_figure *)kvasir_document_out(d))[(*n)++] = (kvasir_figure){figure, 0, value};
 }
 /* Adds to the text of endpoints, one URL or host:port a line; what does not fit is left out. */
-static inline void kvasir_tell_endpoint(const kvasir_document *d, const char *text, uint32_t len) {
+static inline void kvasir_add_endpoints(const kvasir_document *d, const char *text, uint32_t len) {
 	uint32_t *n = kvasir_document_count(d);
 	for (uint32_t i = 0; i < len && *n < d->out_bytes; i++) kvasir_document_out(d)[(*n)++] = (uint8_t)text[i];
 }
@@ -378,9 +378,9 @@ static inline void kvasir_tell_endpoint(const kvasir_document *d, const char *te
 	}                                                                                                  \
 	static uint32_t kvasir_user_##role(__attribute__((unused)) const kvasir_document *d, __attribute__((unused)) const char *text, __attribute__((unused)) uint32_t len)
 
-/* What an engine answered to a scrape, len bytes: the body calls kvasir_tell_figure. "x_backend_parse": {} */
+/* What an engine answered to a scrape, len bytes: the body calls kvasir_add_figure. "x_backend_parse": {} */
 #define KVASIR_BACKEND_PARSE(d, text, len) KVASIR_DOCUMENT_ROLE(backend_parse, d, text, len)
-/* A document that lists endpoints, len bytes: the body calls kvasir_tell_endpoint. "x_discover": {} */
+/* A document that lists endpoints, len bytes: the body calls kvasir_add_endpoints. "x_discover": {} */
 #define KVASIR_DISCOVER(d, text, len) KVASIR_DOCUMENT_ROLE(discover, d, text, len)
 
 /* Configuration: text is JSON of len bytes, not terminated, valid during the call. */

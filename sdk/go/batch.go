@@ -79,7 +79,7 @@ func (b *Batch) Seed() uint64 { return b.seed }
 // Slot returns the place to fill: 0 serve or decode, 1 prefill.
 func (b *Batch) Slot() int { return int(b.slot) }
 
-// Explain tells whether the terms are wanted.
+// Explain reports whether the terms are wanted.
 func (b *Batch) Explain() bool { return b.flags&FlagExplain != 0 && b.termsOff != 0 }
 
 // ReqU32 returns request column k.

@@ -29,12 +29,12 @@ type figure struct {
 	value float64
 }
 
-// Figures is what a parser tells of an engine.
+// Figures is what a parser reports of an engine.
 type Figures struct{ d *document }
 
-// Tell adds a figure, FigureRunning and so on, each at most once; what does not fit
-// is left out. Values are finite and at least 0.
-func (f Figures) Tell(id int, value float64) {
+// Add adds a figure, FigureRunning and so on, each at most once; one that does not
+// fit is left out. Values are finite and at least 0.
+func (f Figures) Add(id int, value float64) {
 	n := f.d.count()
 	if (*n+1)*FigureHeaderSize <= f.d.outBytes {
 		*(*figure)(unsafe.Add(f.d.out(), *n*FigureHeaderSize)) = figure{id: uint32(id), value: value}
@@ -52,8 +52,8 @@ func BackendParse(plugin string, f func(text []byte, figures Figures) error) {
 	}, nil)
 }
 
-// Discover registers what reads a document that lists endpoints, and tells them one
-// a line, as http://host:port or host:port. The role is experimental.
+// Discover registers what reads a document that lists endpoints, and returns them one
+// per line, as http://host:port or host:port. The role is experimental.
 func Discover(plugin string, f func(doc []byte) (lines string, err error)) {
 	register(roleDiscover, plugin, nil, func(b *Batch) error {
 		d := (*document)(unsafe.Pointer(b))

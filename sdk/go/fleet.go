@@ -77,7 +77,7 @@ func (f *Fleet) at(off uint32) unsafe.Pointer { return unsafe.Add(unsafe.Pointer
 // NowMS returns the Unix time in milliseconds, which stands still during a call.
 func (f *Fleet) NowMS() float64 { return f.nowMS }
 
-// Shadow tells that the answer is compared, not followed.
+// Shadow reports whether the answer is compared only, not applied.
 func (f *Fleet) Shadow() bool { return f.flags&FlagShadow != 0 }
 
 // Pools returns how many pools there are, the one to fill first comes first.
@@ -126,16 +126,16 @@ func (f *Fleet) Work() (rate, lead float64) { return f.rate, f.lead }
 // ColdMS returns the time from order to readiness that the loop reckons with.
 func (f *Fleet) ColdMS() float64 { return f.coldMS }
 
-// Spot tells that its endpoints may be taken away at any moment.
+// Spot reports whether its endpoints may be taken away at any moment.
 func (p *Pool) Spot() bool { return p.flags&ScalePoolSpot != 0 }
 
-// Blocked tells that the last order brought nothing.
+// Blocked reports whether the last order produced no endpoint.
 func (p *Pool) Blocked() bool { return p.flags&ScalePoolBlocked != 0 }
 
-// Ready tells that it answers.
+// Ready reports whether it answers.
 func (n *Node) Ready() bool { return n.flags&ScaleNodeReady != 0 }
 
-// Failing tells that it served and has been away for long.
+// Failing reports whether it has served and has been away for long.
 func (n *Node) Failing() bool { return n.flags&ScaleNodeFailing != 0 }
 
 // answer writes s where the host looks for it.

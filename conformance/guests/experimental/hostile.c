@@ -74,15 +74,15 @@ static uint32_t document(const kvasir_document *d, uint32_t unit) {
 KVASIR_BACKEND_PARSE(d, text, len) {
 	uint32_t status = common();
 	if (status != KVASIR_STATUS_OK) return status;
-	kvasir_tell_figure(d, KVASIR_FIGURE_RUNNING, 2);
-	kvasir_tell_figure(d, 1000, len); /* a figure of a later version */
+	kvasir_add_figure(d, KVASIR_FIGURE_RUNNING, 2);
+	kvasir_add_figure(d, 1000, len); /* a figure of a later version */
 	switch ((int)what) {
-	case 40: kvasir_tell_figure(d, KVASIR_FIGURE_WAITING, __builtin_nan("")); break;
-	case 41: kvasir_tell_figure(d, KVASIR_FIGURE_WAITING, -1); break;
-	case 42: kvasir_tell_figure(d, KVASIR_FIGURE_WAITING, 1e18); break;
-	case 43: kvasir_tell_figure(d, KVASIR_FIGURE_RUNNING, 3); break;
+	case 40: kvasir_add_figure(d, KVASIR_FIGURE_WAITING, __builtin_nan("")); break;
+	case 41: kvasir_add_figure(d, KVASIR_FIGURE_WAITING, -1); break;
+	case 42: kvasir_add_figure(d, KVASIR_FIGURE_WAITING, 1e18); break;
+	case 43: kvasir_add_figure(d, KVASIR_FIGURE_RUNNING, 3); break;
 	case 44: *kvasir_document_count(d) = 5; break; /* three of them not written */
-	case 45: kvasir_tell_figure(d, KVASIR_FIGURE_BLOCK_TOKENS, 1e9); break;
+	case 45: kvasir_add_figure(d, KVASIR_FIGURE_BLOCK_TOKENS, 1e9); break;
 	}
 	return document(d, sizeof(kvasir_figure));
 }
@@ -90,9 +90,9 @@ KVASIR_BACKEND_PARSE(d, text, len) {
 KVASIR_DISCOVER(d, text, len) {
 	uint32_t status = common();
 	if (status != KVASIR_STATUS_OK) return status;
-	kvasir_tell_endpoint(d, "127.0.0.1:1\n", 12);
-	if (what == 50) kvasir_tell_endpoint(d, "http://169.254.169.254:80/latest", 32);
-	if (what == 51) kvasir_tell_endpoint(d, "http://169.254.169.254:80\n", 26);
+	kvasir_add_endpoints(d, "127.0.0.1:1\n", 12);
+	if (what == 50) kvasir_add_endpoints(d, "http://169.254.169.254:80/latest", 32);
+	if (what == 51) kvasir_add_endpoints(d, "http://169.254.169.254:80\n", 26);
 	if (what == 52) *kvasir_document_count(d) = 0;
 	if (what == 53) *kvasir_document_count(d) += 8; /* what is behind is not written */
 	return document(d, 1);

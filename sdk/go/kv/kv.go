@@ -39,5 +39,5 @@ func Set(key string, value []byte) error {
 	return nil
 }
 
-// Delete drops key and tells whether it was there.
+// Delete removes key and reports whether it was there.
 func Delete(key string) bool { return del(key) == 0 }

@@ -53,8 +53,8 @@ func init() {
 		case text[0] == '?':
 			return kvasir.ErrUnsupported
 		}
-		f.Tell(kvasir.FigureRunning, float64(len(text)))
-		f.Tell(kvasir.FigureKVUsage, float64(text[0])/256)
+		f.Add(kvasir.FigureRunning, float64(len(text)))
+		f.Add(kvasir.FigureKVUsage, float64(text[0])/256)
 		return nil
 	})
 	kvasir.Discover("gofleet", func(doc []byte) (string, error) {
