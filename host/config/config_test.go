@@ -196,7 +196,8 @@ func TestParse_errors(t *testing.T) {
 			[]string{":5: telemetry.decision_log.file: missing"}},
 		"bad decisions": {minimal + "telemetry: {decision_log: {file: x, sample_allow: 2, mask: [user], max_size: 1KiB, " +
 			"keep: 5000, sample_placements: -1}}\n", []string{
-			"sample_allow: want a share", "sample_placements: want a share", `mask: "user": want a path under /input`, "max_size: want at least 1MiB",
+			"sample_allow: want a share", "sample_placements: want a share", `mask: "user": want a path under /input`,
+			"max_size: want at least 1MiB",
 			"keep: want at most 1000"}},
 		"bad issuer": {strings.Replace(minimal, "{anonymous: {tenant: local}}",
 			"{jwt: [{issuer: x, algorithms: [HS256], tenant: a, jwks_url: \"http://x/k\"}]}", 1), []string{

@@ -72,16 +72,21 @@ func TestChain_json(t *testing.T) {
 	}
 }
 
-const log = `{"decision_id":"a","timestamp":"2026-01-02T03:04:05.5Z","path":"kvasir/decision","request_id":"r1","tenant":"t",` +
-	`"namespace":"n","placement":{"v":1,"model":"m","prompt_tokens":40,"exact":true,"block_tokens":16,"blocks":"AQAAAAAAAgAAAAAA",` +
-	`"candidates":[{"endpoint":"http://e1","state":"kept","matched_tokens":{"gpu":16},"columns":{"inflight":2},"total":-3}]}}
-{"decision_id":"x","timestamp":"2026-01-02T03:04:05.6Z","path":"kvasir/decision","request_id":"denied","tenant":"t"}
-{"decision_id":"b","timestamp":"2026-01-02T03:04:06Z","path":"kvasir/decision","request_id":"r2","tenant":"t","placement":{"v":1}}
-{"decision_id":"b","path":"kvasir/outcome","outcome":{"endpoint":"http://e2","status":200,"ttft_ms":3}}
-{"decision_id":"zz","path":"kvasir/outcome","outcome":{"status":200}}
-{"decision_id":"a","path":"kvasir/outcome","outcome":{"endpoint":"http://e1","status":200,"output_tokens":7}}
-{"decision_id":"c","timestamp":"2026-01-02T03:04:07Z","path":"kvasir/decision","request_id":"r3","tenant":"t","placement":{"v":1}}
-`
+const log = `{"decision_id":"a","timestamp":"2026-01-02T03:04:05.5Z","path":"kvasir/decision","request_id":"r1",` +
+	`"tenant":"t","namespace":"n","placement":{"v":1,"model":"m","prompt_tokens":40,"exact":true,` +
+	`"block_tokens":16,"blocks":"AQAAAAAAAgAAAAAA","candidates":[{"endpoint":"http://e1","state":"kept",` +
+	`"matched_tokens":{"gpu":16},"columns":{"inflight":2},"total":-3}]}}` + "\n" +
+	`{"decision_id":"x","timestamp":"2026-01-02T03:04:05.6Z","path":"kvasir/decision",` +
+	`"request_id":"denied","tenant":"t"}` + "\n" +
+	`{"decision_id":"b","timestamp":"2026-01-02T03:04:06Z","path":"kvasir/decision","request_id":"r2",` +
+	`"tenant":"t","placement":{"v":1}}` + "\n" +
+	`{"decision_id":"b","path":"kvasir/outcome","outcome":{"endpoint":"http://e2","status":200,` +
+	`"ttft_ms":3}}` + "\n" +
+	`{"decision_id":"zz","path":"kvasir/outcome","outcome":{"status":200}}` + "\n" +
+	`{"decision_id":"a","path":"kvasir/outcome","outcome":{"endpoint":"http://e1","status":200,` +
+	`"output_tokens":7}}` + "\n" +
+	`{"decision_id":"c","timestamp":"2026-01-02T03:04:07Z","path":"kvasir/decision","request_id":"r3",` +
+	`"tenant":"t","placement":{"v":1}}` + "\n"
 
 func TestRead(t *testing.T) {
 	var got []*Record
