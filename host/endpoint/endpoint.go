@@ -108,6 +108,8 @@ type State struct {
 	Isolation string // one of the Isolation values, "" = unverified
 
 	ScrapedAt time.Time // when the figures above were read
+
+	others Others // by these figures; set by Store.Update
 }
 
 // serving reports whether an endpoint in this state takes further requests.

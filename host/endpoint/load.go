@@ -14,6 +14,7 @@ import (
 // called concurrently.
 type Load struct {
 	inflight    atomic.Int64  // requests charged
+	pending     atomic.Int64  // of these, those whose prompt is not prefilled
 	outstanding atomic.Int64  // uncached prompt tokens not yet prefilled
 	kvActive    atomic.Int64  // tokens of the requests in flight
 	rate        atomic.Uint32 // learned prefill rate, float32 bits, tokens/s; 0 = too few samples
@@ -74,6 +75,7 @@ type Charge struct {
 	load     *Load
 	tenant   string
 	uncached int64 // outstanding tokens still claimed
+	waits    bool  // the prompt is not prefilled
 	kv       int64
 	period   uint32 // of ages
 }
@@ -82,12 +84,14 @@ type Charge struct {
 // of memory, both ≥ 0. The claim ends with Charge.Release.
 func (l *Load) Charge(tenant string, uncached, kv int64) Charge {
 	l.inflight.Add(1)
+	l.pending.Add(1)
 	l.outstanding.Add(uncached)
 	l.kvActive.Add(kv)
 	l.charges.Add(1)
 	l.charged.Add(uint64(uncached))
 	l.tenant(tenant, uncached)
-	return Charge{load: l, tenant: tenant, uncached: uncached, kv: kv, period: l.ages.begin()}
+	return Charge{load: l, tenant: tenant, uncached: uncached, waits: true, kv: kv,
+		period: l.ages.begin()}
 }
 
 func (l *Load) tenant(name string, delta int64) {
@@ -106,12 +110,13 @@ func (l *Load) tenant(name string, delta int64) {
 // ReleaseWork gives back the outstanding tokens: the prefill is over. Further
 // calls do nothing.
 func (c *Charge) ReleaseWork() {
-	if c.load == nil || c.uncached == 0 {
+	if c.load == nil || !c.waits {
 		return
 	}
+	c.load.pending.Add(-1)
 	c.load.outstanding.Add(-c.uncached)
 	c.load.tenant(c.tenant, -c.uncached)
-	c.uncached = 0
+	c.uncached, c.waits = 0, false
 }
 
 // Release gives back all that is claimed. Further calls do nothing.

@@ -31,6 +31,7 @@ type Snapshot struct {
 	Running     []uint32
 	Waiting     []uint32
 	KVUsage     []float32 // in [0, 1]
+	Others      []Others  // of the figures above, what is not this router's
 	BlockTokens []uint32
 	CacheBlocks []uint32
 	MaxModelLen []uint32
@@ -121,6 +122,7 @@ func (s *Snapshot) fill() {
 	s.CacheBlocks, s.MaxModelLen, s.Cached = u32[3*n:4*n:4*n], u32[4*n:5*n:5*n], u32[5*n:]
 	s.KVUsage, s.Trust, s.EvictRate, s.RTTMS = f32[:n:n], f32[n:2*n:2*n], f32[2*n:3*n:3*n], f32[3*n:]
 	s.Events = make([]EventMode, n)
+	s.Others = make([]Others, n)
 	s.NoSalt = make([]uint16, n)
 	s.ScrapedAt, s.EventAt = make([]int64, n), make([]int64, n)
 	s.Reasons = make([]string, n)
@@ -134,6 +136,7 @@ func (s *Snapshot) fill() {
 
 func (s *Snapshot) fillSlot(i int, st *State) {
 	s.Running[i], s.Waiting[i], s.KVUsage[i] = st.Running, st.Waiting, st.KVUsage
+	s.Others[i] = st.others
 	s.BlockTokens[i], s.CacheBlocks[i], s.MaxModelLen[i] = st.BlockTokens, st.CacheBlocks, st.MaxModelLen
 	s.Trust[i], s.Events[i], s.NoSalt[i] = clampShare(st.Trust), st.Events, st.NoSalt
 	if !st.ScrapedAt.IsZero() {

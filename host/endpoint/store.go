@@ -35,7 +35,8 @@ type slot struct {
 	info    *Info // nil = free
 	load    *Load
 	state   State
-	retired bool // removed for readers; the slot is not free yet
+	own     ownLoad // at the last report
+	retired bool    // removed for readers; the slot is not free yet
 }
 
 // empty reports whether readers see no endpoint in the slot.
@@ -180,7 +181,8 @@ func (s *Store) Switch(edition uint64, retire []ID, infos map[ID]Info) {
 }
 
 // Update changes an endpoint's state by f, which runs under the store's lock
-// and must neither block nor keep the pointer. When Update returns, Load sees
+// and must neither block nor keep the pointer. Where f changes ScrapedAt, the figures are
+// compared with the router's own load (Snapshot.Others). When Update returns, Load sees
 // the change; updates that wait for each other share one snapshot. It reports
 // whether the slot has an endpoint.
 func (s *Store) Update(id ID, f func(*State)) bool {
@@ -191,7 +193,12 @@ func (s *Store) Update(id ID, f func(*State)) bool {
 	}
 	sl := &s.slots[id]
 	was, models, adapters, isolation := sl.state.serving(), sl.state.Models, sl.state.Adapters, sl.state.isolation()
+	scraped := sl.state.ScrapedAt
 	f(&sl.state)
+	if !sl.state.ScrapedAt.Equal(scraped) {
+		own := sl.load.own()
+		sl.state.others, sl.own = othersOf(&sl.state, own, sl.own), own
+	}
 	if is := sl.state.serving(); is != was {
 		sl.load.readiness(is)
 	}

@@ -94,7 +94,7 @@ const maxOutput = 1 << 24
 func (d *decision) expectedOutput() int {
 	n := d.maxTokens
 	if n <= 0 {
-		n = int(d.model.state.meanOutput())
+		n = int(d.model.state.output.get())
 	}
 	if n <= 0 {
 		n = firstOutput

@@ -59,8 +59,10 @@ type rating struct {
 	loads []*endpoint.Load // [N]
 	want  ColumnSet        // columns that are filled for the profile's extensions
 
-	meanRate float32 // mean of the learned prefill rates, for columns of Batch.More
-	home     int     // candidate that the session was placed on last, -1 = none; likewise
+	meanRate             float32 // mean of the learned prefill rates, for columns of Batch.More
+	meanWork, meanAnswer float32 // tokens of the model's prompts to compute, and of its answers
+
+	home int // candidate that the session was placed on last, -1 = none; likewise
 
 	parts    [MaxScorers][]float32 // [N] scores of each scorer, unless the profile is direct
 	accepted [MaxScorers][]float32 // scores of each scorer that counts, for Profile.Decided

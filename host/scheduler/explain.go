@@ -279,6 +279,9 @@ func (c *candTrace) render(h *traceHead) Candidate {
 		"kv_usage": c.kvUsage, "index_trust": c.trust, "lines": c.lines,
 		"prefer_weight": c.prefer, "affinity_weight": affinityOf(h.dec),
 	}
+	if c.others > 0 {
+		out.Columns["others_inflight"] = c.others
+	}
 	if c.scraped != 0 {
 		out.Columns["age_ms"] = float32(max(0, float64(h.at.UnixNano()-c.scraped)/1e6))
 	}

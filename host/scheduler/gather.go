@@ -42,6 +42,10 @@ func (d *decision) gather() *DeniedError {
 	fillSpeeds(b.Speed, b.Rates)
 	d.applyPreferences()
 	d.live = b.loads()
+	d.meanWork, d.meanAnswer = float32(d.model.state.work.get()), float32(d.model.state.output.get())
+	if d.meanWork == 0 {
+		d.meanWork = otherTokens
+	}
 	if !d.prof.builtin {
 		d.readLoads(d.live)
 		d.want = d.prof.columnsRead()

@@ -21,16 +21,16 @@ type Weights struct {
 // one and was best in mean and p95 TTFT; a = 3 has the highest hit and the best
 // worst-case goodput.
 var objectives = map[Objective]Weights{
-	"":         {Own: 2, Interference: 0.05, KV: 0.02},
-	Blend:      {Own: 2, Interference: 0.05, KV: 0.02},
-	TTFT:       {Own: 1, Interference: 0.05, KV: 0.02},
-	Throughput: {Own: 3, Interference: 0.05, KV: 0.02},
+	"":         {Own: 2, Interference: 0.05, KV: 0.1},
+	Blend:      {Own: 2, Interference: 0.05, KV: 0.1},
+	TTFT:       {Own: 1, Interference: 0.05, KV: 0.1},
+	Throughput: {Own: 3, Interference: 0.05, KV: 0.1},
 }
 
 // LeastWork is the built-in scorer. It prefers the endpoint with the least work until
 // the request's first token, including what the request costs others.
 //
-//	cost = S * (outstanding + a*new + 0.05*new*inflight + 0.02*kv_active)
+//	cost = S * (outstanding + a*new + 0.05*new*inflight + 0.1*kv_active)
 //
 // Every product and sum is rounded to float32 (Go may fuse x*y + z unless it is
 // converted), so that an implementation in another language agrees bit for bit.

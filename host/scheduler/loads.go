@@ -16,11 +16,15 @@ func (l *loadColumns) resize(n int) {
 	l.outstanding, l.inflight, l.kv = l.outstanding[:n], l.inflight[:n], l.kv[:n]
 }
 
-// readLoads sets dst to the present loads.
+// readLoads sets dst to the present loads: what this router has in flight, and what the
+// engines report of others.
 func (d *decision) readLoads(dst loadColumns) {
 	for i, l := range d.loads {
 		dst.outstanding[i], dst.inflight[i] = float32(l.Outstanding()), float32(l.Inflight())
 		dst.kv[i] = float32(l.KVActive())
+		if id := d.b.Endpoints[i]; d.snap.Others[id].Requests > 0 {
+			d.addOthers(dst, i, id)
+		}
 	}
 }
 
@@ -58,5 +62,5 @@ func (d *decision) costGrowth(i int) float32 {
 // atCap reports whether an endpoint has reached its cap of requests.
 func (d *decision) atCap(i int) bool {
 	limit := d.model.pools[d.cands[d.order[i]].pool].MaxInflight
-	return limit > 0 && d.live.inflight[i] >= float32(limit)
+	return limit > 0 && d.loads[i].Inflight() >= int64(limit)
 }

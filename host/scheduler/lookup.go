@@ -118,7 +118,7 @@ func newTokens(prompt, worth, trust float32) float32 {
 // kvTokens returns the tokens of KV memory that the request is expected to need: its
 // prompt and the mean length of the model's answers, at most the length asked for.
 func (d *decision) kvTokens() int64 {
-	out := d.model.state.meanOutput()
+	out := d.model.state.output.get()
 	if d.maxTokens > 0 {
 		out = math.Min(out, float64(d.maxTokens))
 	}

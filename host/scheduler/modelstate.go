@@ -9,7 +9,8 @@ import (
 // modelState is the state of one model, shared by all revisions of the rules. It is safe for concurrent use.
 type modelState struct {
 	conversations conversations
-	output        atomic.Uint64 // float64 bits: mean tokens of its last answers, 0 before any
+	output        mean // tokens of its last answers
+	work          mean // uncached tokens of its last prompts
 }
 
 // maxModels bounds the models that are kept apart. Beyond it all are forgotten;
@@ -41,23 +42,26 @@ func (t *modelTable) of(name string) *modelState {
 	return m
 }
 
-// outputDecay makes the mean output length that of the last hundred answers.
-const outputDecay = 0.01
+// meanDecay makes a mean that of the last hundred values.
+const meanDecay = 0.01
 
-// observeOutput counts the output tokens of one answer.
-func (m *modelState) observeOutput(tokens int) {
+// mean is a moving mean. The zero mean has no value yet. It is safe for concurrent use.
+type mean struct{ bits atomic.Uint64 } // of a float64
+
+// add counts one value, at least 0.
+func (m *mean) add(v float64) {
 	for {
-		was := m.output.Load()
-		mean := math.Float64frombits(was)
-		if mean == 0 {
-			mean = float64(tokens)
+		was := m.bits.Load()
+		x := math.Float64frombits(was)
+		if x == 0 {
+			x = v
 		}
-		mean += outputDecay * (float64(tokens) - mean)
-		if m.output.CompareAndSwap(was, math.Float64bits(max(0, mean))) {
+		x += meanDecay * (v - x)
+		if m.bits.CompareAndSwap(was, math.Float64bits(max(0, x))) {
 			return
 		}
 	}
 }
 
-// meanOutput returns the mean output tokens of the model, 0 before any answer.
-func (m *modelState) meanOutput() float64 { return math.Float64frombits(m.output.Load()) }
+// get returns the mean, 0 before any value.
+func (m *mean) get() float64 { return math.Float64frombits(m.bits.Load()) }

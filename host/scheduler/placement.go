@@ -253,6 +253,7 @@ func (p *Placement) FirstToken() {
 	now := p.st.now()
 	c.load.ObservePrefill(c.uncached, now.Sub(p.charged))
 	c.load.Worked(p.tenant, c.uncached, now)
+	p.known.work.add(float64(c.uncached))
 	p.computed()
 	p.settle()
 }

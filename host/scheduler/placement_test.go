@@ -319,8 +319,8 @@ func TestLeastWork_formula(t *testing.T) {
 	if err := l.Score(b); err != nil {
 		t.Fatal(err)
 	}
-	if b.Scores[0] != -(500+2000+150+40) || b.Scores[1] != -4 {
-		t.Errorf("got %v, want [-2690 -4]", b.Scores)
+	if b.Scores[0] != -(500+2000+150+200) || b.Scores[1] != -4 {
+		t.Errorf("got %v, want [-2850 -4]", b.Scores)
 	}
 	if NewLeastWork("x").w != objectives[Blend] || NewLeastWork(TTFT).w.Own != 1 || NewLeastWork(Throughput).w.Own != 3 {
 		t.Error("objectives")

@@ -124,7 +124,7 @@ func (c *counters) decided(d *decision) {
 func (c *counters) finished(p *Placement, o *exchange.Outcome) {
 	c.done.Add(1)
 	if o.HasUsage {
-		p.known.observeOutput(o.OutputTokens)
+		p.known.output.add(float64(o.OutputTokens))
 	}
 	if !p.exact {
 		return

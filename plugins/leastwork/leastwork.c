@@ -1,6 +1,6 @@
 /* leastwork: the default cost, as host/scheduler has it natively, bit for bit.
 
-       cost = S * (outstanding + a*new + 0.05*new*inflight + 0.02*kv_active)
+       cost = S * (outstanding + a*new + 0.05*new*inflight + 0.1*kv_active)
 
    in float32, every product and sum rounded. a is 2 for the objective blend,
    1 for ttft, 3 for throughput; the objective is the request's, unless the
@@ -16,7 +16,7 @@ KVASIR_MANIFEST(
 	"\"config_schema\":{\"type\":\"object\",\"properties\":{\"objective\":{\"enum\":[\"blend\",\"ttft\",\"throughput\"]}}}}")
 
 static const float own_of[3] = {2, 1, 3}; /* by KVASIR_OBJECTIVE_… */
-static const float interference = 0.05f, kv_weight = 0.02f;
+static const float interference = 0.05f, kv_weight = 0.1f;
 
 static uint32_t fixed = 3; /* objective of the config, 3 = the request's */
 

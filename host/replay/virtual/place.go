@@ -2,12 +2,12 @@ package virtual
 
 import "math"
 
-// Weights of the placement: as host/scheduler's least work for the objective
-// throughput, in tokens.
+// Weights of the placement: as those of host/scheduler's least work for the objective
+// blend, in tokens.
 const (
 	ownWeight    = 2    // of the tokens to compute: they also displace what others would reuse
 	othersWeight = 0.05 // of those tokens for each request that they delay
-	kvWeight     = 0.02 // of the KV memory in use: it slows every step
+	kvWeight     = 0.1  // of the KV memory in use: it slows every step
 )
 
 // place chooses the engine where a request causes the least new work, nil when
