@@ -488,7 +488,9 @@ type Limits struct {
 	// memory of the block index; default 256MiB: about 10 million (block, endpoint)
 	// pairs
 	Index Size `yaml:"index" reload:"restart"`
-	// memory of cached rendered and encoded prompts; default 512MiB
+	// memory of cached rendered and encoded prompts, for each tokenizer; default 256MiB:
+	// about 550 prompts of 100k tokens, each of which takes its text and its block
+	// hashes; the garbage collector may add as much again
 	Prompts Size `yaml:"prompts" reload:"restart"`
 	// memory of decisions kept for explain; default 64MiB, at most 10,000 decisions
 	Decisions Size `yaml:"decisions" reload:"restart"`

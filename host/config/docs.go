@@ -207,7 +207,7 @@ var docs = map[string]string{
 	"config.Limits.Concurrent":          "concurrent requests; default 4096",
 	"config.Limits.BytesInFlight":       "memory of request bodies; default 2GiB",
 	"config.Limits.Index":               "memory of the block index; default 256MiB: about 10 million (block, endpoint) pairs",
-	"config.Limits.Prompts":             "memory of cached rendered and encoded prompts; default 512MiB",
+	"config.Limits.Prompts":             "memory of cached rendered and encoded prompts, for each tokenizer; default 256MiB: about 550 prompts of 100k tokens, each of which takes its text and its block hashes; the garbage collector may add as much again",
 	"config.Limits.Decisions":           "memory of decisions kept for explain; default 64MiB, at most 10,000 decisions",
 	"config.Limits.DrainTimeout":        "how long a router that is stopped waits for requests in progress; default 5m; longer than most answers, shorter than the grace period of what stops it",
 	"config.Config.Telemetry":           "logs and metrics",

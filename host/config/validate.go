@@ -41,7 +41,7 @@ func (c *Config) defaults() {
 	or(&c.Limits.Concurrent, 4096)
 	or(&c.Limits.BytesInFlight, 2<<30)
 	or(&c.Limits.Index, 256<<20)
-	or(&c.Limits.Prompts, 512<<20)
+	or(&c.Limits.Prompts, 256<<20)
 	or(&c.Limits.Decisions, 64<<20)
 	or(&c.Telemetry.LogLevel, "info")
 	or(&c.Telemetry.LogFormat, "text")

@@ -7,8 +7,9 @@
 // it. A memo per namespace makes this cheap, and its results are exact by
 // construction:
 //
-//   - a message is decoded and normalized once: the value is looked up by
-//     identical raw bytes, never by a hash alone;
+//   - a message is decoded and normalized once: the value is looked up by identical
+//     raw bytes or, if these have escapes, by their length and a keyed hash of 128
+//     bits, so that the memo holds one copy of a text;
 //   - long strings are spans of immutable texts, so rendering does not copy them
 //     (package jinja);
 //   - tokens and hashes are looked up by an identical sequence of rendered
@@ -55,9 +56,8 @@ type Config struct {
 	// Now returns the current time; nil means time.Now.
 	Now func() time.Time
 	// BudgetBytes limits the memory of all memos. The default, 256 MiB, holds
-	// about 400 conversations of 100k tokens; a conversation of 1k tokens takes
-	// about 40 KB. The limit is enforced at the end of each request that adds to
-	// a memo.
+	// about 550 conversations of 100k tokens. The limit is enforced at the end of
+	// each request that adds to a memo.
 	BudgetBytes int64
 	// CheckEvery makes one request in CheckEvery a check (see Model.NextCheck).
 	// The default is 1000: a whole computation takes 1 ms per 40 KB of prompt, so

@@ -2,10 +2,12 @@ package chat_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -240,6 +242,15 @@ func TestBlocks_fairness(t *testing.T) {
 	}
 }
 
+// heap returns the bytes that are in use on the heap.
+func heap() int64 {
+	var s runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
+}
+
 // TestStats_bytes compares the bytes that a Model counts with those that it holds on
 // the heap.
 func TestStats_bytes(t *testing.T) {
@@ -248,13 +259,6 @@ func TestStats_bytes(t *testing.T) {
 	bodies := make([][]byte, len(all))
 	for i := range all {
 		bodies[i] = all[i].Body("m", len(all[i].Messages))
-	}
-	heap := func() int64 {
-		var s runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&s)
-		return int64(s.HeapAlloc)
 	}
 	var p tokenizer.Prompt
 	var r llmapi.Request
@@ -274,6 +278,41 @@ func TestStats_bytes(t *testing.T) {
 	}
 	runtime.KeepAlive(bodies)
 	runtime.KeepAlive(m)
+}
+
+// TestMemo_oneCopy limits the memory that a distinct long prompt leaves in the memo to
+// its text and its block hashes, with and without escapes in the body.
+func TestMemo_oneCopy(t *testing.T) {
+	const prompts, size = 20, 200_000
+	r := rand.New(rand.NewPCG(5, 6))
+	for name, content := range map[string]func() string{
+		"prose": func() string { return strings.ReplaceAll(prose(r, size), "\n", " ") },
+		"code":  func() string { return strings.ReplaceAll(prose(r, size), ".\n", "\";\n") },
+	} {
+		m := demoModel(t, nil)
+		bodies := make([][]byte, prompts)
+		for i := range bodies {
+			b, err := json.Marshal(map[string]any{"messages": []map[string]string{{"role": "user", "content": content()}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			bodies[i] = b
+		}
+		var p tokenizer.Prompt
+		before := heap()
+		for _, b := range bodies {
+			if err := m.Blocks(scan(t, llmapi.OpChat, b), &tokenizer.Query{Sizes: []int{16}}, &p); err != nil || !p.Exact {
+				t.Fatal(err, p.Reason)
+			}
+		}
+		held, counted := (heap()-before)/prompts, m.Stats().Bytes/prompts
+		t.Logf("%s: %d bytes a prompt held, %d counted, %d long", name, held, counted, size)
+		if held > size*14/10 || counted > size*14/10 {
+			t.Errorf("%s: a prompt of %d bytes holds %d, %d are counted", name, size, held, counted)
+		}
+		runtime.KeepAlive(m)
+		runtime.KeepAlive(bodies)
+	}
 }
 
 // TestBlocks_stress sends conversations from many goroutines in few namespaces

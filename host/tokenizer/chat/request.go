@@ -28,6 +28,7 @@ type work struct {
 	tokens  []uint32
 	created []*node
 	touched bool // the memo grew
+	hash    hasher
 }
 
 func newWork() *work { return &work{vars: map[string]jinja.Value{}} }

@@ -40,7 +40,6 @@ type node struct {
 
 	tokens  int      // number of tokens up to the cut
 	pending int      // number of bytes after the cut
-	after   string   // the part of them that lies in the piece
 	tail    []uint32 // the last tokens up to the cut: the longest partial block
 	blocks  []uint64 // hashes of the blocks completed in the piece, lane by lane
 
@@ -82,11 +81,7 @@ func (x *node) is(p *piece) bool {
 
 // bytes returns the memory of x.
 func (x *node) bytes() int64 {
-	n := nodeBytes + len(x.lit) + 4*cap(x.tail) + 8*cap(x.blocks)
-	if x.text != 0 {
-		n += len(x.after) // in a literal it is a part of lit
-	}
-	return int64(n)
+	return int64(nodeBytes + len(x.lit) + 4*cap(x.tail) + 8*cap(x.blocks))
 }
 
 // newTree creates a tree for block sizes, whose prompts begin with the special
@@ -189,18 +184,21 @@ func (t *tree) chain(dst []uint64, x *node, lane int) []uint64 {
 	return dst
 }
 
-// pendingText appends the bytes after x's cut to dst.
-func pendingText(dst []byte, x *node) []byte {
-	var path [32]*node
-	stack, n, need := path[:0], 0, x.pending
-	for ; n < need; x = x.up {
-		stack = append(stack, x)
-		n += len(x.after)
+// pendingText appends the last n bytes of a path of pieces to dst: those after the cut
+// of its last node.
+func pendingText(dst []byte, path []piece, n int) []byte {
+	first := len(path)
+	for n > 0 {
+		first--
+		n -= path[first].n
 	}
-	// only the end of the oldest piece may still be pending
-	skip := n - need
-	for i := len(stack) - 1; i >= 0; i-- {
-		dst = append(dst, stack[i].after[skip:]...)
+	skip := -n // the beginning of the first piece lies before the cut
+	for i := first; i < len(path); i++ {
+		if p := &path[i]; p.text != nil {
+			dst = append(dst, p.bytes()[skip:]...)
+		} else {
+			dst = append(dst, p.lit[skip:]...)
+		}
 		skip = 0
 	}
 	return dst

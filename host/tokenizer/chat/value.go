@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"bytes"
 	"hash/maphash"
 	"sync/atomic"
 
@@ -53,7 +52,7 @@ func messageKind(chat, parts bool) kind {
 
 // decoded is the result of decoding a raw value. It is immutable.
 type decoded struct {
-	raw   []byte // own copy; nil if it is not stored
+	key   rawKey // of the raw value; zero if it is not stored
 	v     jinja.Value
 	role  role
 	text  jinja.Value // text of a system prompt, before it becomes a message
@@ -84,8 +83,8 @@ const evicted = -1
 // Approximate sizes of the memo's data besides the bytes of values: the structs,
 // their map entry and their place in the ring.
 const (
-	valueBytes = 320
-	nodeBytes  = 304
+	valueBytes = 368
+	nodeBytes  = 288
 	memoBytes  = 2048
 )
 
@@ -96,9 +95,14 @@ func hashOf(raw []byte, k kind) uint64 {
 	return maphash.Bytes(hashSeed, raw)*uint64(2*kinds+1) + uint64(k)
 }
 
-// decode decodes raw as kind k without any memo.
-func decode(raw []byte, k kind, m *jinja.Meter) *decoded {
-	v, err := jinja.DecodeJSON(raw, m)
+// decode decodes raw as kind k without any memo. If shared is set, the result may
+// share the memory of raw.
+func decode(raw []byte, k kind, m *jinja.Meter, shared bool) *decoded {
+	read := jinja.DecodeJSON
+	if shared {
+		read = jinja.DecodeJSONShared
+	}
+	v, err := read(raw, m)
 	if err != nil {
 		return &decoded{fault: reasonMessage}
 	}
@@ -161,12 +165,12 @@ func (m *Model) next(w *work, o *memo, b []byte, i int, k kind, last *value) (*d
 				continue
 			}
 			d := s.body.Load()
-			if d == nil || len(b)-i < len(d.raw) || !bytes.Equal(b[i:i+len(d.raw)], d.raw) {
+			if d == nil || !d.key.begins(w, b[i:]) {
 				continue
 			}
 			m.counters.guessed.Add(1)
 			m.use(w, s)
-			return d, i + len(d.raw)
+			return d, i + d.key.n
 		}
 	}
 	end := jsonscan.End(b, i)
@@ -194,14 +198,14 @@ func (m *Model) use(w *work, s *value) {
 // lookup returns raw decoded as k, from the memo if it is there.
 func (m *Model) lookup(w *work, o *memo, raw []byte, k kind) *decoded {
 	if o == nil {
-		return decode(raw, k, nil)
+		return decode(raw, k, nil, false)
 	}
 	h := hashOf(raw, k)
 	o.mu.RLock()
 	s := o.values[h]
 	o.mu.RUnlock()
 	if s != nil {
-		if d := s.body.Load(); d != nil && s.kind == k && bytes.Equal(d.raw, raw) {
+		if d := s.body.Load(); d != nil && s.kind == k && d.key.n == len(raw) && d.key.begins(w, raw) {
 			m.counters.found.Add(1)
 			m.use(w, s)
 			return d
@@ -210,23 +214,32 @@ func (m *Model) lookup(w *work, o *memo, raw []byte, k kind) *decoded {
 	m.counters.decoded.Add(1)
 	m.counters.decodedBytes.Add(int64(len(raw)))
 	s = &value{kind: k, hash: h}
-	d := decode(raw, k, &s.meter)
+	key := w.key(raw)
+	if key.text != nil {
+		raw = key.text
+	}
+	d := decode(raw, k, &s.meter, key.text != nil)
 	if d.fault != "" {
 		return d // an invalid value is not stored, because its request fails
 	}
-	d.raw, d.entry = bytes.Clone(raw), s
+	d.key, d.entry = key, s
 	s.body.Store(d)
 	return m.keep(w, o, s, d)
+}
+
+// bytes returns the memory of s, whose body is d.
+func (s *value) bytes(d *decoded) int64 {
+	return int64(len(d.key.text)) + valueBytes + s.meter.Bytes()
 }
 
 // keep stores a value in the memo, unless another request was first; then it
 // returns the value of that request.
 func (m *Model) keep(w *work, o *memo, s *value, d *decoded) *decoded {
-	n := int64(len(d.raw)) + valueBytes + s.meter.Bytes()
+	n := s.bytes(d)
 	s.charged.Store(n)
 	o.mu.Lock()
 	if x := o.values[s.hash]; x != nil {
-		if e := x.body.Load(); e != nil && x.kind == s.kind && bytes.Equal(e.raw, d.raw) {
+		if e := x.body.Load(); e != nil && x.kind == s.kind && e.key.equal(&d.key) {
 			o.mu.Unlock()
 			m.use(w, x)
 			return e
@@ -254,7 +267,7 @@ func (w *work) settle(m *Model, o *memo) {
 		if d == nil {
 			continue
 		}
-		now := int64(len(d.raw)) + valueBytes + s.meter.Bytes()
+		now := s.bytes(d)
 		if now == s.charged.Load() {
 			continue
 		}

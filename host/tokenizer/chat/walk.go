@@ -2,7 +2,6 @@ package chat
 
 import (
 	"bytes"
-	"strings"
 
 	"github.com/kvasir-router/kvasir/host/blockhash"
 	"github.com/kvasir-router/kvasir/host/tokenizer"
@@ -34,7 +33,7 @@ func (m *Model) walk(w *work, o *memo, q *tokenizer.Query, p *tokenizer.Prompt) 
 	m.split(w)
 	t := o.tree(m, w, q.Sizes)
 	x, i := m.follow(w, o, t)
-	w.buf = pendingText(w.buf[:0], x)
+	w.buf = pendingText(w.buf[:0], w.pieces[:i], x.pending)
 	x, reason := m.extend(w, t, x, i)
 	if reason != "" {
 		return reason
@@ -142,22 +141,11 @@ func (m *Model) extend(w *work, t *tree, x *node, i int) (*node, string) {
 			w.buf = append(w.buf[:0], w.buf[c:]...)
 		}
 		y.pending = len(w.buf)
-		y.after = w.after(p, y)
 		w.created = append(w.created, y)
 		x = y
 	}
 	m.counters.newNodes.Add(int64(len(w.created)))
 	return x, ""
-}
-
-// after returns the part of the piece of y that lies after y's cut. It is a copy
-// unless it is a part of the node's own literal.
-func (w *work) after(p *piece, y *node) string {
-	n := min(y.pending, p.n)
-	if p.text == nil {
-		return y.lit[p.n-n:]
-	}
-	return strings.Clone(p.bytes()[p.n-n:])
 }
 
 // rest adds the pieces from i on to w.buf.

@@ -24,7 +24,16 @@ const maxJSONDepth = 500
 // does not retain b. m counts the memory of the value and may be nil. The error
 // is ErrJSON, or ErrDepth for values nested deeper than 500.
 func DecodeJSON(b []byte, m *Meter) (Value, error) {
-	p := &jsonReader{b: b, m: m}
+	return (&jsonReader{b: b, m: m}).decode()
+}
+
+// DecodeJSONShared is DecodeJSON, but strings without an escape share the memory
+// of b, which m does not count. b must not change as long as the value is in use.
+func DecodeJSONShared(b []byte, m *Meter) (Value, error) {
+	return (&jsonReader{b: b, m: m, shared: true}).decode()
+}
+
+func (p *jsonReader) decode() (Value, error) {
 	v, ok := p.value(0)
 	switch {
 	case p.deep:
@@ -32,17 +41,18 @@ func DecodeJSON(b []byte, m *Meter) (Value, error) {
 	case !ok:
 		return undefined, ErrJSON
 	}
-	if p.space(); p.i != len(b) {
+	if p.space(); p.i != len(p.b) {
 		return undefined, ErrJSON
 	}
 	return v, nil
 }
 
 type jsonReader struct {
-	b    []byte
-	i    int
-	m    *Meter
-	deep bool
+	b      []byte
+	i      int
+	m      *Meter
+	shared bool // strings without an escape share b
+	deep   bool
 }
 
 func (p *jsonReader) space() {
@@ -79,9 +89,12 @@ func (p *jsonReader) value(depth int) (Value, bool) {
 	}
 	switch p.b[p.i] {
 	case '"':
-		s, ok := p.string()
+		s, own, ok := p.string()
 		if !ok {
 			return undefined, false
+		}
+		if !own {
+			return shared(s, p.m), true
 		}
 		return Own(s, p.m), true
 	case 't':
@@ -134,7 +147,7 @@ func (p *jsonReader) dict(depth int) (Value, bool) {
 		if p.space(); p.i >= len(p.b) || p.b[p.i] != '"' {
 			return undefined, false
 		}
-		k, ok := p.string()
+		k, own, ok := p.string()
 		if !ok || !p.take(':') {
 			return undefined, false
 		}
@@ -142,7 +155,9 @@ func (p *jsonReader) dict(depth int) (Value, bool) {
 		if !ok {
 			return undefined, false
 		}
-		p.m.add(len(k))
+		if own {
+			p.m.add(len(k))
+		}
 		d.Set(k, v)
 		if p.take(',') {
 			continue
@@ -219,37 +234,40 @@ func endOfString(b []byte, i int) int {
 	}
 }
 
-// string decodes the string at p.i with one copy.
-func (p *jsonReader) string() (string, bool) {
+// string decodes the string at p.i with one copy, or without one if it shares p.b.
+func (p *jsonReader) string() (s string, own, ok bool) {
 	e := endOfString(p.b, p.i)
 	if e < 0 {
-		return "", false
+		return "", false, false
 	}
 	raw := p.b[p.i+1 : e-1]
 	p.i = e
 	for _, c := range raw {
 		if c < 0x20 {
-			return "", false
+			return "", false, false
 		}
 	}
 	if !utf8.Valid(raw) {
-		return "", false
+		return "", false, false
 	}
 	k := bytes.IndexByte(raw, '\\')
 	if k < 0 {
-		return string(raw), true
+		if p.shared {
+			return unsafe.String(unsafe.SliceData(raw), len(raw)), false, true
+		}
+		return string(raw), true, true
 	}
 	out := make([]byte, 0, len(raw))
 	for ; k >= 0; k = bytes.IndexByte(raw, '\\') {
 		out = append(out, raw[:k]...)
 		n := 0
 		if out, n = appendEscaped(out, raw[k:]); n == 0 {
-			return "", false
+			return "", false, false
 		}
 		raw = raw[k+n:]
 	}
 	out = append(out, raw...)
-	return unsafe.String(unsafe.SliceData(out), len(out)), true
+	return unsafe.String(unsafe.SliceData(out), len(out)), true, true
 }
 
 // appendEscaped appends the character that the escape at the start of raw

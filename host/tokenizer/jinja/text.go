@@ -51,15 +51,20 @@ const (
 var lastText atomic.Uint64
 
 func newText(s string, m *Meter) *Text {
-	m.add(len(s) + textBytes)
+	m.add(textBytes)
 	return &Text{S: s, ID: lastText.Add(1), runes: -1, meter: m}
 }
 
 // Own returns a string value that keeps its identity if it is long. m counts
 // its memory and may be nil.
 func Own(s string, m *Meter) Value {
+	m.add(len(s))
+	return shared(s, m)
+}
+
+// shared is Own for a string whose bytes another value counts.
+func shared(s string, m *Meter) Value {
 	if len(s) < SpanMin {
-		m.add(len(s))
 		return Str(s)
 	}
 	return Value{k: kindString, s: s, p: newText(s, m)}
