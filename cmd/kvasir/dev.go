@@ -266,6 +266,9 @@ identity: {api_keys_file: %q}
 pools:
 - name: main
 %smodels: [{name: %s, pools: [main], tokenizer: {dir: %q}}]
+# A demo has too few requests to measure what locality gains, and a request of the
+# control arm would find none of its cached tokens.
+profiles: [{name: default, holdout: 0}]
 policy: {dir: %q}
 `, port, adminPort, state, line.PluginDir, keys, pool, demoModel, model, line.PolicyDir)
 	line.Config = filepath.Join(state, "kvasir.yaml")
