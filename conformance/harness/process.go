@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -92,15 +94,31 @@ func (p *Process) Stop(d time.Duration) bool {
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.done }
 
-// FreePort returns an unused TCP port of the loopback address.
+// The range of FreePort lies below the ports that Linux (from 32768) and macOS (from
+// 49152) choose for outgoing connections and for listeners on port 0. Otherwise one of
+// these could take the port before the program under test listens on it.
+const firstPort, endPort = 20_000, 32_000
+
+// ports are those that FreePort has returned.
+var ports sync.Map // of int
+
+// FreePort returns an unused TCP port of the loopback address, a different one at each
+// call. Safe for concurrent use.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range endPort - firstPort {
+		port := firstPort + rand.IntN(endPort-firstPort)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue // in use
+		}
+		l.Close()
+		if _, used := ports.LoadOrStore(port, true); !used {
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatalf("no unused port from %d to %d", firstPort, endPort-1)
+	return 0
 }
 
 // Await polls f until it is true, and fails the test after d.
