@@ -15,6 +15,9 @@ CORE := ./abi/... ./cmd/... ./examples/... ./host/... ./plugins/... ./policies/.
 ORACLE := ./cmd/kvasir ./conformance/guests ./conformance/sdk ./host/kvevents ./host/plugsign ./host/simengine \
 	./host/tokenizer/... ./host/wasm ./plugins/... ./policies/...
 
+# Tests that mostly wait run side by side, after those that measure latency or load.
+FLEET := $(GO) test -count=1 -timeout 9m -parallel 6 ./conformance/harness ./conformance/fleet
+
 .DEFAULT_GOAL := build
 .PHONY: help build build-hf run generate check lint lint-quick deps deps-hf deps-engine \
 	test test-core test-race test-fuzz test-oracle test-load test-engine test-long bench bench-policy bench-wasm
@@ -68,7 +71,7 @@ test-oracle: deps deps-hf ## comparisons with Hugging Face, Jinja2, pyzmq, OPA, 
 	cd sdk/rust && cargo test -q --offline
 
 test-load: deps ## the running binary under load, faults, reloads and hostile plugins
-	$(GO) test -count=1 -timeout 9m ./conformance/harness ./conformance/fleet
+	$(FLEET)
 
 test: deps deps-hf ## all of these, with the race detector, and a bounded fuzz of every parser
 	$(GO) vet ./...
@@ -80,7 +83,7 @@ test: deps deps-hf ## all of these, with the race detector, and a bounded fuzz o
 	cd sdk/go && $(GO) vet ./... && $(GO) test ./...
 	cd sdk/rust && cargo test -q --offline
 	$(GO) test ./abi/... ./plugins/... ./policies/... ./examples/... ./conformance ./conformance/golden ./conformance/guests ./host/plugincheck ./conformance/sdk
-	$(GO) test -count=1 -timeout 9m ./conformance/harness ./conformance/fleet
+	$(FLEET)
 	@FUZZTIME=$(FUZZTIME) bash .ci/fuzz.sh
 
 test-engine: deps-engine ## the router before a real vLLM and a real llama.cpp

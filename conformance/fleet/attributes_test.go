@@ -127,6 +127,7 @@ func TestAttributes_underLoad(t *testing.T) {
 // TestAttributes_index checks that the router keeps its index of the engines' blocks
 // when attributes change.
 func TestAttributes_index(t *testing.T) {
+	t.Parallel()
 	a := newAttributed(t)
 	system := strings.Repeat("The fleet keeps what it knows. ", 40)
 	ask := func() *harness.Explanation {

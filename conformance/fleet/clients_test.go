@@ -32,6 +32,7 @@ var clients = []string{"scripts/openai_client.py", "scripts/responses_client.py"
 
 // TestClients sends requests to the demo fleet with the official Python clients.
 func TestClients(t *testing.T) {
+	t.Parallel()
 	d := harness.StartDev(t)
 	for _, s := range clients {
 		script(t, s, d.URL, d.Tenants["acme"], d.Model)
@@ -41,6 +42,7 @@ func TestClients(t *testing.T) {
 // TestClients_full runs the clients against a fleet that accepts one request at a
 // time and is processing one.
 func TestClients_full(t *testing.T) {
+	t.Parallel()
 	es := startEngines(t, 1, "--preset", "instant", "--faults", `{"hang":-1}`)
 	r := harness.Serve(t, `
 listen: {LISTEN}

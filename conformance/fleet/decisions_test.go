@@ -91,6 +91,7 @@ func logged(t *testing.T, log string) (out []decision) {
 // TestDecisionLog checks that decisions are logged with OPA's field names and without
 // the masked and secret values.
 func TestDecisionLog(t *testing.T) {
+	t.Parallel()
 	r, engine, log, acme, stranger := decisionLog(t, "sample_allow: 1")
 	var ids []string
 	for i, c := range []struct {
@@ -143,6 +144,7 @@ func TestDecisionLog(t *testing.T) {
 // TestDecisionLog_required checks that the router serves no request whose decision it
 // cannot log, and that decisions accepted before are not lost.
 func TestDecisionLog_required(t *testing.T) {
+	t.Parallel()
 	r, _, log, acme, _ := decisionLog(t, "sample_allow: 1, require_audit: true")
 	ask := func() *harness.Answer {
 		a, err := harness.Post(r.URL+"/v1/chat/completions", acme, askBody)

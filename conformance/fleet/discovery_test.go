@@ -16,6 +16,7 @@ import (
 // TestDiscovery_file adds and removes endpoints with a file under load. A broken file
 // changes nothing, and one endpoint is drained by an operator. No request fails.
 func TestDiscovery_file(t *testing.T) {
+	t.Parallel()
 	engines := startEngines(t, 3, "--speed", "20")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "fleet.json")
@@ -131,6 +132,7 @@ models: [{name: demo, pools: [main], tokenizer: {dir: `+model+`}}]
 // TestDiscovery_admitted checks that the policy decides on the endpoints that a file
 // lists. A refused endpoint is omitted, and the log gives the reason.
 func TestDiscovery_admitted(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t, "--speed", "20")
 	dir := t.TempDir()
 	policy, model, file := filepath.Join(dir, "policy"), filepath.Join(dir, "model"), filepath.Join(dir, "fleet.json")

@@ -15,6 +15,7 @@ import (
 // TestExamples_driver checks that the driver of examples/autoscale does what an order
 // asks for, also when it receives the order twice.
 func TestExamples_driver(t *testing.T) {
+	t.Parallel()
 	state := filepath.Join(t.TempDir(), "machines.json")
 	ask := func(question string) []map[string]string {
 		t.Helper()
@@ -47,6 +48,7 @@ func TestExamples_driver(t *testing.T) {
 
 // TestExamples_configs checks that every configuration of the examples is valid.
 func TestExamples_configs(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("..", "..", "examples", "*", "kvasir.yaml"))
 	if err != nil || len(files) < 2 {
 		t.Fatalf("%v, %v", files, err)

@@ -11,6 +11,7 @@ import (
 // TestDevEnds checks that SIGTERM ends the demo fleet and every process that it
 // started, with exit code 0, and removes its state directory.
 func TestDevEnds(t *testing.T) {
+	t.Parallel()
 	d := harness.StartDev(t)
 	if a, err := harness.Post(d.URL+"/v1/chat/completions", d.Tenants["acme"],
 		chatBody(d.Model, "s", "u", false, 3)); err != nil || a.Status != 200 {
@@ -34,6 +35,7 @@ func TestDevEnds(t *testing.T) {
 
 // TestServeEnds checks the same for kvasir serve.
 func TestServeEnds(t *testing.T) {
+	t.Parallel()
 	es := startEngines(t, 1, "--preset", "instant")
 	r := serve(t, es, "{name: default, holdout: 0}")
 	if !r.Stop(15 * time.Second) {

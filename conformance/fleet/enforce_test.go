@@ -59,6 +59,7 @@ func writeWishes(t *testing.T, dir string) {
 
 // TestEnforced checks in the engines' own records that the router applies what a policy decides.
 func TestEnforced(t *testing.T) {
+	t.Parallel()
 	engines := startEngines(t, 2, "--preset", "instant")
 	fast, slow := engines[0], engines[1]
 	dir := filepath.Join(t.TempDir(), "policy")

@@ -19,6 +19,7 @@ import (
 // that placement by locality returns within a second after it is deleted. No request
 // fails.
 func TestFolder_dev(t *testing.T) {
+	t.Parallel()
 	d := harness.StartDev(t)
 	system := strings.Repeat("You are a careful engineer. ", 60)
 	place := func(user string) *harness.Explanation {
@@ -91,6 +92,7 @@ func TestFolder_dev(t *testing.T) {
 // force, and the log, a metric and the list give the reason. Links that leave the
 // folder are refused. A router that restarts with a bad file serves.
 func TestFolder_before(t *testing.T) {
+	t.Parallel()
 	engines := startEngines(t, 3)
 	dir, set := t.TempDir(), filepath.Join(t.TempDir(), "mine.wasm")
 	save(t, set, guest(t, "first", 0))

@@ -86,6 +86,7 @@ func awaitHeld(t testing.TB, admin, token string, n int) {
 // over HTTP/1.0, and then their whole answer. Clients whose timeout is shorter than a
 // start receive it too. A client that disconnects leaves the waiting room at once.
 func TestHeld(t *testing.T) {
+	t.Parallel()
 	d := harness.StartDev(t, "--autoscale", "--cold-start", "12s", "--engines", "1")
 	url, key, body := d.URL+"/v1/chat/completions", d.Tenants["acme"], heldBody(t, d.Model, true)
 
@@ -137,6 +138,7 @@ func TestHeld(t *testing.T) {
 // TestHeld_never uses a driver that fails and starts nothing. When the longest wait is
 // over, each waiting client receives an error in the format of its API.
 func TestHeld_never(t *testing.T) {
+	t.Parallel()
 	r := harness.Serve(t, `
 listen: {LISTEN}
 admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
@@ -177,6 +179,7 @@ models: [{name: m, pools: [main], tokenizer: {dir: `+demoDir(t)+`}}]
 
 // TestHeld_stop checks that a router serves held requests before it stops.
 func TestHeld_stop(t *testing.T) {
+	t.Parallel()
 	d := harness.StartDev(t, "--autoscale", "--cold-start", "7s", "--engines", "1")
 	var wg sync.WaitGroup
 	defer wg.Wait()

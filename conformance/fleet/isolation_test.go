@@ -45,6 +45,7 @@ func probesOf(t *testing.T, e *engine) (out []harness.SimRequest) {
 // TestIsolationProbe checks that an engine that ignores salts is detected before a
 // tenant's prompt is sent to it. An engine that honours salts serves all tenants.
 func TestIsolationProbe(t *testing.T) {
+	t.Parallel()
 	engines := []*engine{startEngine(t, "--preset", "instant"), startEngine(t, "--preset", "instant", "--ignore-salt")}
 	good, bad := engines[0], engines[1]
 	state := filepath.Join(t.TempDir(), "state")

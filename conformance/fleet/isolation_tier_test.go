@@ -50,6 +50,7 @@ func completion(t *testing.T, r *harness.Router, key, model, prompt string) (sta
 // as not isolating and receives no request of a tenant. One that isolates both caches
 // serves all tenants.
 func TestIsolation_hostTier(t *testing.T) {
+	t.Parallel()
 	good := startEngine(t, "--preset", "instant", "--host-chunk", "256")
 	for _, chunk := range []int{256, 512, 1024, 2048} {
 		t.Run(fmt.Sprint("chunk ", chunk), func(t *testing.T) {
@@ -78,6 +79,7 @@ func TestIsolation_hostTier(t *testing.T) {
 // chunks have 4,096 tokens. The first answer that reports another tenant's tokens as
 // cached reveals it, and no later request is sent to that engine.
 func TestIsolation_unexplainedHit(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t, "--preset", "instant", "--host-chunk", "4096", "--host-ignore-salt")
 	r, state, acme, globex := twoTenants(t, []*engine{e})
 	harness.Await(t, 20*time.Second, "a probe's result", func() bool { return isolationOf(t, r)[e.URL] == "verified" })
@@ -138,6 +140,7 @@ func TestIsolation_unexplainedHit(t *testing.T) {
 // TestIsolation_ownHistory checks that cached tokens of requests that a tenant sent
 // before the router restarted count as its own, also where no events report them.
 func TestIsolation_ownHistory(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t, "--preset", "instant", "--host-chunk", "256")
 	state := filepath.Join(t.TempDir(), "state")
 	keys := filepath.Join(state, "keys.json")

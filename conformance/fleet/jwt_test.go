@@ -68,6 +68,7 @@ func (s signer) token(t *testing.T, claims map[string]any) string {
 // TestJWT sends requests with tokens of an issuer that rotates its keys, on both
 // listeners.
 func TestJWT(t *testing.T) {
+	t.Parallel()
 	first, second := newSigner(t, "k1"), newSigner(t, "k2")
 	var keys atomic.Pointer[string]
 	publish := func(list ...string) {

@@ -52,6 +52,7 @@ func keyOf(t *testing.T, out string) issued {
 // TestKeyLife issues, rotates and revokes keys of a running router with a key that
 // grants only these operations. A change is in force when the command returns.
 func TestKeyLife(t *testing.T) {
+	t.Parallel()
 	d := harness.StartDev(t, "--engines", "1")
 	as := func(token string, args ...string) []string {
 		return append(args, "--admin", d.Admin, "--token", token)
@@ -189,6 +190,7 @@ func checkAudit(t *testing.T, d *harness.Dev, operator, first issued) {
 // one. Neither the logs nor the output for operators contains it. The command that
 // revokes it accepts the whole key.
 func TestPastedKeys(t *testing.T) {
+	t.Parallel()
 	d := harness.StartDev(t, "--engines", "1")
 	admin := []string{"--admin", d.Admin, "--token", d.AdminToken}
 	k := keyOf(t, ok(t, append([]string{"key", "issue", "--tenant", "acme", "--output", "json"}, admin...)...))
@@ -252,6 +254,7 @@ func TestPastedKeys(t *testing.T) {
 // TestKeyUse checks that the router lists the time of each key's last use, and that
 // the key file holds it after the router has stopped.
 func TestKeyUse(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	keys, state := filepath.Join(dir, "keys.json"), filepath.Join(dir, "state")
 	if err := os.Mkdir(state, 0o700); err != nil {
@@ -297,6 +300,7 @@ models: [{name: m, pools: [main]}]
 
 // TestPluginAuthors checks that one scope grants pushing a plugin and another one activating it.
 func TestPluginAuthors(t *testing.T) {
+	t.Parallel()
 	d := harness.StartDev(t, "--engines", "1")
 	key := func(scope string) string {
 		return keyOf(t, ok(t, "key", "issue", "--admin", d.Admin, "--token", d.AdminToken, "--tenant", "ops",

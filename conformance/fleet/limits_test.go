@@ -30,6 +30,7 @@ func setLimit(t *testing.T, d *harness.Dev, tenant, name string, from, to int) {
 // TestLimits_clients checks that the official clients handle a tenant's limit like
 // their own vendor's: the error, the headers, and retries that wait.
 func TestLimits_clients(t *testing.T) {
+	t.Parallel()
 	python := filepath.Join(testdeps.Cache(t), "venv-clients", "bin", "python")
 	if _, err := os.Stat(python); err != nil {
 		t.Fatalf("the official clients are not installed: run make deps (%v)", err)

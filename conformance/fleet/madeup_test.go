@@ -79,6 +79,7 @@ func endpointsOf(t *testing.T, r *harness.Router) map[string]endpointFigures {
 // engine. Under load, a plugin that traps replaces it, and then a valid one again. The
 // engines keep serving, and no request fails.
 func TestMadeUp(t *testing.T) {
+	t.Parallel()
 	a, b := newMadeUp(t, "q=3;busy=2;mem=41%"), newMadeUp(t, "q=0;busy=1;mem=7%")
 	registry := filepath.Join(t.TempDir(), "zoo.txt")
 	write := func(text string) {

@@ -84,6 +84,7 @@ func TestPlugin_observes(t *testing.T) {
 
 // TestPlugin_observesOnly checks that a plugin that no profile names observes.
 func TestPlugin_observesOnly(t *testing.T) {
+	t.Parallel()
 	engines := startEngines(t, 2)
 	r := serveWith(t, engines, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}",
 		"plugins: [{name: rate, file: ../../examples/learned-rate/learned_rate.wasm}, {name: mute, file: "+
@@ -101,6 +102,7 @@ func TestPlugin_observesOnly(t *testing.T) {
 // TestPlugin_idles checks that idle is called on every instance once no request has
 // ended for a second.
 func TestPlugin_idles(t *testing.T) {
+	t.Parallel()
 	r, engines, _ := fleetWith(t, guest(t, "idle", 0), "{name: default, holdout: 0, scorers: [{plugin: mine}]}")
 	harness.Await(t, 20*time.Second, "a call of idle on an instance", func() bool {
 		time.Sleep(2500 * time.Millisecond) // longer than the second without requests

@@ -39,6 +39,7 @@ func certFiles(t *testing.T, sans map[string]string) string {
 // proxy with its own certificate names the principal in headers. The same headers of
 // other clients have no effect.
 func TestPeers(t *testing.T) {
+	t.Parallel()
 	dir := certFiles(t, map[string]string{
 		"router": "IP:127.0.0.1", "batch": "URI:spiffe://site.example/batch", "proxy": "URI:spiffe://site.example/proxy",
 		"unmapped": "DNS:unmapped.example",

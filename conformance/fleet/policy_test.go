@@ -313,6 +313,7 @@ func TestPolicy_reloadsUnderLoad(t *testing.T) {
 // TestPolicy_lastGood checks that a router that starts with a broken policy uses the
 // last good one and reports this. A router without any policy is not ready until one loads.
 func TestPolicy_lastGood(t *testing.T) {
+	t.Parallel()
 	engines := startEngines(t, 1)
 	dir := filepath.Join(t.TempDir(), "policy")
 	writePolicy(t, dir, 7)
@@ -349,6 +350,7 @@ func TestPolicy_lastGood(t *testing.T) {
 // for the live decisions, and which rules decided about a request. These commands
 // change nothing.
 func TestPolicy_cli(t *testing.T) {
+	t.Parallel()
 	d := harness.StartDev(t, "--engines", "1")
 	at := []string{"--admin", d.Admin, "--token", d.AdminToken}
 	for _, tenant := range []string{"acme", "globex"} {
@@ -418,6 +420,7 @@ func TestPolicy_cli(t *testing.T) {
 // is forced, and that a broken policy delays no other change. If a policy gives no
 // decision, the answer is 503 or, if so configured, the fallback decides.
 func TestPolicy_settings(t *testing.T) {
+	t.Parallel()
 	engines := startEngines(t, 1)
 	model := engines[0].Model
 	dir := filepath.Join(t.TempDir(), "policy")
@@ -494,6 +497,7 @@ default decision := {"allow": false, "reason": "closed"}
 // another one, also after a restart and a reload of the rest, until the directory
 // changes or an operator requests it. A faulty policy is refused.
 func TestPolicy_push(t *testing.T) {
+	t.Parallel()
 	engines := startEngines(t, 1)
 	dir, other := filepath.Join(t.TempDir(), "policy"), filepath.Join(t.TempDir(), "other")
 	writePolicy(t, dir, 1)

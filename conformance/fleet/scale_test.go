@@ -132,6 +132,7 @@ func notice(t *testing.T, d *harness.Dev, ask func(user string, stream bool, tok
 // starts more, and idle time removes them one after the other while streams continue,
 // until none is left. No request may fail.
 func TestAutoscale(t *testing.T) {
+	t.Parallel()
 	d := harness.StartDev(t, "--autoscale", "--cold-start", "1s", "--idle-after", "6s", "--engines", "3")
 	if n := machines(t, d); n != 0 {
 		t.Fatalf("%d engines before the first request", n)

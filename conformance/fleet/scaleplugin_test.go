@@ -46,6 +46,7 @@ func scaleRules(t *testing.T, d *harness.Dev, before, file, autoscale string, ho
 // fails, the built-in loop decides. The controller keeps its history, and no request
 // fails.
 func TestScalePlugin(t *testing.T) {
+	t.Parallel()
 	d := harness.StartDev(t, "--autoscale", "--cold-start", "500ms", "--idle-after", "5m", "--engines", "4")
 	r := &harness.Router{Admin: d.Admin, Token: d.AdminToken}
 	before, err := os.ReadFile(d.Config)

@@ -36,6 +36,7 @@ func askIn(t *testing.T, url, admin, token, key, model string, a *harness.API, s
 // TestTenants sends one prompt of two tenants to the simulated fleet, with every API,
 // and checks that neither finds the other's blocks.
 func TestTenants(t *testing.T) {
+	t.Parallel()
 	d := harness.StartDev(t)
 	for i := range harness.APIs {
 		a := &harness.APIs[i]
@@ -76,6 +77,7 @@ func TestTenants(t *testing.T) {
 // tenants keep their namespaces, the engine's replay restores the whole index, and one
 // tenant's prompt is uncached for the other tenant, in every API.
 func TestTenants_restart(t *testing.T) {
+	t.Parallel()
 	es := startEngines(t, 1, "--preset", "instant")
 	keys, state := t.TempDir()+"/keys.json", t.TempDir()
 	acme, globex := harness.IssueKey(t, keys, state, "acme"), harness.IssueKey(t, keys, state, "globex")
@@ -109,6 +111,7 @@ func TestTenants_restart(t *testing.T) {
 // cached tokens that the engine reports and counts the same tokens as the engine. The
 // APIs share a cache: a conversation that continues with another API is found.
 func TestTurns(t *testing.T) {
+	t.Parallel()
 	es := startEngines(t, 2, "--preset", "instant")
 	r := serve(t, es, "{name: default, holdout: 0}")
 	var turns []string
@@ -156,6 +159,7 @@ func clientRequests(t *testing.T, es []*engine) (n int) {
 // engine that produced it, which may have stored it, whole or streamed. Such a request
 // of another tenant reaches no engine.
 func TestPreviousResponse(t *testing.T) {
+	t.Parallel()
 	es := startEngines(t, 3, "--preset", "instant")
 	keys, state := t.TempDir()+"/keys.json", t.TempDir()
 	acme, globex := harness.IssueKey(t, keys, state, "acme"), harness.IssueKey(t, keys, state, "globex")
@@ -201,6 +205,7 @@ func TestPreviousResponse(t *testing.T) {
 // TestEngineDiesMidStream checks that the client receives the error event of its API
 // and no regular end of the stream, and that the prompt is sent to one engine only.
 func TestEngineDiesMidStream(t *testing.T) {
+	t.Parallel()
 	es := startEngines(t, 2, "--preset", "instant", "--faults", `{"die":-1,"die_after_events":7}`)
 	r := serve(t, es, "{name: default, holdout: 0}")
 	for i := range harness.APIs {

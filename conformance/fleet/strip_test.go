@@ -225,6 +225,7 @@ type stripper struct {
 // client's key. The body that arrives equals the client's bytes except for the declared
 // edits.
 func TestStrip(t *testing.T) {
+	t.Parallel()
 	e := startRecorder(t)
 	keys, state := t.TempDir()+"/keys.json", t.TempDir()
 	x := &stripper{engine: e, key: harness.IssueKey(t, keys, state, "acme")}

@@ -25,6 +25,7 @@ func awaitRevision(t *testing.T, admin, token, before string) string {
 // TestPolicy_trustGroup checks that two tenants share cached blocks while both are in
 // the same trust group, and neither before nor after.
 func TestPolicy_trustGroup(t *testing.T) {
+	t.Parallel()
 	d := harness.StartDev(t)
 	api := &harness.APIs[0]
 	round := 0
@@ -76,6 +77,7 @@ func TestPolicy_trustGroup(t *testing.T) {
 // request, that no other tenant's request reaches that pool whatever its record says,
 // and that a request for a region without endpoints is refused, not placed elsewhere.
 func TestPolicy_dedicatedPool(t *testing.T) {
+	t.Parallel()
 	main, bank := startEngine(t, "--preset", "instant"), startEngine(t, "--preset", "instant")
 	dir := filepath.Join(t.TempDir(), "policy")
 	if out, code := kvasir(t, "policy", "init", dir, "--example", "dedicated_pool"); code != 0 {
