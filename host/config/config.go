@@ -593,6 +593,21 @@ func Read(path string) (*Config, error) {
 	return c, nil
 }
 
+// Decode reads a file of another kind by the rules of configuration files: strict
+// keys, ${NAME}, errors with their lines. name is used in errors; v points to a struct
+// whose fields have yaml tags. check, which may be nil, reports what is wrong with the
+// values by path; it is called if the file could be decoded. The error is Errors.
+func Decode(name string, data []byte, v any, check func(report func(path, text string))) error {
+	d := &decoder{env: os.LookupEnv, lines: map[string]pos{}}
+	if d.document(data, v) && len(d.errors) == 0 && check != nil {
+		check(d.errorAt)
+	}
+	if len(d.errors) > 0 {
+		return d.sorted(name)
+	}
+	return nil
+}
+
 // Errors is all errors of one file, in the order of its lines.
 type Errors []Error
 

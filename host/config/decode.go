@@ -76,7 +76,7 @@ func at(n ast.Node) pos {
 
 // document decodes data into c and reports whether it is YAML, so that values can
 // be checked although others are invalid.
-func (d *decoder) document(data []byte, c *Config) bool {
+func (d *decoder) document(data []byte, c any) bool {
 	f, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		d.syntax(err)
