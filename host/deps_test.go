@@ -244,10 +244,40 @@ var mayImport = map[string]struct{ ours, theirs []string }{
 			"host/telemetry/metric",
 		},
 	},
-	"host/replay/virtual": {
+	"host/replay/elastic": {
 		ours: []string{
 			"host/autoscale",
 			"host/replay",
+		},
+	},
+	"host/replay/virtual": {
+		ours: []string{
+			"host/replay",
+			"host/simengine",
+		},
+	},
+	"host/replay/router": {
+		ours: []string{
+			"host/endpoint",
+			"host/exchange",
+			"host/identity",
+			"host/kvindex",
+			"host/llmapi",
+			"host/policy",
+			"host/replay/virtual",
+			"host/scheduler",
+			"host/simengine",
+			"host/tokenizer",
+		},
+	},
+	"host/replay/scenario": {
+		ours: []string{
+			"host/config",
+			"host/replay",
+			"host/replay/router",
+			"host/replay/virtual",
+			"host/scheduler",
+			"host/simengine",
 		},
 	},
 
@@ -402,6 +432,7 @@ var mayImport = map[string]struct{ ours, theirs []string }{
 			"host/plugincheck",
 			"host/plugsign",
 			"host/policy",
+			"host/replay/scenario",
 			"host/rules",
 			"host/scheduler",
 			"host/simengine",

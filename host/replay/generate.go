@@ -56,6 +56,7 @@ func grow(r *rand.Rand, s Shape, name string) []Request {
 		common = hashName(fmt.Sprint("tools ", r.IntN(s.Tools)))
 		next   = uint64(0)
 		shared []uint64
+		chain  chainer
 	)
 	for i := range s.SharedBlocks {
 		shared = append(shared, mix(common, uint64(i)))
@@ -72,7 +73,7 @@ func grow(r *rand.Rand, s Shape, name string) []Request {
 	var out []Request
 	for range n {
 		out = append(out, Request{
-			Blocks: append([]uint64(nil), cur...),
+			Blocks: chain.add(cur),
 			Output: 1 + int(r.ExpFloat64()*200),
 			Think:  math.Min(60, r.ExpFloat64()*8),
 		})

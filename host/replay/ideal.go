@@ -27,3 +27,30 @@ func Ideal(order [][]uint64) (hit, total int) {
 	}
 	return hit, total
 }
+
+// IdealHit returns the share of the trace's prompt tokens that one endpoint with an
+// unbounded cache would reuse: the upper bound for any placement.
+func IdealHit(t *Trace) float64 {
+	seen := map[uint64]struct{}{}
+	var hit, total float64
+	for i := range t.Conversations {
+		for k := range t.Conversations[i].Requests {
+			q := &t.Conversations[i].Requests[k]
+			tokens := q.Tokens
+			if tokens == 0 {
+				tokens = len(q.Blocks) * t.BlockTokens
+			}
+			total += float64(tokens)
+			known := 0
+			for _, h := range q.Blocks[:min(len(q.Blocks), tokens/t.BlockTokens)] {
+				if _, ok := seen[h]; ok {
+					known++
+				}
+				seen[h] = struct{}{}
+			}
+			// An engine computes at least one token of each prompt.
+			hit += float64(min(known, (tokens-1)/t.BlockTokens) * t.BlockTokens)
+		}
+	}
+	return hit / max(1, total)
+}

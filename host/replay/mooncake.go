@@ -2,12 +2,9 @@ package replay
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"slices"
 )
 
 // MooncakeBlock is the block size of the Mooncake traces in tokens.
@@ -26,16 +23,13 @@ type mooncakeLine struct {
 const mooncakeSlot = 3
 
 // OpenMooncake reads a Mooncake trace (JSON lines, gzip when the name ends in
-// .gz): an open load, each request a conversation of its own. Timestamps are
-// spread within their slots, the same way each time.
-func OpenMooncake(path string) ([]Conversation, error) {
-	return open(path, ReadMooncake)
-}
+// .gz): an open load, each request a conversation of its own. Its timestamps are
+// the beginnings of slots; see [Trace.Spread].
+func OpenMooncake(path string) (*Trace, error) { return open(path, ReadMooncake) }
 
 // ReadMooncake is OpenMooncake for a stream.
-func ReadMooncake(r io.Reader) ([]Conversation, error) {
-	var out []Conversation
-	spread := rand.New(rand.NewPCG(7, 7))
+func ReadMooncake(r io.Reader) (*Trace, error) {
+	t := &Trace{BlockTokens: MooncakeBlock, SlotSeconds: mooncakeSlot}
 	s := bufio.NewScanner(r)
 	s.Buffer(make([]byte, 1<<20), maxLine)
 	for line := 1; s.Scan(); line++ {
@@ -47,14 +41,14 @@ func ReadMooncake(r io.Reader) ([]Conversation, error) {
 			return nil, fmt.Errorf("%w: line %d: %d tokens in %d blocks, %d out, at %g ms", ErrFormat, line, m.In, len(m.Blocks),
 				m.Out, m.Timestamp)
 		}
-		out = append(out, Conversation{
-			Name: fmt.Sprint("request ", line), Start: m.Timestamp/1000 + mooncakeSlot*spread.Float64(),
-			Requests: []Request{{Blocks: m.Blocks, Tokens: m.In, Output: max(1, m.Out)}},
+		t.Conversations = append(t.Conversations, Conversation{
+			Name: fmt.Sprint("request ", line), Start: m.Timestamp / 1000,
+			Requests: []Request{{Blocks: new(chainer).add(m.Blocks), Tokens: m.In, Output: max(1, m.Out)}},
 		})
 	}
 	if err := s.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrFormat, err)
 	}
-	slices.SortStableFunc(out, func(a, b Conversation) int { return cmp.Compare(a.Start, b.Start) })
-	return out, nil
+	t.sort()
+	return t, nil
 }

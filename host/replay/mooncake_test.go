@@ -8,17 +8,18 @@ import (
 )
 
 func TestReadMooncake(t *testing.T) {
-	l, err := ReadMooncake(strings.NewReader(
+	tr, err := ReadMooncake(strings.NewReader(
 		`{"timestamp": 3000, "input_length": 1025, "output_length": 0, "hash_ids": [0, 7, 8]}
 {"timestamp": 0, "input_length": 512, "output_length": 52, "hash_ids": [0]}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
+	l := tr.Spread(7).Conversations
 	if len(l) != 2 || l[0].Start < 0 || l[0].Start >= 3 || l[1].Start < 3 || l[1].Start >= 6 {
 		t.Fatalf("conversations %+v", l)
 	}
-	if r := l[1].Requests[0]; r.Tokens != 1025 || r.Output != 1 || len(r.Blocks) != 3 || r.Blocks[2] != 8 {
+	if r := l[1].Requests[0]; r.Tokens != 1025 || r.Output != 1 || len(r.Blocks) != 3 || r.Blocks[0] != l[0].Requests[0].Blocks[0] {
 		t.Errorf("request %+v", r)
 	}
 	for _, bad := range []string{`{`, `{"timestamp":-1,"input_length":1,"hash_ids":[]}`, `{"input_length":0}`,

@@ -5,28 +5,90 @@ package replay
 
 import (
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 )
 
 // Request is one request of a conversation.
 type Request struct {
-	Blocks []uint64 // names of the prompt's whole blocks; equal name = equal block at that place
-	Tokens int      // of the prompt, including the last partial block; 0 = the blocks' tokens
-	Output int      // tokens that were generated
-	Think  float64  // seconds between the previous answer and this request
+	// Blocks is the chain of the prompt's whole blocks: Blocks[i] names the prompt up to
+	// and including block i. Requests share its memory: it must not be changed.
+	Blocks []uint64
+	Tokens int     // of the prompt, including the last partial block; 0 = the blocks' tokens
+	Output int     // tokens that were generated
+	Think  float64 // seconds between the previous answer and this request
 }
 
 // Conversation is a sequence of requests, each sent after the previous answer.
 type Conversation struct {
 	Name     string
+	Tenant   string
 	Start    float64 // seconds from the beginning of the load to the first request
 	Requests []Request
+}
+
+// Trace is a workload: conversations in order of Start. Requests of a conversation
+// are a closed loop, conversations are an open one.
+type Trace struct {
+	Name          string
+	BlockTokens   int // tokens of a block
+	Conversations []Conversation
+	// SlotSeconds is the resolution of the recording's times: a Start is the beginning
+	// of a slot of that length. 0 = exact.
+	SlotSeconds float64
+}
+
+// Spread returns the trace with each Start at a random time within its slot, the
+// same for the same seed. The conversations are copied, their requests are shared.
+func (t *Trace) Spread(seed uint64) *Trace {
+	out := *t
+	out.Conversations = slices.Clone(t.Conversations)
+	if t.SlotSeconds == 0 {
+		return &out
+	}
+	r := rand.New(rand.NewPCG(seed, 7))
+	for i := range out.Conversations {
+		out.Conversations[i].Start += t.SlotSeconds * r.Float64()
+	}
+	out.SlotSeconds = 0
+	out.sort()
+	return &out
+}
+
+// Poisson lets the conversations begin at random, rate a second, in a random order
+// of the conversations. It changes t; the requests stay.
+func (t *Trace) Poisson(rate float64, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 11))
+	r.Shuffle(len(t.Conversations), func(i, j int) {
+		t.Conversations[i], t.Conversations[j] = t.Conversations[j], t.Conversations[i]
+	})
+	at := 0.0
+	for i := range t.Conversations {
+		at += r.ExpFloat64() / rate
+		t.Conversations[i].Start = at
+	}
+	t.SlotSeconds = 0
+}
+
+// sort orders the conversations by Start, equal ones as they are.
+func (t *Trace) sort() {
+	slices.SortStableFunc(t.Conversations, func(a, b Conversation) int { return cmp.Compare(a.Start, b.Start) })
+}
+
+// Requests returns the number of requests.
+func (t *Trace) Requests() (n int) {
+	for i := range t.Conversations {
+		n += len(t.Conversations[i].Requests)
+	}
+	return n
 }
 
 // Filter selects conversations of a recording, in file order.
@@ -34,6 +96,7 @@ type Filter struct {
 	MinRequests, MaxRequests int // per conversation
 	MaxBlocks                int // of any prompt; a conversation with a longer one is dropped
 	CutBlocks                int // of any prompt; a conversation ends before a longer one
+	Skip                     int // conversations at the beginning, of those that are not dropped
 	Conversations            int // at most
 }
 
@@ -66,10 +129,10 @@ func OpenWEKA(path string, f Filter) ([]Conversation, error) {
 }
 
 // open calls read with a trace file, decompressed when its name ends in .gz.
-func open(path string, read func(io.Reader) ([]Conversation, error)) ([]Conversation, error) {
+func open[T any](path string, read func(io.Reader) (T, error)) (t T, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("replay: %w", err)
+		return t, fmt.Errorf("replay: %w", err)
 	}
 	defer file.Close()
 	if !strings.HasSuffix(path, ".gz") {
@@ -77,7 +140,7 @@ func open(path string, read func(io.Reader) ([]Conversation, error)) ([]Conversa
 	}
 	z, err := gzip.NewReader(file)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %v", ErrFormat, path, err)
+		return t, fmt.Errorf("%w: %s: %v", ErrFormat, path, err)
 	}
 	return read(z)
 }
@@ -91,13 +154,18 @@ func ReadWEKA(r io.Reader, f Filter) ([]Conversation, error) {
 		head wekaLine
 		big  bool
 		cut  bool // the rest of the conversation is dropped
+		own  chainer
+
+		skipped int
 	)
 	flush := func() {
 		n := len(cur.Requests)
 		if n > 0 && !big && n >= f.MinRequests && (f.MaxRequests == 0 || n <= f.MaxRequests) {
-			out = append(out, cur)
+			if skipped++; skipped > f.Skip {
+				out = append(out, cur)
+			}
 		}
-		cur, big, cut = Conversation{}, false, false
+		cur, big, cut, own = Conversation{}, false, false, chainer{}
 	}
 	s := bufio.NewScanner(r)
 	s.Buffer(make([]byte, 1<<20), maxLine)
@@ -124,7 +192,7 @@ func ReadWEKA(r io.Reader, f Filter) ([]Conversation, error) {
 			continue
 		}
 		big = big || blocks == nil
-		cur.Requests = append(cur.Requests, Request{Blocks: blocks, Tokens: w.In, Output: w.Out, Think: w.Think})
+		cur.Requests = append(cur.Requests, Request{Blocks: own.add(blocks), Tokens: w.In, Output: w.Out, Think: w.Think})
 	}
 	if err := s.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrFormat, err)

@@ -327,6 +327,9 @@ func (m *Model) Hashes(dst []uint64) []uint64 {
 	return dst
 }
 
+// SetTiming changes the timing from the next Plan on, as an engine that slows down.
+func (m *Model) SetTiming(t Timing) { m.cfg.Timing = t }
+
 // Stats returns the totals.
 func (m *Model) Stats() ModelStats {
 	s := m.stats

@@ -1,13 +1,12 @@
-// Package virtual simulates a fleet of engines in virtual time: hours of load take
-// seconds, and the same load with the same seed gives the same result. It runs the
-// real autoscaler (package autoscale) on recorded workloads with cold starts, and the
-// controllers that it is compared with.
+// Package virtual runs a fleet of engines and a router in virtual time: hours of
+// load take seconds, and the same load gives the same result each time.
 //
-// An engine is a batch that runs one step after another. The time of a step is
+// An engine is a [simengine.Model], the one that the simulated engine runs in real
+// time: continuous batching, chunked prefill, a block cache with leaf-first LRU, and
+// the step time of its preset. A [Router] places the requests; package router has the
+// product's scheduler and the policies that it is compared with. What a router learns
+// it learns as in production: cache events at the end of the step that caused them,
+// the engine's figures by scrapes, and what it did itself.
 //
-//	c0 + max(Tw, a·tokens) + b·Σ context + q·Σ chunk·(start + chunk/2)
-//
-// with constants fitted to published kernel profiles (see [H100x8B]); it
-// schedules decodes first, then chunks of prompts in order of arrival, and evicts
-// computed blocks when it needs room, least recently used first.
+// The package starts no goroutine. A run is not safe for concurrent use.
 package virtual

@@ -1,4 +1,4 @@
-package virtual
+package elastic
 
 // cache is an engine's block cache: blocks in use are pinned, the others go
 // least recently used first.

@@ -3,7 +3,7 @@
 // A run in virtual time has no goroutine: the race detector would find nothing
 // here, and take ten times as long.
 
-package virtual
+package elastic
 
 import (
 	"fmt"

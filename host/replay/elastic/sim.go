@@ -1,4 +1,4 @@
-package virtual
+package elastic
 
 import (
 	"container/heap"
@@ -86,7 +86,7 @@ func Run(cfg Config) (*Report, error) {
 func (s *sim) prepare() error {
 	l := &s.cfg.Load
 	if l.BlockTokens < 1 || len(l.Conversations) == 0 || s.cfg.Size < 1 {
-		return fmt.Errorf("virtual: %d conversations, blocks of %d tokens, %d engines", len(l.Conversations), l.BlockTokens,
+		return fmt.Errorf("elastic: %d conversations, blocks of %d tokens, %d engines", len(l.Conversations), l.BlockTokens,
 			s.cfg.Size)
 	}
 	for i := range l.Conversations {
@@ -95,7 +95,7 @@ func (s *sim) prepare() error {
 			continue
 		}
 		if err := unique(c.Requests[len(c.Requests)-1].Blocks); err != nil {
-			return fmt.Errorf("virtual: conversation %s: %w", c.Name, err)
+			return fmt.Errorf("elastic: conversation %s: %w", c.Name, err)
 		}
 		s.left += len(c.Requests)
 		s.arriveAt(c.Start*1000, i, 0)

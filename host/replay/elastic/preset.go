@@ -1,4 +1,4 @@
-package virtual
+package elastic
 
 // Engine is the timing and the size of one engine.
 type Engine struct {

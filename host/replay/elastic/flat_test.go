@@ -1,6 +1,6 @@
 //go:build !race
 
-package virtual
+package elastic
 
 import (
 	"math/rand/v2"

@@ -1,6 +1,6 @@
 //go:build long && !race
 
-package virtual
+package elastic
 
 import (
 	"os"
@@ -20,10 +20,11 @@ func traceDir() string {
 // TestBed_chat is the recorded chat load, 1.5 times as fast and swinging by
 // 80 % every 20 minutes: the swing is 7 to 20 cold starts long.
 func TestBed_chat(t *testing.T) {
-	l, err := replay.OpenMooncake(traceDir() + "/mooncake_conversation_trace.jsonl.gz")
+	tr, err := replay.OpenMooncake(traceDir() + "/mooncake_conversation_trace.jsonl.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
+	l := tr.Spread(7).Conversations
 	Swing(l, 1.5, 0.8, 20*time.Minute)
 	for _, cold := range []time.Duration{time.Minute, 3 * time.Minute} {
 		for _, size := range []int{4, 6, 8, 12} {
