@@ -214,15 +214,18 @@ func TestColumns(t *testing.T) {
 	worth := 16 * (4 + 2*0.8 + 0.5) * 0.75 * 0.5
 	uncached := float64(tokens) - worth
 	hour := float64(time.Hour / time.Millisecond)
+	// The engine reports five requests, of which two wait, and 4,000 tokens of KV memory in
+	// use; one request with 500 and 900 tokens is this router's, which has not begun. The
+	// others count, too: the one that waits with 1,024 tokens.
 	want := map[string][2]float64{
 		"matched_tokens": {112, 0}, "matched_tokens_gpu": {64, 0}, "matched_tokens_cpu": {32, 0},
 		"matched_tokens_disk": {16, 0},
 		"matched_ratio":       {112 / float64(tokens), 0}, "uncached_tokens": {uncached, float64(tokens)},
-		"outstanding_uncached_tokens": {500, 0},
-		"inflight":                    {1, 0}, "kv_active_tokens": {900, 0}, "speed": {1, 1}, "running": {3, 0},
+		"outstanding_uncached_tokens": {1524, 0},
+		"inflight":                    {5, 0}, "kv_active_tokens": {4000, 0}, "speed": {1, 1}, "running": {3, 0},
 		"waiting": {2, 0}, "kv_usage": {0.25, 0},
 		"kv_cached_tokens": {480, 0}, "kv_capacity_tokens": {16000, 0}, "kv_evict_rate": {12.5, 0},
-		"est_prefill_ms": {uncached / 2, float64(tokens) / 2}, "est_queue_ms": {250, 0}, "est_itl_ms": {20, 0},
+		"est_prefill_ms": {uncached / 2, float64(tokens) / 2}, "est_queue_ms": {762, 0}, "est_itl_ms": {20, 0},
 		"prefill_rate": {2000, 0}, "decode_rate": {50, 0},
 		"transfer_ms": {0, 0}, "colocated": {0, 0}, "rtt_ms": {1.5, 0}, "age_ms": {700, 1e9}, "events_age_ms": {300, 1e9},
 		"index_trust": {0.75, 1}, "adapter_state": {0, 0}, "draining": {0, 0}, "warm_age_ms": {hour, hour},
