@@ -16,36 +16,38 @@ import (
 
 // inputFlags describe an input document.
 type inputFlags struct {
-	file                                                                            string
-	tenant, user, method, issuer, operation, model, adapter, priority, size, region string
-	capacity                                                                        string
-	groups, scopes                                                                  []string
-	labels                                                                          map[string]string
-	stream                                                                          bool
-	hour                                                                            int
+	file   string
+	values map[string]any // pointers to the flags' values, by the path of the field
 }
 
 func (f *inputFlags) add(c *cobra.Command) {
 	s := c.Flags()
 	s.StringVar(&f.file, "input", "", "JSON file with the input document, - = standard input; instead of the flags below")
-	s.StringVar(&f.tenant, "tenant", "", "tenant.id; with --request: whose request it is, where several tenants used "+
-		"the id")
-	s.StringVar(&f.user, "user", "", "tenant.user")
-	s.StringSliceVar(&f.groups, "group", nil, "tenant.groups")
-	s.StringSliceVar(&f.scopes, "scope", nil, "tenant.scopes")
-	s.StringVar(&f.method, "auth-method", "api_key", "tenant.auth.method")
-	s.StringVar(&f.issuer, "issuer", "", "tenant.auth.issuer")
-	s.StringVar(&f.operation, "operation", "chat.completions", "request.operation")
-	s.StringVar(&f.model, "model", "", "request.model")
-	s.StringVar(&f.adapter, "adapter", "", "request.adapter")
-	s.StringVar(&f.priority, "priority", "", "request.priority")
-	s.StringVar(&f.size, "size-class", "s", "request.size_class")
-	s.StringToStringVar(&f.labels, "label", nil, "request.labels, name=value")
-	s.BoolVar(&f.stream, "stream", false, "request.stream")
-	s.StringVar(&f.region, "region", "", "router.region")
-	s.IntVar(&f.hour, "hour", 0, "router.hour_utc")
-	s.StringVar(&f.capacity, "capacity-state", "ok", "router.capacity_state")
+	f.values = map[string]any{}
+	for _, x := range policy.InputFlags() {
+		usage := x.Path
+		if x.Path == tenantPath {
+			usage += "; with --request: whose request it is, where several tenants used the id"
+		}
+		switch x.Kind {
+		case policy.InputText:
+			f.values[x.Path] = s.String(x.Name, x.Default, usage)
+		case policy.InputList:
+			f.values[x.Path] = s.StringSlice(x.Name, nil, usage)
+		case policy.InputBool:
+			f.values[x.Path] = s.Bool(x.Name, false, usage)
+		case policy.InputHour:
+			f.values[x.Path] = s.Int(x.Name, 0, usage)
+		case policy.InputLabels:
+			f.values[x.Path] = s.StringToString(x.Name, nil, usage+", name=value")
+		}
+	}
 }
+
+const tenantPath = "tenant.id"
+
+// tenant returns the value of --tenant.
+func (f *inputFlags) tenant() string { return *f.values[tenantPath].(*string) }
 
 // document returns the input document as JSON.
 func (f *inputFlags) document(stdin io.Reader) ([]byte, error) {
@@ -56,17 +58,21 @@ func (f *inputFlags) document(stdin io.Reader) ([]byte, error) {
 	default:
 		return os.ReadFile(f.file)
 	}
-	if f.tenant == "" {
+	if f.tenant() == "" {
 		return nil, exit(exitUsage, "missing tenant: give --tenant NAME, or --input FILE")
 	}
-	return json.Marshal(map[string]any{
-		"version": "1",
-		"tenant": map[string]any{"id": f.tenant, "user": f.user, "groups": f.groups, "scopes": f.scopes,
-			"auth": map[string]any{"method": f.method, "issuer": f.issuer}},
-		"request": map[string]any{"operation": f.operation, "model": f.model, "adapter": f.adapter, "stream": f.stream,
-			"priority": f.priority, "size_class": f.size, "labels": f.labels},
-		"router": map[string]any{"region": f.region, "hour_utc": f.hour, "capacity_state": f.capacity},
-	})
+	doc := map[string]any{}
+	for path, v := range f.values {
+		o, names := doc, strings.Split(path, ".")
+		for _, name := range names[:len(names)-1] {
+			if o[name] == nil {
+				o[name] = map[string]any{}
+			}
+			o = o[name].(map[string]any)
+		}
+		o[names[len(names)-1]] = v
+	}
+	return json.Marshal(doc)
 }
 
 func policyExplain() *cobra.Command {
@@ -93,7 +99,7 @@ func policyExplain() *cobra.Command {
 			if len(args) > 0 {
 				return exit(exitUsage, "--request is about a running router: omit DIR")
 			}
-			return explainServed(a, *id, in.tenant, *output, cmd.OutOrStdout())
+			return explainServed(a, *id, in.tenant(), *output, cmd.OutOrStdout())
 		}
 		doc, err := in.document(cmd.InOrStdin())
 		if err != nil {

@@ -224,10 +224,11 @@ func TestSnapshot_errors(t *testing.T) {
 // TestInputSet_key: inputs that differ in a value that the policy refers to have
 // different keys, even if the concatenations of their values are equal.
 func TestInputSet_key(t *testing.T) {
-	var s inputSet
-	for l := range s.uses {
-		s.uses[l] = true
+	s := inputSet{uses: make([]bool, len(inputFields))}
+	for i := range s.uses {
+		s.uses[i] = true
 	}
+	s.setKeyed()
 	keys := map[string]string{}
 	p := func(change func(*Input, *identity.Principal)) {
 		in := &Input{Principal: &identity.Principal{Tenant: "t"}}

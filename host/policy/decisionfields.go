@@ -1,6 +1,6 @@
 package policy
 
-//go:generate go test -count=1 -run TestDecisionFields_generated . -args -update
+//go:generate go test -count=1 -run Fields_generated . -args -update
 
 import (
 	"fmt"

@@ -1,19 +1,13 @@
 package policy
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/topdown"
-
-	"github.com/kvasir-router/kvasir/host/identity"
 )
 
 // Explanation describes how a policy made a decision.
@@ -95,65 +89,4 @@ func (h *rulesHeld) TraceEvent(e topdown.Event) {
 		out.ID, _ = labels["id"].(string)
 	}
 	h.rules = append(h.rules, out)
-}
-
-// inputDocument is the JSON form of an Input.
-type inputDocument struct {
-	Version string `json:"version"`
-	Tenant  struct {
-		ID     string   `json:"id"`
-		User   string   `json:"user"`
-		Groups []string `json:"groups"`
-		Scopes []string `json:"scopes"`
-		Auth   struct {
-			Method string `json:"method"`
-			Issuer string `json:"issuer"`
-		} `json:"auth"`
-	} `json:"tenant"`
-	Request struct {
-		Operation string            `json:"operation"`
-		Model     string            `json:"model"`
-		Adapter   string            `json:"adapter"`
-		Stream    bool              `json:"stream"`
-		Priority  string            `json:"priority"`
-		SizeClass string            `json:"size_class"`
-		Labels    map[string]string `json:"labels"`
-	} `json:"request"`
-	Router struct {
-		Region        string `json:"region"`
-		HourUTC       int    `json:"hour_utc"`
-		CapacityState string `json:"capacity_state"`
-	} `json:"router"`
-}
-
-// ParseInput reads an input document. Missing fields are empty; unknown fields are
-// errors.
-func ParseInput(text []byte) (*Input, error) {
-	var d inputDocument
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&d); err != nil {
-		return nil, fmt.Errorf("policy: input: %w", err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("policy: input: unexpected text after the document")
-	}
-	if d.Version != "" && d.Version != "1" {
-		return nil, fmt.Errorf("policy: input: version %.40q, want \"1\"", d.Version)
-	}
-	if d.Router.HourUTC < 0 || d.Router.HourUTC > 23 {
-		return nil, fmt.Errorf("policy: input: router.hour_utc %d is not an hour", d.Router.HourUTC)
-	}
-	in := &Input{
-		Principal: &identity.Principal{Tenant: d.Tenant.ID, User: d.Tenant.User, Groups: d.Tenant.Groups,
-			Scopes: d.Tenant.Scopes, Method: d.Tenant.Auth.Method, Issuer: d.Tenant.Auth.Issuer},
-		Operation: d.Request.Operation, Model: d.Request.Model, Adapter: d.Request.Adapter, Stream: d.Request.Stream,
-		Priority: d.Request.Priority, SizeClass: d.Request.SizeClass,
-		Region: d.Router.Region, HourUTC: d.Router.HourUTC, CapacityState: d.Router.CapacityState,
-	}
-	for name, value := range d.Request.Labels {
-		in.Labels = append(in.Labels, Label{Name: name, Value: value})
-	}
-	slices.SortFunc(in.Labels, func(a, b Label) int { return strings.Compare(a.Name, b.Name) })
-	return in, nil
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite what is generated from decisionFields in policies/")
+var update = flag.Bool("update", false, "rewrite what is generated from decisionFields and inputFields in policies/")
 
 // The table of policies/README.md is between these lines.
 const (
@@ -32,6 +32,29 @@ func TestDecisionFields_generated(t *testing.T) {
 		t.Fatalf("%s has no lines %q and %q", readme, tableBegin, tableEnd)
 	}
 	current(t, readme, []byte(before+tableBegin+decisionTable()+tableEnd+after))
+}
+
+// The table of the input in policies/README.md is between these lines.
+const (
+	inputBegin = "<!-- input fields: generated from host/policy/inputfields.go by make generate -->\n"
+	inputEnd   = "<!-- end of input fields -->\n"
+)
+
+// TestInputFields_generated fails if the schema or the table of the input differs from
+// the text generated from inputFields: run make generate.
+func TestInputFields_generated(t *testing.T) {
+	const schema, readme = "../../policies/schemas/input.json", "../../policies/README.md"
+	current(t, schema, []byte(schemaOfInput()))
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), inputBegin)
+	_, after, ended := strings.Cut(rest, inputEnd)
+	if !found || !ended {
+		t.Fatalf("%s has no lines %q and %q", readme, inputBegin, inputEnd)
+	}
+	current(t, readme, []byte(before+inputBegin+inputTable()+inputEnd+after))
 }
 
 // TestDecisionFields_documented: each row has documentation.
@@ -108,6 +131,63 @@ func decisionTable() string {
 	b.WriteString("| decision | is | without it |\n|---|---|---|\n")
 	for _, f := range decisionFields {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.name, f.is, f.without)
+	}
+	return b.String()
+}
+
+// inputKindSchemas are the members of a JSON Schema by kind of field.
+var inputKindSchemas = [numInputKinds]string{
+	InputText: `"type": "string"`, InputList: `"type": "array", "items": {"type": "string"}`,
+	InputBool: `"type": "boolean"`, InputHour: `"type": "integer", "minimum": 0, "maximum": 23`,
+	InputLabels: `"type": "object", "additionalProperties": {"type": "string"}`,
+}
+
+func schemaOfInput() string {
+	return "{\n  \"$schema\": \"http://json-schema.org/draft-07/schema#\",\n  \"title\": \"Input of " +
+		"data.kvasir.decision, version 1\",\n" + inputObjectSchema("", "  ") + "}\n"
+}
+
+// inputObjectSchema returns the members of the schema of the object at a path, "" for
+// the document.
+func inputObjectSchema(path, indent string) string {
+	var required, properties []string
+	add := func(name, text string) {
+		required = append(required, fmt.Sprintf("%q", name))
+		properties = append(properties, fmt.Sprintf("%s  %q: %s", indent, name, text))
+	}
+	child := func(of string) (name string, found bool) {
+		if path != "" {
+			if of, found = strings.CutPrefix(of, path+"."); !found {
+				return "", false
+			}
+		}
+		return of, true
+	}
+	for i := range inputFields {
+		f := &inputFields[i]
+		name, found := child(f.path)
+		object, _, nested := strings.Cut(name, ".")
+		switch whole := strings.TrimPrefix(path+"."+object, "."); {
+		case !found:
+		case nested && !strings.Contains(strings.Join(required, " "), fmt.Sprintf("%q", object)):
+			add(object, "{\n"+inputObjectSchema(whole, indent+"    ")+indent+"  }")
+		case !nested:
+			schema := inputKindSchemas[f.kind]
+			if f.kind == InputConstant {
+				schema = fmt.Sprintf(`"type": "string", "const": %q`, f.value)
+			}
+			add(name, fmt.Sprintf(`{%s, "description": %s}`, schema, mustJSON(f.is)))
+		}
+	}
+	return fmt.Sprintf("%[1]s\"type\": \"object\",\n%[1]s\"additionalProperties\": false,\n%[1]s\"required\": [%[2]s],\n"+
+		"%[1]s\"properties\": {\n%[3]s\n%[1]s}\n", indent, strings.Join(required, ", "), strings.Join(properties, ",\n"))
+}
+
+func inputTable() string {
+	var b strings.Builder
+	b.WriteString("| input | is |\n|---|---|\n")
+	for i := range inputFields {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", inputFields[i].path, inputFields[i].is)
 	}
 	return b.String()
 }

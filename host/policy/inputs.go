@@ -2,7 +2,6 @@ package policy
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -11,52 +10,24 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// leaf is one value of the input document.
-type leaf uint8
-
-const (
-	leafVersion leaf = iota
-	leafTenantID
-	leafTenantUser
-	leafTenantGroups
-	leafTenantScopes
-	leafAuthMethod
-	leafAuthIssuer
-	leafOperation
-	leafModel
-	leafAdapter
-	leafStream
-	leafPriority
-	leafSizeClass
-	leafLabels
-	leafRegion
-	leafHour
-	leafCapacity
-	leaves
-)
-
-// leafPaths are the paths of the leaves in the input document, in the order of the
-// document: the leaves of one object are consecutive.
-var leafPaths = [leaves]string{"version", "tenant.id", "tenant.user", "tenant.groups", "tenant.scopes",
-	"tenant.auth.method", "tenant.auth.issuer",
-	"request.operation", "request.model", "request.adapter", "request.stream", "request.priority",
-	"request.size_class", "request.labels",
-	"router.region", "router.hour_utc", "router.capacity_state"}
-
 // inputSet is the part of the input document that a policy refers to. A decision
 // is made from these values alone: they are the key of the cache, and the document
 // that Rego reads contains nothing else. So decisions of equal keys are equal, even if
 // the references that OPA reports are incomplete.
 type inputSet struct {
-	uses   [leaves]bool
-	labels []string // names of the labels it refers to, sorted; nil with uses[leafLabels] = all
-	paths  []string // as the policy writes them, sorted, for reports
+	uses   []bool        // [len(inputFields)]
+	keyed  []*inputField // those of uses that the key has
+	labels []string      // names of the labels it refers to, sorted; nil with all of them in uses
+	paths  []string      // as the policy writes them, sorted, for reports
 }
+
+// labelsAt and userAt are the indexes of fields that depend on more than their row.
+var labelsAt, userAt = indexOfInput("request.labels"), indexOfInput("tenant.user")
 
 // newInputSet returns the inputs among the references of p. A reference to a path
 // that the router does not fill is an error.
 func newInputSet(refs []ast.Ref, p *program, f *faults) *inputSet {
-	s := new(inputSet)
+	s := &inputSet{uses: make([]bool, len(inputFields))}
 	for _, r := range refs {
 		if len(r) == 0 || !r[0].Equal(ast.InputRootDocument) {
 			continue
@@ -69,31 +40,41 @@ func newInputSet(refs []ast.Ref, p *program, f *faults) *inputSet {
 		}
 		s.paths = append(s.paths, "input."+path)
 		if !s.take(path) {
-			s.fault(f, p, r, "unknown field input."+path, nearest(path, leafPaths[:]))
+			s.fault(f, p, r, "unknown field input."+path, nearest(path, inputPaths))
 		}
 	}
 	slices.Sort(s.paths)
 	slices.Sort(s.labels)
 	s.labels = slices.Compact(s.labels)
-	if s.uses[leafLabels] {
+	if s.uses[labelsAt] {
 		s.labels = nil
 	}
+	s.setKeyed()
 	return s
 }
 
-// take adds the leaves at path and below, and reports whether there are any.
+// take adds the fields at path and below, and reports whether there are any.
 func (s *inputSet) take(path string) (found bool) {
-	for l, at := range leafPaths {
+	for i, at := range inputPaths {
 		name, below := strings.CutPrefix(path, at+".")
 		switch {
-		case below && leaf(l) == leafLabels:
+		case below && i == labelsAt:
 			s.labels = append(s.labels, name)
 			found = true
 		case below || path == at || strings.HasPrefix(at, path+"."):
-			s.uses[l], found = true, true
+			s.uses[i], found = true, true
 		}
 	}
 	return found
+}
+
+// setKeyed sets keyed from uses: a constant cannot differ, and the tenant is in every key.
+func (s *inputSet) setKeyed() {
+	for i, used := range s.uses {
+		if f := &inputFields[i]; used && f.kind != InputConstant && f.path != "tenant.id" {
+			s.keyed = append(s.keyed, f)
+		}
+	}
 }
 
 func (s *inputSet) fault(f *faults, p *program, r ast.Ref, what, fix string) {
@@ -128,7 +109,7 @@ const (
 )
 
 // key appends the values of in that the policy refers to, each with its length,
-// in the order of the leaves, followed by the tenant, to whose namespace the
+// in the order of inputFields, followed by the tenant, to whose namespace the
 // decision belongs. ok is false if a value is out of bounds.
 func (s *inputSet) key(b []byte, in *Input) (_ []byte, ok bool) {
 	ok = true
@@ -136,54 +117,31 @@ func (s *inputSet) key(b []byte, in *Input) (_ []byte, ok bool) {
 		ok = ok && len(v) <= maxInputString
 		b = append(binary.AppendUvarint(b, uint64(len(v))), v...)
 	}
-	list := func(vs []string) {
-		ok = ok && len(vs) <= maxInputList
-		b = binary.AppendUvarint(b, uint64(len(vs)))
-		for _, v := range vs {
-			str(v)
-		}
+	count := func(n int) {
+		ok = ok && n <= maxInputList
+		b = binary.AppendUvarint(b, uint64(n))
 	}
-	p := in.Principal
-	for l, used := range s.uses {
-		if !used {
-			continue
-		}
-		switch leaf(l) {
-		case leafTenantUser:
-			str(p.User)
-		case leafTenantGroups:
-			list(p.Groups)
-		case leafTenantScopes:
-			list(p.Scopes)
-		case leafAuthMethod:
-			str(p.Method)
-		case leafAuthIssuer:
-			str(p.Issuer)
-		case leafOperation:
-			str(in.Operation)
-		case leafModel:
-			str(in.Model)
-		case leafAdapter:
-			str(in.Adapter)
-		case leafStream:
-			b = append(b, bit(in.Stream))
-		case leafPriority:
-			str(in.Priority)
-		case leafSizeClass:
-			str(in.SizeClass)
-		case leafLabels:
-			ok = ok && len(in.Labels) <= maxInputList
-			b = binary.AppendUvarint(b, uint64(len(in.Labels)))
-			for i := range in.Labels {
-				str(in.Labels[i].Name)
-				str(in.Labels[i].Value)
+	for _, f := range s.keyed {
+		switch f.kind {
+		case InputText:
+			str(*f.text(in))
+		case InputList:
+			vs := *f.list(in)
+			count(len(vs))
+			for _, v := range vs {
+				str(v)
 			}
-		case leafRegion:
-			str(in.Region)
-		case leafHour:
-			b = binary.AppendVarint(b, int64(in.HourUTC))
-		case leafCapacity:
-			str(in.CapacityState)
+		case InputBool:
+			b = append(b, bit(*f.boolean(in)))
+		case InputHour:
+			b = binary.AppendVarint(b, int64(*f.hour(in)))
+		case InputLabels:
+			ls := *f.labels(in)
+			count(len(ls))
+			for i := range ls {
+				str(ls[i].Name)
+				str(ls[i].Value)
+			}
 		}
 	}
 	for _, name := range s.labels {
@@ -191,7 +149,7 @@ func (s *inputSet) key(b []byte, in *Input) (_ []byte, ok bool) {
 		b = append(b, bit(there))
 		str(v)
 	}
-	str(p.Tenant)
+	str(in.Principal.Tenant)
 	return b, ok
 }
 
@@ -215,79 +173,55 @@ func (in *Input) label(name string) (string, bool) {
 // document returns the input document of the values that the policy refers to;
 // s nil = of all values.
 func (s *inputSet) document(in *Input) ast.Value {
-	p := in.Principal
-	b := docBuilder{s: s}
-	tenant, auth, request, router := b.object(), b.object(), b.object(), b.object()
-	root := b.object()
-	b.put(root, leafVersion, "version", ast.String("1"))
-	b.put(tenant, leafTenantID, "id", ast.String(p.Tenant))
-	b.put(tenant, leafTenantUser, "user", ast.String(p.User))
-	b.putList(tenant, leafTenantGroups, "groups", p.Groups)
-	b.putList(tenant, leafTenantScopes, "scopes", p.Scopes)
-	b.put(auth, leafAuthMethod, "method", ast.String(p.Method))
-	b.put(auth, leafAuthIssuer, "issuer", ast.String(p.Issuer))
-	b.put(request, leafOperation, "operation", ast.String(in.Operation))
-	b.put(request, leafModel, "model", ast.String(in.Model))
-	b.put(request, leafAdapter, "adapter", ast.String(in.Adapter))
-	b.put(request, leafStream, "stream", ast.Boolean(in.Stream))
-	b.put(request, leafPriority, "priority", ast.String(in.Priority))
-	b.put(request, leafSizeClass, "size_class", ast.String(in.SizeClass))
-	request.Insert(ast.StringTerm("labels"), ast.NewTerm(b.labels(in)))
-	b.put(router, leafRegion, "region", ast.String(in.Region))
-	b.put(router, leafHour, "hour_utc", ast.Number(fmt.Sprint(in.HourUTC)))
-	b.put(router, leafCapacity, "capacity_state", ast.String(in.CapacityState))
-	tenant.Insert(ast.StringTerm("auth"), ast.NewTerm(auth))
-	root.Insert(ast.StringTerm("tenant"), ast.NewTerm(tenant))
-	root.Insert(ast.StringTerm("request"), ast.NewTerm(request))
-	root.Insert(ast.StringTerm("router"), ast.NewTerm(router))
-	return root
-}
-
-// docBuilder adds the leaves that are used to objects.
-type docBuilder struct{ s *inputSet }
-
-func (b *docBuilder) object() ast.Object { return ast.NewObject() }
-
-func (b *docBuilder) put(o ast.Object, l leaf, key string, v ast.Value) {
-	if b.s == nil || b.s.uses[l] {
-		o.Insert(ast.StringTerm(key), ast.NewTerm(v))
+	root := ast.NewObject()
+	objects := make([]ast.Object, len(inputObjects))
+	for i := range objects {
+		objects[i] = ast.NewObject()
 	}
-}
-
-func (b *docBuilder) putList(o ast.Object, l leaf, key string, vs []string) {
-	if b.s != nil && !b.s.uses[l] {
-		return
+	put := func(path string, v ast.Value) {
+		o, name := root, path
+		if at := strings.LastIndexByte(path, '.'); at >= 0 {
+			o, name = objects[slices.Index(inputObjects, path[:at])], path[at+1:]
+		}
+		o.Insert(ast.StringTerm(name), ast.NewTerm(v))
 	}
-	terms := make([]*ast.Term, len(vs))
-	for i, v := range vs {
-		terms[i] = ast.StringTerm(v)
-	}
-	b.put(o, l, key, ast.NewArray(terms...))
-}
-
-func (b *docBuilder) labels(in *Input) ast.Object {
-	o := ast.NewObject()
-	for i := range in.Labels {
-		if l := &in.Labels[i]; b.s == nil || b.s.uses[leafLabels] || slices.Contains(b.s.labels, l.Name) {
-			o.Insert(ast.StringTerm(l.Name), ast.StringTerm(l.Value))
+	for i := range inputFields {
+		f := &inputFields[i]
+		if all := s == nil || s.uses[i]; all || f.kind == InputLabels {
+			put(f.path, f.term(in, func(label string) bool { return all || slices.Contains(s.labels, label) }))
 		}
 	}
-	return o
+	for i, path := range slices.Backward(inputObjects) { // an object is whole before it is inserted
+		put(path, objects[i])
+	}
+	return root
 }
 
 // clone returns a copy of in that shares no memory with the caller's buffers.
 func (in *Input) clone() *Input {
 	c := *in
 	c.Trace = nil
-	for _, s := range []*string{&c.Operation, &c.Model, &c.Adapter, &c.Priority, &c.SizeClass, &c.Region,
-		&c.CapacityState} {
-		*s = strings.Clone(*s)
-	}
-	c.Labels = make([]Label, len(in.Labels))
-	for i, l := range in.Labels {
-		c.Labels[i] = Label{Name: strings.Clone(l.Name), Value: strings.Clone(l.Value)}
+	for i := range inputFields {
+		if f := &inputFields[i]; !f.principal {
+			f.detach(&c)
+		}
 	}
 	return &c
+}
+
+// printable reports whether the strings of in are UTF-8 without control characters.
+// Other requests are denied.
+func (in *Input) printable() bool {
+	ok := true
+	for i := range inputFields {
+		inputFields[i].eachText(in, func(s *string) { ok = ok && printable(*s) })
+	}
+	return ok
+}
+
+func printable(s string) bool {
+	return len(s) <= maxInputString && strings.IndexFunc(s,
+		func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) < 0
 }
 
 // noPrincipal is the principal of an input without one.

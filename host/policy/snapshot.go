@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -270,7 +269,7 @@ func (s *Snapshot) miss(key []byte, in *Input, c *Counters) (*cacheEntry, error)
 		}
 		return &cacheEntry{
 			decision: s.bind(v, in), verdict: v, in: in.clone(),
-			perUser: v.Allow && v.Scope == ScopeUser && !s.prog.inputs.uses[leafTenantUser],
+			perUser: v.Allow && v.Scope == ScopeUser && !s.prog.inputs.uses[userAt],
 		}, nil
 	})
 }
@@ -410,27 +409,4 @@ func (s *Snapshot) bind(v *verdict, in *Input) *Decision {
 		d.Salt = Salt(s.cfg.Key, d.Scope, namespace)
 	}
 	return &d
-}
-
-// printable reports whether the strings of in are UTF-8 without control characters.
-// Other requests are denied.
-func (in *Input) printable() bool {
-	p := in.Principal
-	ok := true
-	for _, s := range []string{p.Tenant, p.User, p.Method, p.Issuer, in.Operation, in.Model, in.Adapter, in.Priority,
-		in.SizeClass, in.Region, in.CapacityState} {
-		ok = ok && printable(s)
-	}
-	for _, s := range slices.Concat(p.Groups, p.Scopes) {
-		ok = ok && printable(s)
-	}
-	for _, l := range in.Labels {
-		ok = ok && printable(l.Name) && printable(l.Value)
-	}
-	return ok
-}
-
-func printable(s string) bool {
-	return len(s) <= maxInputString && strings.IndexFunc(s,
-		func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) < 0
 }
