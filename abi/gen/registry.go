@@ -17,8 +17,10 @@ var candidateColumns = []column{
 	{"matched_ratio", "f32", "ratio", 0, "matched_tokens / prompt tokens, in [0, 1]"},
 	{"uncached_tokens", "f32", "tokens", 1,
 		"prompt tokens to compute there, at least 1: matches weighted by tier, trust and affinity_weight"},
-	{"outstanding_uncached_tokens", "f32", "tokens", 0, "uncached tokens this router sent that are not prefilled yet"},
-	{"inflight", "f32", "requests", 0, "requests this router has there"},
+	{"outstanding_uncached_tokens", "f32", "tokens", 0,
+		"uncached tokens that are not prefilled yet: of requests that this router sent, and an estimate of others that the " +
+			"engine reports"},
+	{"inflight", "f32", "requests", 0, "requests that this router has there, and others that the engine reports"},
 	{"kv_active_tokens", "f32", "tokens", 0, "tokens of those requests"},
 	{"speed", "f32", "ratio", 1, "S(w): how much longer a token takes there than on the mean of the candidates"},
 	{"running", "f32", "requests", 0, "as the engine reported, age_ms ago"},
@@ -33,8 +35,7 @@ var candidateColumns = []column{
 	{"est_prefill_ms", "f32", "ms", 0,
 		"uncached_tokens / prefill_rate, of an endpoint without one by the mean of the candidates; 0 = nothing learned yet"},
 	{"est_queue_ms", "f32", "ms", 0,
-		"outstanding_uncached_tokens / prefill_rate, likewise: the work of this router only; 0 = nothing waits, or nothing " +
-			"learned yet"},
+		"outstanding_uncached_tokens / prefill_rate, likewise; 0 = nothing waits, or nothing learned yet"},
 	{"est_itl_ms", "f32", "ms", 0,
 		"time between two output tokens: median of the last 64 streamed answers that reported their tokens, 0 before 8"},
 	{"prefill_rate", "f32", "tokens/s", 0,

@@ -346,6 +346,10 @@ type Profile struct {
 	Trust string `yaml:"trust" reload:"live"`
 	// how far locality may unbalance the load
 	Envelope Envelope `yaml:"envelope" reload:"live"`
+	// rules that choose among endpoints of similar cost, so that conversations stay and
+	// begin evenly; on if leastwork is the only scorer and the objective is not ttft,
+	// else off unless set here. They need scores in tokens
+	Conversations Conversations `yaml:"conversations" reload:"live"`
 	// session affinity where prompts are unknown
 	Sticky Sticky `yaml:"sticky" reload:"live"`
 	// share of requests placed without locality, to measure what locality gains; default
@@ -440,14 +444,31 @@ func (s *Signatures) Trust() *plugsign.Trust {
 
 // Envelope limits how far locality may unbalance the load.
 type Envelope struct {
-	// maximum outstanding work of an endpoint relative to the mean; default 1.5
+	// maximum load of an endpoint relative to the mean, beyond what its cached tokens save
+	// the request; load is outstanding prompt tokens and a tenth of the KV memory in use;
+	// default 1.5
 	MaxLoadRatio float64 `yaml:"max_load_ratio" reload:"live"`
-	// outstanding tokens that are always allowed; default 16384: one request at low load
+	// load in tokens that is always allowed; default 16384: one request at low load
 	// breaks no affinity
-	SlackTokens int `yaml:"slack_tokens" reload:"live"`
+	SlackTokens *int `yaml:"slack_tokens" reload:"live"`
 	// share of an endpoint's work that one tenant may hold while others compete for it;
 	// default 0.5
 	MaxShare float64 `yaml:"max_share" reload:"live"`
+}
+
+// Conversations bounds what keeps conversations together beyond the scores. Explain
+// names the rules that changed a choice.
+type Conversations struct {
+	// hold: how much more than the cheapest endpoint, in tokens of cost, the endpoint may
+	// cost that a conversation stays on; default 8192, the load at which sticky routers
+	// spill; 0 = off
+	HoldTokens *int `yaml:"hold_tokens" reload:"live"`
+	// spread: how much more than the cheapest endpoint the one may cost that a
+	// conversation begins on because fewer have begun there; default 2048; 0 = off
+	SpreadTokens *int `yaml:"spread_tokens" reload:"live"`
+	// join: how many conversations begin on each holder of a shared prefix before another
+	// endpoint is given a copy, which is then not charged; default 4; 0 = off
+	JoinAfter *int `yaml:"join_after" reload:"live"`
 }
 
 // Queue configures how requests wait for an endpoint.

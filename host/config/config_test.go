@@ -57,7 +57,7 @@ models:
 - name: m
   aliases: [n]
   pools: [{name: p, served_as: org/m, weight: 0.5}]
-profiles: [{name: d, holdout: 0, envelope: {slack_tokens: 5}}]
+profiles: [{name: d, holdout: 0, envelope: {slack_tokens: 5}, conversations: {hold_tokens: 0}}]
 limits: {index: 1GiB}
 `
 	c, err := Parse("f", []byte(src), func(k string) (string, bool) { return "127.0.0.1:99", k == "ADMIN" })
@@ -71,7 +71,8 @@ limits: {index: 1GiB}
 		time.Duration(p.Timeouts.FirstByte) != 90*time.Second {
 		t.Errorf("pool = %+v", p)
 	}
-	if *c.Profiles[0].Holdout != 0 || c.Profiles[0].Envelope.SlackTokens != 5 {
+	if *c.Profiles[0].Holdout != 0 || *c.Profiles[0].Envelope.SlackTokens != 5 ||
+		*c.Profiles[0].Conversations.HoldTokens != 0 || c.Profiles[0].Conversations.SpreadTokens != nil {
 		t.Errorf("profile = %+v", c.Profiles[0])
 	}
 }

@@ -114,7 +114,10 @@ func (p *Profile) defaults() {
 	or(&p.Normalize, "off")
 	or(&p.Trust, "measured")
 	or(&p.Envelope.MaxLoadRatio, 1.5)
-	or(&p.Envelope.SlackTokens, 16384)
+	if p.Envelope.SlackTokens == nil {
+		n := 16384
+		p.Envelope.SlackTokens = &n
+	}
 	or(&p.Envelope.MaxShare, 0.5)
 	or(&p.Sticky.TTL, Duration(30*time.Minute))
 	if p.Holdout == nil {
@@ -336,8 +339,24 @@ func (k *checker) profiles(profiles []Profile, plugins map[string]bool) {
 		if p.Envelope.MaxLoadRatio < 1 {
 			k.add(path+".envelope.max_load_ratio", "want at least 1, got %v", p.Envelope.MaxLoadRatio)
 		}
+		if *p.Envelope.SlackTokens < 0 {
+			k.add(path+".envelope.slack_tokens", "want at least 0, got %d", *p.Envelope.SlackTokens)
+		}
+		p.Conversations.check(k, path+".conversations")
 		if p.Envelope.MaxShare < 0 || p.Envelope.MaxShare > 1 {
 			k.add(path+".envelope.max_share", "want a share from 0 to 1, got %v", p.Envelope.MaxShare)
+		}
+	}
+}
+
+// check refuses negative values.
+func (c *Conversations) check(k *checker, path string) {
+	for _, v := range []struct {
+		key   string
+		value *int
+	}{{"hold_tokens", c.HoldTokens}, {"spread_tokens", c.SpreadTokens}, {"join_after", c.JoinAfter}} {
+		if v.value != nil && *v.value < 0 {
+			k.add(path+"."+v.key, "want at least 0, got %d", *v.value)
 		}
 	}
 }

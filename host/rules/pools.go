@@ -68,8 +68,21 @@ func profileRules(p *config.Profile, first bool) scheduler.Profile {
 		Distrust: p.Trust == "off", Normalize: scheduler.Normalize(p.Normalize),
 		Queue: scheduler.Queue{Deadline: time.Duration(*p.Queue.Deadline), Limit: p.Queue.MaxWaiting},
 		Envelope: scheduler.Envelope{
-			MaxLoadRatio: float32(p.Envelope.MaxLoadRatio), SlackTokens: float32(p.Envelope.SlackTokens),
+			MaxLoadRatio: float32(p.Envelope.MaxLoadRatio), SlackTokens: orOff(p.Envelope.SlackTokens),
 			MaxShare: float32(p.Envelope.MaxShare),
 		},
+		Conversations: scheduler.ConversationRules{HoldTokens: orOff(p.Conversations.HoldTokens),
+			SpreadTokens: orOff(p.Conversations.SpreadTokens), JoinAfter: int(orOff(p.Conversations.JoinAfter))},
 	}
+}
+
+// orOff returns a bound as package scheduler has it: 0 = the default, negative = off.
+func orOff(v *int) float32 {
+	switch {
+	case v == nil:
+		return 0
+	case *v == 0:
+		return -1
+	}
+	return float32(*v)
 }

@@ -41,9 +41,12 @@ func TestBurst_decoding(t *testing.T) {
 	}
 }
 
-// TestBurst_equal: a burst of equal requests is spread evenly over endpoints that hold
-// their prompt, whatever was placed before.
+// TestBurst_equal: a burst of requests is spread evenly over endpoints that hold their
+// prompt, whatever was placed before.
 func TestBurst_equal(t *testing.T) {
+	prompt := words(1, 2000)
+	same := func(int) string { return prompt + words(7, 40) }
+	beginning := func(i int) string { return prompt + words(100+i, 40) }
 	for _, c := range []struct {
 		name    string
 		history []int // requests placed before and over, by endpoint
@@ -53,25 +56,41 @@ func TestBurst_equal(t *testing.T) {
 		{"one was away", []int{0, 16, 16, 16}},
 		{"long uneven history", []int{400, 100, 100, 100}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, 4, nil)
-			prompt := words(1, 2000)
-			for only, n := range c.history {
-				r.ready(only)
-				for i := range n {
-					end(r.place(r.request(prompt + words(1000*only+i, 40))))
+		for name, request := range map[string]func(int) string{"same": same, "beginning": beginning} {
+			t.Run(c.name+"/"+name, func(t *testing.T) {
+				r := newRig(t, 4, nil)
+				for only, n := range c.history {
+					r.ready(only)
+					for i := range n {
+						end(r.place(r.request(request(1000*only + i))))
+					}
 				}
-			}
-			r.ready(-1)
-			r.warm(prompt, 0, 1, 2, 3)
-			for range 64 {
-				r.place(r.request(prompt))
-			}
-			got := r.placed()
-			if most, least := slices.Max(got), slices.Min(got); most > 17 || least < 15 {
-				t.Errorf("got %v, want 16 on each within 10 %%", got)
-			}
-		})
+				r.ready(-1)
+				r.warm(prompt, 0, 1, 2, 3)
+				for i := range 64 {
+					r.place(r.request(request(1<<20 + i)))
+				}
+				got := r.placed()
+				if most, least := slices.Max(got), slices.Min(got); most > 17 || least < 15 {
+					t.Errorf("got %v, want 16 on each within 10 %%", got)
+				}
+			})
+		}
+	}
+}
+
+// TestHoldout_even: the control arm spreads requests whose prefix one endpoint holds.
+func TestHoldout_even(t *testing.T) {
+	r := newRig(t, 4, func(_ *StateConfig, c *Config) { c.Profiles[0].Holdout = 1 })
+	system := words(1, 10_000)
+	r.warm(system, 0)
+	for i := range 96 {
+		p := r.place(r.request(system + words(100+i, 80)))
+		p.FirstToken()
+	}
+	got := r.placed()
+	if most, least := slices.Max(got), slices.Min(got); most > 27 || least < 21 {
+		t.Errorf("got %v, want 24 on each within 10 %%", got)
 	}
 }
 

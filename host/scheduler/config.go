@@ -85,6 +85,9 @@ type Profile struct {
 	Filters   []Filter
 	Picker    Picker // nil = the built-in
 	Envelope  Envelope
+
+	Conversations ConversationRules
+
 	// Decided is called after each decision that the profile's scorers rated,
 	// without locks, on the request's goroutine: it must return within
 	// microseconds. parts is [Scorers][b.N], the scores of each scorer, nil for one
@@ -105,12 +108,56 @@ type Profile struct {
 	Holdout float64
 }
 
-// Envelope bounds what locality may do to load. Tokens are uncached prompt
-// tokens. The zero value means the defaults; a negative value switches a bound
-// off.
+// ConversationRules choose among endpoints of similar cost (RATIONALE.md: "Why does a
+// shared system prompt not pull all traffic to one endpoint?"). They overrule the scores
+// of a profile within these bounds, and need scores in tokens. For each, 0 means the
+// default, which is off unless leastwork is the only scorer and the objective is not
+// TTFT; a negative value is off.
+type ConversationRules struct {
+	// HoldTokens is how much more than the cheapest endpoint the one may cost that a
+	// conversation stays on. Default 8,192, the load at which sticky routers spill:
+	// 0.25 s of prefill of an 8B model on one H100. At 4,096 eight short chats on
+	// four endpoints still move; at 16,384 it would outweigh the envelope.
+	HoldTokens float32
+	// SpreadTokens is how much more than the cheapest endpoint the one may cost that
+	// a conversation begins on because fewer have begun there. Default 2,048: a
+	// conversation that begins elsewhere loses nothing, so that less load outweighs it.
+	SpreadTokens float32
+	// JoinAfter is how many conversations begin on each holder of a shared prefix
+	// before another endpoint is given a copy. Default 4: a copy costs one prefill of
+	// the prefix, so copies cost at most a quarter of what sharing saved.
+	JoinAfter int
+}
+
+// withDefaults returns the rules with their defaults; on says whether these are on.
+func (c ConversationRules) withDefaults(on bool) ConversationRules {
+	set := func(v *float32, d float32) {
+		if *v == 0 && on {
+			*v = d
+		}
+		*v = max(0, *v)
+	}
+	set(&c.HoldTokens, 8192)
+	set(&c.SpreadTokens, 2048)
+	if c.JoinAfter == 0 && on {
+		c.JoinAfter = 4
+	}
+	c.JoinAfter = max(0, c.JoinAfter)
+	return c
+}
+
+// any reports whether a rule is on.
+func (c *ConversationRules) any() bool {
+	return c.HoldTokens > 0 || c.SpreadTokens > 0 || c.JoinAfter > 0
+}
+
+// Envelope bounds what locality may do to load. Tokens are prefill tokens: uncached
+// prompt tokens outstanding, and KV memory in use by its weight in the built-in cost.
+// The zero value means the defaults; a negative value switches a bound off, and of
+// SlackTokens means 0.
 type Envelope struct {
-	// MaxLoadRatio × mean outstanding + SlackTokens is the most that an endpoint
-	// may have outstanding and still be chosen against the built-in cost. Default
+	// MaxLoadRatio × mean load + SlackTokens is the most load that an endpoint may
+	// have beyond what its cached tokens save the request there. Default
 	// 1.5: at 1.2 the noise of a few long prompts passes warm endpoints over, at 2
 	// the last of the candidates waits twice the mean.
 	MaxLoadRatio float32
@@ -122,13 +169,6 @@ type Envelope struct {
 	// tenant may have while others wait there too and more than SlackTokens are
 	// outstanding. Default 0.5.
 	MaxShare float32
-	// NearTokens is the cost difference within which a conversation stays on its
-	// endpoint; within a quarter of it a conversation that begins goes to the
-	// endpoint on which the fewest have begun (RATIONALE.md). Default 8,192, the
-	// load at which sticky routers spill: 0.25 s of prefill of an 8B model on one
-	// H100. At 4,096 eight short chats on four endpoints still move; at 16,384 it
-	// would outweigh the envelope.
-	NearTokens float32
 }
 
 func (e Envelope) withDefaults() Envelope {
@@ -140,8 +180,6 @@ func (e Envelope) withDefaults() Envelope {
 	def(&e.MaxLoadRatio, 1.5)
 	def(&e.SlackTokens, 16384)
 	def(&e.MaxShare, 0.5)
-	def(&e.NearTokens, 8192)
-	e.NearTokens = max(0, e.NearTokens)
 	return e
 }
 

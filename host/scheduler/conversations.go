@@ -47,10 +47,6 @@ const (
 	// decayCount halves all counts: old conversations are over. A thousand keeps
 	// the share of a prefix to a few per cent.
 	decayCount = 1024
-	// copyCount conversations began on each holder of a shared prefix before
-	// another endpoint is given it. A copy costs one prefill of the prefix, so
-	// copies never cost more than a quarter of what sharing saved.
-	copyCount = 4
 	// catchUp is by how many conversations an endpoint that joins a group may be behind.
 	catchUp = 8
 )
@@ -294,10 +290,10 @@ func (l *branchPoint) byShare(n int) int {
 }
 
 // paid returns for how many of n endpoints the conversations of a shared prefix have
-// paid a copy.
-func (l *branchPoint) paid(n int) int {
+// paid a copy, one for each after conversations.
+func (l *branchPoint) paid(n, after int) int {
 	if l.group == nil || l.group == l.root {
 		return n
 	}
-	return max(1, min(1+int(l.group.count-1)/copyCount, n))
+	return max(1, min(1+int(l.group.count-1)/after, n))
 }

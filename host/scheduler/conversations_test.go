@@ -61,7 +61,7 @@ func TestConversations_wantedFollowsShareAndWhatIsPaid(t *testing.T) {
 	}
 	for i, want := range map[int]int{1: 1, 4: 1, 5: 2, 8: 2, 9: 3, 13: 4, 1000: 4} {
 		l := branchPoint{root: &prefixGroup{count: float32(i)}, group: &prefixGroup{key: 10, count: float32(i)}}
-		if got := min(l.byShare(4), l.paid(4)); got != want {
+		if got := min(l.byShare(4), l.paid(4, 4)); got != want {
 			t.Errorf("%d conversations, all there are: deserves %d of 4, want %d: four pay for a copy", i, got, want)
 		}
 	}

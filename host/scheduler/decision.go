@@ -88,6 +88,7 @@ type selection struct {
 	modelCounts []float32 // [N] conversations of the model begun there
 	over        []reason  // [N] why the candidate is passed over, reasonNone = it is not
 	joins       []bool    // [N] may become a further holder of the shared prefix
+	moves       moves
 
 	deep   int // column with the longest match, -1 = none has one
 	branch branchPoint
@@ -132,7 +133,7 @@ func (d *decision) begin(s *Scheduler, r *Request, m mode) {
 	d.cands, d.b.N = d.cands[:0], 0
 	d.want, d.source = 0, sourceProfile
 	d.faults, d.dropped, d.picked = d.faults[:0], d.dropped[:0], nil
-	d.kind, d.chosen = KindUnset, -1
+	d.kind, d.chosen, d.moves.n = KindUnset, -1, 0
 }
 
 // current reports whether the endpoints are of the edition that the rules are made for.

@@ -7,12 +7,11 @@ import "math"
 func (d *decision) envelope() {
 	e := &d.prof.Envelope
 	n := d.b.N
-	var sum, requests float32
+	var requests float32
 	for i := range n {
-		sum += d.live.outstanding[i]
 		requests += d.live.inflight[i]
 	}
-	limit := float32(e.MaxLoadRatio*(sum/float32(n))) + max(0, e.SlackTokens)
+	limit := d.loadLimit()
 	tenant := ""
 	if d.r.Principal != nil {
 		tenant = d.r.Principal.Tenant
@@ -23,7 +22,7 @@ func (d *decision) envelope() {
 		switch out := d.live.outstanding[i]; {
 		case d.model.capped && d.atCap(i):
 			d.over[i] = reasonCap
-		case e.MaxLoadRatio > 0 && out > limit:
+		case limit > 0 && d.load(i) > limit && d.load(i)-d.saved(i) > limit:
 			d.over[i] = reasonLoad
 		case e.MaxShare > 0 && out > max(0, e.SlackTokens) && d.exceedsShare(i, tenant):
 			d.over[i] = reasonShare
@@ -36,9 +35,6 @@ func (d *decision) envelope() {
 		}
 		left--
 	}
-	if left < n {
-		left += d.readmitCheapest()
-	}
 	if left > 0 {
 		return
 	}
@@ -49,36 +45,40 @@ func (d *decision) envelope() {
 	}
 }
 
-// readmitCheapest readmits endpoints above the load limit that are still the cheapest
-// by the built-in cost, which includes that load: to pass them over would make
-// every request wait longer (RATIONALE.md). It returns how many.
-func (d *decision) readmitCheapest() (readmitted int) {
-	least, over := float32(math.MaxFloat32), false
-	for i := range d.b.N {
-		switch d.over[i] {
-		case reasonNone:
-			least = min(least, d.native(i))
-		case reasonLoad:
-			over = true
-		}
-	}
-	if !over {
-		return 0
-	}
-	for i := range d.b.N {
-		if d.over[i] == reasonLoad && d.native(i) <= least {
-			d.over[i] = reasonNone
-			readmitted++
-		}
-	}
-	return readmitted
+// load is the work of a column in tokens: prompts to compute, and answers to decode by
+// the weight of their KV memory.
+func (d *decision) load(i int) float32 {
+	return d.live.outstanding[i] + d.prof.native.w.KV*d.live.kv[i]
 }
 
-// native returns the built-in cost of a column, less the policy's preference.
-func (d *decision) native(i int) float32 {
-	b := &d.b
-	c := d.prof.native.cost(b.Uncached[i], d.live.outstanding[i], d.live.inflight[i], d.live.kv[i], b.Speed[i])
-	return c - float32(b.Prefer[i]*preferTokens)
+// loadLimit is the load above which a column is passed over, 0 if there is no bound.
+func (d *decision) loadLimit() float32 {
+	e := &d.prof.Envelope
+	if e.MaxLoadRatio <= 0 {
+		return 0
+	}
+	var sum float32
+	for i := range d.b.N {
+		sum += d.load(i)
+	}
+	return float32(e.MaxLoadRatio*(sum/float32(d.b.N))) + max(0, e.SlackTokens)
+}
+
+// saved is what a request saves on a column: the tokens that every other candidate would
+// have to compute beyond its own, and what policy's preference for it outweighs. To
+// pass an endpoint over whose load is smaller than that would make the request wait
+// longer (RATIONALE.md).
+func (d *decision) saved(i int) float32 {
+	least := float32(math.MaxFloat32)
+	for k, u := range d.b.Uncached {
+		if k != i {
+			least = min(least, u)
+		}
+	}
+	if d.b.N == 1 {
+		least = 0
+	}
+	return max(0, least-d.b.Uncached[i]) + d.b.Prefer[i]*preferTokens
 }
 
 // exceedsShare reports whether a tenant has more than the profile's share of an

@@ -29,6 +29,7 @@ type Explanation struct {
 	Candidates []Candidate `json:"candidates"`
 	Order      []string    `json:"order"`  // endpoints by preference
 	Chosen     string      `json:"chosen"` // after retries
+	Moves      []Move      `json:"moves"`  // rules that changed the choice, in order
 	Retries    int         `json:"retries"`
 	Kind       string      `json:"kind"`
 	Arm        string      `json:"arm"` // locality or holdout
@@ -44,6 +45,14 @@ type Explanation struct {
 	StagesMicros   map[string]float64 `json:"stages_us"`
 	QueuedMillis   float64            `json:"queued_ms,omitempty"` // time that it waited for a place
 	Outcome        *OutcomeSeen       `json:"outcome,omitempty"`
+}
+
+// Move is one change of the choice by a rule: the scores, or the rules before it, would
+// have chosen From.
+type Move struct {
+	Rule string `json:"rule"`
+	From string `json:"from"`
+	To   string `json:"to"`
 }
 
 // Candidate is one endpoint of the model's pools.
@@ -136,7 +145,10 @@ func explain(id string, h *traceHead, cands []candTrace, more *[abi.NumColumns][
 		Kind: h.kind.String(), Arm: h.arm.String(), Objective: h.objective, Retries: int(h.retries),
 		PredictedCached: int(h.predicted), PolicyRevision: h.revision, Revision: h.rulesRevision,
 		Policy: policyFields(h.dec), StagesMicros: map[string]float64{}, Order: []string{},
-		Candidates: []Candidate{}, Plugins: []PluginUse{},
+		Candidates: []Candidate{}, Plugins: []PluginUse{}, Moves: []Move{},
+	}
+	for _, m := range h.moves.list[:h.moves.n] {
+		e.Moves = append(e.Moves, Move{m.rule.String(), cands[m.from].info.URL, cands[m.to].info.URL})
 	}
 	e.QueuedMillis = micros(h.queued) / 1e3
 	if e.Rules == nil {

@@ -146,7 +146,7 @@ func TestLane_extensionSeesSiblings(t *testing.T) {
 	var together sync.WaitGroup // all are scored before any is charged
 	together.Add(n)
 	r := newRig(t, 8, func(_ *StateConfig, c *Config) {
-		c.Profiles[0].Envelope = Envelope{MaxLoadRatio: -1, MaxShare: -1, NearTokens: -1}
+		c.Profiles[0].Envelope = Envelope{MaxLoadRatio: -1, MaxShare: -1}
 		c.Profiles[0].Scorers = []Weighted{{scoring{"a", CostTokens, func(b *Batch) error {
 			err := NewLeastWork(Blend).Score(b)
 			together.Done()

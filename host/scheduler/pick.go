@@ -1,36 +1,38 @@
 package scheduler
 
 // pick chooses a column, -1 if all are passed over. The cost decides, except for
-// differences that are small beside the cost of a whole conversation: there stay and
-// spread decide.
+// differences that are small beside the cost of a whole conversation: there the rules of
+// the profile decide.
 func (d *decision) pick() int {
 	clear(d.joins)
 	clear(d.groupCounts)
 	d.costs()
 	d.branch = branchPoint{}
-	if d.arm == armHoldout || d.unit != CostTokens || !d.r.API.Op.HasPrompt() {
-		return d.argmin()
+	best := d.cheapest()
+	rules := &d.prof.Conversations
+	if best < 0 || !rules.any() || d.arm == armHoldout || d.unit != CostTokens || !d.r.API.Op.HasPrompt() {
+		return best
 	}
 	t := &d.model.state.conversations
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if d.deep < 0 {
 		d.branch = t.findLocked(0)
-		return d.spread(d.argmin())
+		return d.spread(best)
 	}
 	c := &d.cands[d.order[d.deep]]
 	shared := d.branchPointOf(t, c)
 	if d.branch.group == nil {
-		return d.stay(float32(c.matched))
+		return d.hold(best, float32(c.matched))
 	}
-	if d.prof.own*float32(shared) < d.prof.Envelope.NearTokens/trivialPrefix {
+	if d.prof.own*float32(shared) < trivialPrefix {
 		d.branch = t.findLocked(0)
-		return d.spread(d.argmin())
+		return d.spread(best)
 	}
 	d.join(shared)
-	best := d.argmin()
-	if best < 0 || !d.joins[best] {
-		return d.stay(float32(c.matched))
+	best = d.moved(RuleJoin, best, d.argmin())
+	if !d.joins[best] {
+		return d.hold(best, float32(c.matched))
 	}
 	return d.spread(best)
 }

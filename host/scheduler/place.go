@@ -65,19 +65,10 @@ func (d *decision) choose() (charge endpoint.Charge, at int, err *DeniedError) {
 // left out if another request was first. The lane is locked.
 func (d *decision) pickAdmitted() int {
 	for range d.b.N {
-		at := d.pinnedColumn()
-		if at < 0 {
-			at = d.firstPicked()
-		}
-		if at < 0 && !d.exact && d.arm == armLocality {
-			if key := d.sessionKey(); key != 0 {
-				at = d.stickyColumn(key)
-			}
-		}
+		d.moves.n = 0
+		at := d.overruled()
 		if at < 0 {
 			at = d.pick()
-		} else {
-			d.costs()
 		}
 		if at < 0 || d.mode == modeDryRun || d.loads[at].Admit(d.now) {
 			return at
@@ -85,6 +76,25 @@ func (d *decision) pickAdmitted() int {
 		d.over[at] = reasonProbe
 	}
 	return -1
+}
+
+// overruled returns the column on which policy, the profile's picker or, if the prompt is
+// not known, the session places the request, -1 if none of them does.
+func (d *decision) overruled() int {
+	at, rule := d.pinnedColumn(), RulePin
+	if at < 0 {
+		at, rule = d.firstPicked(), RulePicker
+	}
+	if at < 0 && !d.exact && d.arm == armLocality {
+		if key := d.sessionKey(); key != 0 {
+			at, rule = d.stickyColumn(key), RuleSession
+		}
+	}
+	if at < 0 {
+		return -1
+	}
+	d.costs()
+	return d.moved(rule, d.argmin(), at)
 }
 
 // classify sets the kind of the placement.

@@ -251,7 +251,7 @@ func TestEnvelope(t *testing.T) {
 	})
 	t.Run("load", func(t *testing.T) {
 		r, l := setup(t)
-		l[0].Charge("acme", 27_000, 0)
+		l[0].Charge("acme", 28_000, 0)
 		if c := run(r); c.State != "enveloped" || c.Reason != reasons[reasonLoad].text {
 			t.Errorf("got %s (%s), want enveloped by load", c.State, c.Reason)
 		}

@@ -71,7 +71,8 @@ func TestAffinity_weight(t *testing.T) {
 		warm   bool
 	}{{0, false}, {1, false}, {4, true}, {0.1, false}} {
 		r := newRig(t, 2, func(_ *StateConfig, cfg *Config) {
-			cfg.Profiles[0].Envelope = Envelope{NearTokens: -1, SlackTokens: 1 << 20}
+			cfg.Profiles[0].Envelope = Envelope{SlackTokens: 1 << 20}
+			cfg.Profiles[0].Conversations = noRules
 		})
 		r.policy.d.Affinity.Weight = c.weight
 		text := words(1, 4000)

@@ -25,6 +25,8 @@ func newProfile(p Profile) *profile {
 		p.Objective = Blend
 	}
 	p.Envelope = p.Envelope.withDefaults()
+	p.Conversations = p.Conversations.withDefaults(p.Objective != TTFT && len(p.Scorers) == 1 &&
+		p.Scorers[0].Scorer.Name() == n.Name())
 	out := &profile{Profile: p, native: n, unit: p.Scorers[0].Scorer.Unit(), own: n.w.Own,
 		extensions: extensionsOf(&p), want: p.wants()}
 	if out.Normalize == "" {

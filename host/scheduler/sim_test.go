@@ -18,7 +18,7 @@ type simConfig struct {
 	convs, turns, clients, endpoints int
 	system, user, answer             int // tokens
 	predicted                        bool
-	near                             float32 // Envelope.NearTokens
+	rules                            ConversationRules
 	seed                             uint64
 }
 
@@ -74,7 +74,7 @@ func runSim(t testing.TB, cfg simConfig) simResult {
 	clock := func() time.Time { return start.Add(s.now) }
 	s.r = newRig(t, cfg.endpoints, func(sc *StateConfig, c *Config) {
 		sc.Now, sc.Seed = clock, cfg.seed+1
-		c.Profiles[0].Envelope.NearTokens = cfg.near
+		c.Profiles[0].Conversations = cfg.rules
 		idx := newFakeIndex()
 		idx.clock, idx.ttl = clock, 2*time.Second
 		sc.Locality.Index, sc.Locality.Predictor = nil, idx
@@ -214,11 +214,14 @@ func TestSimulation_conversations(t *testing.T) {
 	}
 }
 
+// noRules leaves the choice to the cost.
+var noRules = ConversationRules{HoldTokens: -1, SpreadTokens: -1, JoinAfter: -1}
+
 // TestSimulation_costAlone: the cost alone does not suffice: it moves the second turns of
 // short chats with every change of load.
 func TestSimulation_costAlone(t *testing.T) {
 	r := runSim(t, simConfig{convs: 40, turns: 8, clients: 8, endpoints: 4, system: 2000, user: 300, answer: 150,
-		near: -1})
+		rules: noRules})
 	t.Logf("same %.3f, balance %.2f %v, hit of ideal %.4f", r.same, r.balance, r.per, r.hit)
 	if r.same >= 0.98 && r.balance <= 1.25 && r.hit >= 0.99 {
 		t.Error("the cost alone passes: the test shows nothing")

@@ -2,10 +2,9 @@ package scheduler
 
 import "math"
 
-// trivialPrefix divides NearTokens: a shared prefix that costs less than the result to
-// compute (256 tokens, a short system prompt) has no influence on where its
-// conversations begin.
-const trivialPrefix = 16
+// trivialPrefix is the cost in tokens of computing a shared prefix below which it has no
+// influence on where its conversations begin: 256 tokens, a short system prompt.
+const trivialPrefix = 512
 
 // branchBlocks is how many blocks before the end of a match the end of a shared
 // prefix is searched. A prefix ends within a block; that block also holds the first
@@ -29,13 +28,15 @@ func (d *decision) branchPointOf(t *conversations, c *cand) uint32 {
 	return c.matched
 }
 
-// stay keeps a conversation on the endpoint with its longest match, unless another is
-// cheaper by more than the tolerance: NearTokens, and what the envelope allows an
+// hold keeps a conversation on the endpoint with its longest match, unless best is
+// cheaper by more than the tolerance: HoldTokens, and what the envelope allows an
 // endpoint above the mean. At any moment loads differ by about the square root of
 // the requests in flight; a conversation that followed each of these differences
 // would keep moving.
-func (d *decision) stay(matched float32) int {
-	best := d.argmin()
+func (d *decision) hold(best int, matched float32) int {
+	if d.prof.Conversations.HoldTokens == 0 {
+		return best
+	}
 	home := -1
 	for i := range d.b.N {
 		if d.over[i] == reasonNone && d.b.Matched[i] == matched && d.b.Uncached[i] < float32(d.tokens) &&
@@ -43,26 +44,19 @@ func (d *decision) stay(matched float32) int {
 			home = i
 		}
 	}
-	if home < 0 || home == best {
+	if home < 0 || d.total[home] > d.total[best]+d.tolerance() {
 		return best
 	}
-	if d.total[home] <= d.total[best]+d.tolerance() {
-		return home
-	}
-	return best
+	return d.moved(RuleHold, best, home)
 }
 
 // tolerance is by how much the cost of a conversation's home may exceed the least.
 func (d *decision) tolerance() float32 {
-	e := &d.prof.Envelope
-	if e.NearTokens == 0 {
-		return 0
-	}
 	var sum float32
 	for _, out := range d.live.outstanding {
 		sum += out
 	}
-	return e.NearTokens + max(0, e.MaxLoadRatio-1)*sum/float32(d.b.N)
+	return d.prof.Conversations.HoldTokens + max(0, d.prof.Envelope.MaxLoadRatio-1)*sum/float32(d.b.N)
 }
 
 // join marks the endpoints that should hold a shared prefix: its holders and, while
@@ -89,11 +83,12 @@ func (d *decision) join(matched uint32) {
 			busy = busy && d.live.inflight[i] > 0
 		}
 	}
-	if !busy {
+	after := d.prof.Conversations.JoinAfter
+	if !busy || after == 0 {
 		return
 	}
-	skew := fewest - max(copyCount/2, skewShare*sum/float32(n))
-	for ; have < l.paid(n); have++ {
+	skew := fewest - max(float32(after)/2, skewShare*sum/float32(n))
+	for ; have < l.paid(n, after); have++ {
 		next := -1
 		for i := range n {
 			if !d.joins[i] && d.over[i] == reasonNone && (next < 0 || d.hasFewer(i, next)) {
@@ -108,34 +103,53 @@ func (d *decision) join(matched uint32) {
 	}
 }
 
-// skewShare of the mean, and half of copyCount, is by how many conversations the holders
+// skewShare of the mean, and half of JoinAfter, is by how many conversations the holders
 // of a shared prefix may exceed others before it is copied elsewhere.
 const skewShare = 0.05
 
-// spread chooses, among the columns that cost at most a quarter of NearTokens more
-// than best, the one on which the fewest conversations began. A quarter, because a
-// conversation that begins elsewhere loses nothing, so that less load outweighs it.
+// spread chooses, among the columns that cost at most SpreadTokens more than best and
+// have hardly more requests in flight than the least busy of them, the one on which the
+// fewest conversations began.
 func (d *decision) spread(best int) int {
-	if best < 0 {
-		return best
-	}
 	l := &d.branch
 	if l.group == l.root {
 		l.root.counts(d, d.groupCounts)
 		copy(d.modelCounts, d.groupCounts)
 	}
-	limit := d.total[best] + d.b.Speed[best]*d.prof.Envelope.NearTokens/4
-	pick := best
+	band := d.prof.Conversations.SpreadTokens
+	if band == 0 {
+		return best
+	}
+	limit := d.total[best] + d.b.Speed[best]*band
+	least := d.busy(best)
 	for i := range d.b.N {
-		if d.over[i] != reasonNone || d.total[i] > limit || d.b.Prefer[i] < d.b.Prefer[best] ||
-			l.group != l.root && !d.joins[i] {
-			continue
+		if d.maySpread(i, best, limit) {
+			least = min(least, d.busy(i))
 		}
-		if d.hasFewer(i, pick) {
+	}
+	least = max(least+1, least*(1+presentShare))
+	pick := -1
+	for i := range d.b.N {
+		if (i == best || d.maySpread(i, best, limit)) && d.busy(i) <= least && (pick < 0 || d.hasFewer(i, pick)) {
 			pick = i
 		}
 	}
-	return pick
+	return d.moved(RuleSpread, best, pick)
+}
+
+// presentShare, but at least one request, is by how much more than the least busy
+// endpoint one may have in flight and still be chosen for the conversations that it
+// lacks. What is in flight is the present: without the bound a burst of equal requests
+// would first make up for all differences of the past.
+const presentShare = 0.05
+
+// busy is the requests in flight on a column, scaled by how slow the endpoint is.
+func (d *decision) busy(i int) float32 { return d.live.inflight[i] * d.b.Speed[i] }
+
+// maySpread reports whether a conversation may begin on column i instead of best.
+func (d *decision) maySpread(i, best int, limit float32) bool {
+	return d.over[i] == reasonNone && d.total[i] <= limit && d.b.Prefer[i] >= d.b.Prefer[best] &&
+		(d.branch.group == d.branch.root || d.joins[i])
 }
 
 // hasFewer orders by conversations of the group, then of the model, both scaled by

@@ -99,6 +99,7 @@ type traceHead struct {
 	moreFirst           uint64 // columns of held: numbers [moreFirst, moreFirst+held×scored)
 	scored              int    // candidates
 	chosen              int32  // of these, -1 = none
+	moves               moves
 	retries             uint8
 	predicted           uint32
 	reported            int64 // -1 = not known
@@ -247,7 +248,7 @@ func (d *decision) fillHead(h *traceHead) {
 		h.faults = slices.Clone(d.faults)
 	}
 	h.kind, h.arm, h.exact, h.inexact = d.kind, d.arm, d.exact, d.inexact
-	h.tokens, h.took, h.reported, h.chosen = d.tokens, d.took, -1, d.chosen
+	h.tokens, h.took, h.reported, h.chosen, h.moves = d.tokens, d.took, -1, d.chosen, d.moves
 	if d.chosen < 0 {
 		return
 	}
