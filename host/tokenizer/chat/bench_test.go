@@ -121,3 +121,41 @@ func BenchmarkBlocks(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkBlocks_small computes the block hashes of a body of 1 KB: same, if it was
+// seen before; new, if its last message, of 200 bytes, is new.
+func BenchmarkBlocks_small(b *testing.B) {
+	m := cachedModel(b, "qwen3", nil)
+	q := &tokenizer.Query{Sizes: []int{16}}
+	var p tokenizer.Prompt
+	var r llmapi.Request
+	rnd := rand.New(rand.NewPCG(3, 3))
+	system := prose(rnd, 700)
+	for _, c := range []string{"same", "new"} {
+		b.Run(c, func(b *testing.B) {
+			bodies := make([][]byte, 1)
+			if c == "new" {
+				bodies = make([][]byte, 20000)
+			}
+			for i := range bodies {
+				body, err := json.Marshal(map[string]any{"model": "m", "messages": []map[string]string{
+					{"role": "system", "content": system}, {"role": "user", "content": prose(rnd, 200)}}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				bodies[i] = body
+			}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				if err := r.Scan(llmapi.OpChat, bodies[i%len(bodies)]); err != nil {
+					b.Fatal(err)
+				}
+				if err := m.Blocks(&r, q, &p); err != nil || !p.Exact {
+					b.Fatal(err, p.Reason)
+				}
+				i++
+			}
+		})
+	}
+}

@@ -170,6 +170,9 @@ func (r *run) sliceList(l *list, x [3]Value, step int) Value {
 		return Value{k: kindList, p: out}
 	}
 	r.chargeValues(len(l.items))
+	if n := (j - i + step) / step; n > 0 {
+		out.items = make([]Value, 0, min(n, len(l.items)))
+	}
 	for ; step > 0 && i < j || step < 0 && i > j; i += step {
 		out.items = append(out.items, l.items[i])
 	}

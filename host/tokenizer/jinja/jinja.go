@@ -18,6 +18,7 @@ package jinja
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -106,8 +107,10 @@ type Template struct {
 	slots  int            // variables of the outermost frame
 	inputs []string       // names looked up outside the template
 	index  map[string]int // position in inputs
+	base   []Value        // values of inputs that a render does not set
 	opt    Options
 	parts  bool
+	runs   sync.Pool // of *run, for reuse
 }
 
 // Compile compiles src. It returns a *SyntaxError, an *UnsupportedError or
@@ -121,6 +124,16 @@ func Compile(src string, opt Options) (t *Template, err error) {
 	c := &compiler{t: t}
 	t.body = c.stmts(body, newScope(nil, f, body))
 	t.slots = f.n
+	t.base = make([]Value, len(t.inputs))
+	for i, n := range t.inputs {
+		if v, ok := t.opt.Globals[n]; ok {
+			t.base[i] = v
+		} else if v, ok := builtins[n]; ok {
+			t.base[i] = v
+		} else {
+			t.base[i] = Value{k: kindUndefined, s: n}
+		}
+	}
 	return t, nil
 }
 
@@ -140,22 +153,40 @@ func (t *Template) LoopsOverContent() bool { return t.parts }
 // the values of vars. Errors: *RaisedError, *RuntimeError, *UnsupportedError,
 // ErrSteps, ErrBytes, ErrDepth; out then holds the text rendered before the error.
 func (t *Template) Render(vars map[string]Value, now time.Time, out *Output) (err error) {
-	r := &run{out: out, vars: make([]Value, len(t.inputs)), now: now, steps: t.opt.MaxSteps, bytes: t.opt.MaxBytes,
-		maxDepth: t.opt.MaxDepth}
+	r := t.newRun(out, now)
+	defer t.recycle(r)
+	copy(r.vars, t.base)
 	for i, n := range t.inputs {
 		if v, ok := vars[n]; ok {
 			r.vars[i] = v
-		} else if v, ok := t.opt.Globals[n]; ok {
-			r.vars[i] = v
-		} else if v, ok := builtins[n]; ok {
-			r.vars[i] = v
-		} else {
-			r.vars[i] = Value{k: kindUndefined, s: n}
 		}
 	}
 	defer catch(&err)
-	exec(t.body, &frame{vars: make([]Value, t.slots), r: r})
+	exec(t.body, &r.body)
 	return nil
+}
+
+// newRun returns the state of a render, without values.
+func (t *Template) newRun(out *Output, now time.Time) *run {
+	r, _ := t.runs.Get().(*run)
+	if r == nil {
+		r = &run{vars: make([]Value, len(t.inputs))}
+		r.body = frame{vars: make([]Value, t.slots), r: r}
+	}
+	r.out, r.now, r.steps, r.bytes, r.maxDepth = out, now, t.opt.MaxSteps, t.opt.MaxBytes, t.opt.MaxDepth
+	return r
+}
+
+// recycle keeps the memory of a finished render for another one. Nothing that a
+// render returns refers to it.
+func (t *Template) recycle(r *run) {
+	clear(r.vars)
+	clear(r.body.vars)
+	for _, l := range r.loops[:r.looped] {
+		*l = loop{}
+	}
+	*r = run{vars: r.vars, body: r.body, loops: r.loops}
+	t.runs.Put(r)
 }
 
 // thrown carries an error from deep inside a closure to Compile or Render. A

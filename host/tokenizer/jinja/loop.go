@@ -119,7 +119,8 @@ func (lc *loopCode) run(f *frame) control {
 	if n == 0 {
 		return lc.els(f)
 	}
-	l := &loop{items: items, n: n, lo: lo, step: step}
+	l := f.r.newLoop()
+	*l = loop{items: items, n: n, lo: lo, step: step}
 	lv := Value{k: kindLoop, p: l}
 	for l.i = 0; l.i < l.n; l.i++ {
 		f.r.step()

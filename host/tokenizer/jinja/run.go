@@ -12,6 +12,24 @@ type run struct {
 	bytes    int64 // left
 	depth    int   // macros entered
 	maxDepth int
+	body     frame   // of the template's body
+	loops    []*loop // for reuse by later renders, of which this one uses the first looped
+	looped   int
+}
+
+// maxLoops limits the loops that a run keeps for reuse.
+const maxLoops = 16
+
+// newLoop returns a loop without state.
+func (r *run) newLoop() *loop {
+	if r.looped == len(r.loops) {
+		if r.looped == maxLoops {
+			return &loop{}
+		}
+		r.loops = append(r.loops, &loop{})
+	}
+	r.looped++
+	return r.loops[r.looped-1]
 }
 
 // step counts a loop iteration or a call.
