@@ -27,39 +27,33 @@ func stops(x uint64) uint64 {
 	return ((q-0x21*ones)&^q | (s-ones)&^s) & highs
 }
 
-// plainRun is how many plain bytes in a row make a long run of them likely: code has
-// an escape every 30 bytes or so, prose every few hundred.
-const plainRun = 64
-
-// skipPlain returns an offset from i on before which all bytes are plain: not
-// among those that stops finds. It looks at 32 bytes at a time, which costs one
-// branch, and ends within 32 bytes of the first other one.
-func skipPlain(b []byte, i int) int {
-	for i+32 <= len(b) {
-		w := b[i : i+32 : i+32]
-		m := stops(binary.LittleEndian.Uint64(w)) | stops(binary.LittleEndian.Uint64(w[8:])) |
-			stops(binary.LittleEndian.Uint64(w[16:])) | stops(binary.LittleEndian.Uint64(w[24:]))
-		if m != 0 {
-			break
-		}
-		i += 32
-	}
-	return i
-}
+// shortRun is how many bytes of a string are walked by words before its blocks: most
+// keys and short values end within it.
+const shortRun = 32
 
 // String returns the offset after the closing quote of the string whose opening
 // quote is at i, and whether it holds an escape.
 func String(b []byte, i int) (end int, escaped bool, err *Error) {
 	i++
+	blocksAt := i + shortRun
 	for {
-		for from := i; i+8 <= len(b); {
+		for i+8 <= len(b) {
+			if i >= blocksAt {
+				blocksAt = len(b)
+				more, done := false, false
+				if i, more, done, err = blocks(b, i); err != nil {
+					return 0, false, err
+				}
+				if escaped = escaped || more; done {
+					return i, escaped, nil
+				}
+				continue
+			}
 			if m := stops(binary.LittleEndian.Uint64(b[i:])); m != 0 {
 				i += bits.TrailingZeros64(m) >> 3
 				break
 			}
-			if i += 8; i-from == plainRun {
-				i = skipPlain(b, i)
-			}
+			i += 8
 		}
 		if i >= len(b) {
 			return 0, false, fault(len(b), "unfinished string")
