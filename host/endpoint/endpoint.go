@@ -10,7 +10,10 @@
 // removal for as long as a request refers to it.
 package endpoint
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // MaxEndpoints bounds the slots of a Store. 1,024 keeps a candidate set at
 // 128 bytes, small enough for the stack; larger fleets are several routers.
@@ -110,6 +113,16 @@ type State struct {
 	ScrapedAt time.Time // when the figures above were read
 
 	others Others // by these figures; set by Store.Update
+}
+
+// equalButFigures reports whether s and o differ at most in the figures that an endpoint
+// reports again and again. Topology, which is models, adapters and isolation, is not
+// compared.
+func (s *State) equalButFigures(o *State) bool {
+	return s.Ready == o.Ready && s.Reason == o.Reason && s.Sleeping == o.Sleeping && s.Draining == o.Draining &&
+		s.Held == o.Held && s.Cordoned == o.Cordoned && s.BlockTokens == o.BlockTokens &&
+		s.CacheBlocks == o.CacheBlocks && s.MaxModelLen == o.MaxModelLen && s.NoSalt == o.NoSalt &&
+		s.Trust == o.Trust && s.Events == o.Events && slices.Equal(s.Loaded, o.Loaded)
 }
 
 // serving reports whether an endpoint in this state takes further requests.

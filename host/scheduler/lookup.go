@@ -32,7 +32,7 @@ func (d *decision) matchClass(class int) {
 	if len(chain) == 0 {
 		return
 	}
-	d.clearDepths(loc.Holders)
+	d.clearDepths(min(loc.Holders, loc.HolderOf(endpoint.ID(d.snap.N), 0)))
 	live, assumed, recomputes := 0, 0, d.r.API.NoReuse()
 	for i := range d.cands {
 		c := &d.cands[i]
@@ -63,12 +63,15 @@ func (d *decision) matchClass(class int) {
 	d.setMatches(class, size)
 }
 
-// clearDepths gives the scratch room for the holders and clears it.
-func (d *decision) clearDepths(holders int) {
-	if cap(d.depth) < holders {
-		d.depth, d.assumed, d.spare = make([]uint32, holders), make([]uint32, holders), make([]uint32, holders)
-		d.holders = make([]uint64, (holders+63)/64)
+// clearDepths gives the scratch the length of n holders and clears it: a lookup costs
+// by the endpoints there are, not by those there may be.
+func (d *decision) clearDepths(n int) {
+	if cap(d.depth) < n {
+		room := 2 * n
+		d.depth, d.assumed, d.spare = make([]uint32, room), make([]uint32, room), make([]uint32, room)
+		d.holders = make([]uint64, (room+63)/64)
 	}
+	d.depth, d.assumed, d.spare, d.holders = d.depth[:n], d.assumed[:n], d.spare[:n], d.holders[:(n+63)/64]
 	clear(d.depth)
 	clear(d.assumed)
 	clear(d.spare)
