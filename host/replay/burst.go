@@ -20,11 +20,6 @@ type Burst struct {
 // Generate returns the workload. Each turn adds 50 to 250 tokens of the user and the
 // answer before, of 50 to 450 tokens. The same seed gives the same workload.
 func (b Burst) Generate(seed uint64) *Trace {
-	def := func(p *int, v int) {
-		if *p == 0 {
-			*p = v
-		}
-	}
 	def(&b.Clients, 48)
 	def(&b.Turns, 8)
 	def(&b.SystemTokens, 10_000)

@@ -19,11 +19,6 @@ type Shape struct {
 }
 
 func (s Shape) withDefaults() Shape {
-	def := func(p *int, v int) {
-		if *p == 0 {
-			*p = v
-		}
-	}
 	def(&s.Conversations, 24)
 	def(&s.MeanRequests, 16)
 	def(&s.Tools, 3)
