@@ -21,6 +21,9 @@ func blocks(b []byte, i int) (end int, escaped, done bool, err *Error) {
 	for ; i+block <= len(b); i += block {
 		quotes, backslashes, controls := masks((*[block]byte)(b[i:]))
 		if quotes|backslashes|controls|carry == 0 {
+			if more := b[i+block:]; len(more) >= block { // prose goes on for kilobytes
+				i += plain(&more[0], len(more))
+			}
 			continue
 		}
 		var after uint64 // bytes after the backslash of an escape
@@ -96,4 +99,19 @@ func masksGeneric(b *[block]byte) (quotes, backslashes, controls uint64) {
 func zeroBytes(x uint64) uint64 {
 	z := ^(x&^highs + ^uint64(highs) | x) & highs
 	return z >> 7 * 0x0102040810204080 >> 56
+}
+
+// plainGeneric is plain without assembly.
+func plainGeneric(b []byte) int {
+	i := 0
+	for ; i+block <= len(b); i += block {
+		var any uint64
+		for k := i; k < i+block; k += 8 {
+			any |= stops(binary.LittleEndian.Uint64(b[k:]))
+		}
+		if any != 0 {
+			break
+		}
+	}
+	return i
 }

@@ -32,6 +32,31 @@ func TestMasks(t *testing.T) {
 	}
 }
 
+// TestPlain compares plain and plainGeneric with their definition, for one byte at each
+// place that is not plain.
+func TestPlain(t *testing.T) {
+	for n := block; n < 5*block; n += 7 {
+		b := bytes.Repeat([]byte("a\x7f\x80\xff !#[]"), n/9+1)[:n]
+		for at := -1; at < n; at++ {
+			for _, c := range []byte("\"\\\x1f\x00") {
+				want := n / block * block
+				if at >= 0 {
+					b[at], want = c, min(want, at/block*block)
+				}
+				if got := plain(&b[0], n); got != want {
+					t.Fatalf("%d bytes, %q at %d: got %d, want %d", n, c, at, got, want)
+				}
+				if got := plainGeneric(b); got != want {
+					t.Fatalf("generic: %d bytes, %q at %d: got %d, want %d", n, c, at, got, want)
+				}
+				if at >= 0 {
+					b[at] = 'b'
+				}
+			}
+		}
+	}
+}
+
 // stringByByte is String, one byte after the other.
 func stringByByte(b []byte, i int) (end int, escaped bool, err *Error) {
 	for i++; i < len(b); {

@@ -58,3 +58,51 @@ TEXT ·masks(SB), NOSPLIT, $0-32
 	MOVQ R9, backslashes+16(FP)
 	MOVQ R10, controls+24(FP)
 	RET
+
+// func plain(b *byte, n int) int
+TEXT ·plain(SB), NOSPLIT, $0-24
+	MOVQ b+0(FP), SI
+	MOVQ n+8(FP), DI
+	MOVQ $0x2222222222222222, AX
+	MOVQ AX, X8
+	PUNPCKLQDQ X8, X8
+	MOVQ $0x5c5c5c5c5c5c5c5c, AX
+	MOVQ AX, X9
+	PUNPCKLQDQ X9, X9
+	MOVQ $0x1f1f1f1f1f1f1f1f, AX
+	MOVQ AX, X10
+	PUNPCKLQDQ X10, X10
+	XORQ AX, AX
+
+// FIND adds to X4 what of the 16 bytes in X0 is not plain.
+#define FIND(off) \
+	MOVOU off(SI)(AX*1), X0 \
+	MOVO X0, X1 \
+	MOVO X0, X2 \
+	PCMPEQB X8, X1 \
+	PCMPEQB X9, X2 \
+	MOVO X0, X3 \
+	PMINUB X10, X3 \
+	PCMPEQB X0, X3 \
+	POR X1, X2 \
+	POR X2, X3 \
+	POR X3, X4
+
+next:
+	LEAQ 64(AX), BX
+	CMPQ BX, DI
+	JGT done
+	PXOR X4, X4
+	FIND(0)
+	FIND(16)
+	FIND(32)
+	FIND(48)
+	PMOVMSKB X4, CX
+	TESTL CX, CX
+	JNZ done
+	MOVQ BX, AX
+	JMP next
+
+done:
+	MOVQ AX, ret+16(FP)
+	RET
