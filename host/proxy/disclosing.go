@@ -22,19 +22,16 @@ var disclosingFields = map[string]bool{
 var disclosingPrefixes = append([]string{"x-backend", "x-cache-", "x-endpoint", "x-inference-", "x-instance", "x-node-",
 	"x-pod-", "x-upstream"}, droppedPrefixes...)
 
+var disclosingNames = newNameList(disclosingPrefixes, disclosingFields, dropped)
+
 // disclosing reports whether a field of an answer's head is of that kind.
 func disclosing(name []byte) bool {
+	if !disclosingNames.may(name) {
+		return false
+	}
 	var buf [64]byte
 	low, _ := lowDashed(&buf, name)
-	if disclosingFields[string(low)] || dropped[string(low)] {
-		return true
-	}
-	for _, p := range disclosingPrefixes {
-		if len(low) >= len(p) && string(low[:len(p)]) == p {
-			return true
-		}
-	}
-	return false
+	return disclosingNames.has(low)
 }
 
 // stripDisclosing removes the disclosing fields from h, which was read from head.

@@ -156,6 +156,8 @@ var droppedPrefixes = []string{
 	"x-dynamo-", "x-worker-", "x-tenant-", "x-cache-salt-", "x-dp-rank",
 }
 
+var droppedNames = newNameList(droppedPrefixes, dropped)
+
 // classify returns the kind of a field. Gateways in front of WSGI-like servers read
 // "_" as "-", so a name with underscores is dropped unless the name with dashes
 // would pass.
@@ -220,15 +222,8 @@ func kindOf(low []byte, hints *hintTable) kind {
 	if _, ok := hints.labels[string(low)]; ok {
 		return kindLabel
 	}
-	if dropped[string(low)] {
+	if droppedNames.may(low) && droppedNames.has(low) {
 		return kindDrop
-	}
-	if low[0] == 'x' || low[0] == 'p' {
-		for _, p := range droppedPrefixes {
-			if len(low) >= len(p) && string(low[:len(p)]) == p {
-				return kindDrop
-			}
-		}
 	}
 	return kindPass
 }
