@@ -20,7 +20,8 @@ FLEET := $(GO) test -count=1 -timeout 9m -parallel 6 ./conformance/harness ./con
 
 .DEFAULT_GOAL := build
 .PHONY: help build build-hf run generate check lint lint-quick deps deps-hf deps-engine \
-	test test-core test-race test-fuzz test-oracle test-load test-engine test-long bench bench-policy bench-wasm
+	test test-core test-race test-fuzz test-oracle test-load test-engine test-long bench bench-check bench-readme \
+	bench-policy bench-wasm
 
 help: ## this list
 	@awk -F ':.*## ' '/^##@ /{sub(/^##@ /, ""); printf "\n%s\n", $$0} /^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,6 +110,12 @@ deps-engine: ## a real vLLM and a real llama.cpp; about 6.6 GB
 
 bench: ## prints the machine, ratios and peers
 	@bash .ci/bench.sh
+
+bench-check: ## fails if a ratio of the data path to nginx is 10 % worse than README says; installs nginx
+	@bash conformance/bench/run.sh -bench.check README.md
+
+bench-readme: ## measures the data path beside nginx and writes the table of README; installs nginx
+	@bash conformance/bench/run.sh -bench.write README.md
 
 bench-policy: ## decisions of the shipped policy with 1,000 tenants, their reload, constraints, limits
 	$(GO) test -run '^$$' -bench 'Snapshot|Reload' -benchtime 2s ./host/policy

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -17,11 +18,17 @@ import (
 	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
+var (
+	writeFlag = flag.String("bench.write", "", "README whose table is written")
+	checkFlag = flag.String("bench.check", "", "README with whose table the figures are compared")
+)
+
 // peer is one router in front of the engines.
 type peer struct {
-	name string
-	url  string
-	pid  int
+	name   string
+	url    string
+	pid    int
+	router *harness.Router // nil for nginx
 }
 
 func nginx(t testing.TB, upstreams []string) *peer {
@@ -49,7 +56,7 @@ proxy_set_header Connection ""; proxy_buffering off; } } }
 	p := harness.Start(t, exec.Command("taskset", "-c", "1", "nginx", "-p", dir, "-c", file))
 	url := fmt.Sprintf("http://127.0.0.1:%d", port)
 	harness.Await(t, 10*time.Second, "nginx serves", func() bool { return harness.Get(url+"/v1/models", "") == 200 })
-	return &peer{"nginx", url, p.Cmd.Process.Pid}
+	return &peer{"nginx", url, p.Cmd.Process.Pid, nil}
 }
 
 // kvasir starts the router. Without a tokenizer it places by load only.
@@ -76,106 +83,155 @@ models: [{name: m, pools: [main]`+tok+`}]
 		fmt.Sprint(r.Cmd.Process.Pid)).CombinedOutput(); err != nil {
 		t.Fatalf("taskset: %v: %s", err, b)
 	}
-	return &peer{name, r.URL, r.Cmd.Process.Pid}
-}
-
-var vocabulary = strings.Fields("the of and to in a is that for it as was with be by on not he his but at are this " +
-	"have from or had an they which one you were all her she there would their we him been has when who will no more " +
-	"if out so said what up its about than into them can only other time new some could these two may first then do " +
-	"any like my now over such our man me even most made after also did many fore must through years where much your " +
-	"way well down should because each just those people")
-
-func prose(r *rand.Rand, bytes int) string {
-	var b strings.Builder
-	for b.Len() < bytes {
-		b.WriteString(vocabulary[r.IntN(len(vocabulary))])
-		b.WriteByte(' ')
-	}
-	return b.String()
-}
-
-func chat(stream bool, contents ...string) []byte {
-	var b strings.Builder
-	fmt.Fprintf(&b, `{"model":"m","stream":%t,"max_tokens":64,"messages":[`, stream)
-	for i, c := range contents {
-		role := "user"
-		if i%2 == 1 {
-			role = "assistant"
-		}
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, `{"role":%q,"content":%q}`, role, c)
-	}
-	b.WriteString("]}")
-	return []byte(b.String())
+	return &peer{name, r.URL, r.Cmd.Process.Pid, r}
 }
 
 // scenario is one kind of load.
 type scenario struct {
 	name    string
 	clients int
-	perWhat string
+	events  bool // cost per event, not per request
 	body    func(client, turn int) []byte
+}
+
+// conversation returns a body for each turn of some clients: 36 messages that stay and
+// a new one.
+func conversation(r *rand.Rand, text func(r *rand.Rand, bytes int) string) func(client, turn int) []byte {
+	var histories [4][]message
+	for i := range histories {
+		for k := range 36 {
+			m := user(text(r, 10_000))
+			if k%2 == 1 {
+				m.Role = "assistant"
+			}
+			histories[i] = append(histories[i], m)
+		}
+	}
+	return func(client, turn int) []byte {
+		last := user(text(rand.New(rand.NewPCG(uint64(client), uint64(turn))), 2500))
+		return chat(false, append(slices.Clone(histories[client]), last)...)
+	}
 }
 
 func scenarios() []scenario {
 	r := rand.New(rand.NewPCG(4, 4))
-	small := chat(false, prose(r, 900))
-	big := chat(false, prose(r, 400_000))
-	sse := chat(true, "n=256 ")
-	var conversations [8][]string
-	for i := range conversations {
-		for range 40 {
-			conversations[i] = append(conversations[i], prose(r, 9000))
-		}
-	}
+	same := func(body []byte) func(int, int) []byte { return func(int, int) []byte { return body } }
 	return []scenario{
-		{"small request, 16 clients", 16, "request", func(int, int) []byte { return small }},
-		{"400 KB prompt repeated, 4 clients", 4, "request", func(int, int) []byte { return big }},
-		{"400 KB prompt, next turn, 4 clients", 4, "request", func(c, turn int) []byte {
-			last := prose(rand.New(rand.NewPCG(uint64(c), uint64(turn))), 2500)
-			return chat(false, append(append([]string(nil), conversations[c]...), last)...)
-		}},
-		{"stream, 32 clients, an event each 5 ms", 32, "event", func(int, int) []byte { return sse }},
+		{"1 KB request, 16 clients", 16, false, same(chat(false, user(prose(r, 900))))},
+		{"400 KB of prose, repeated", 4, false, same(chat(false, user(prose(r, 390_000))))},
+		{"400 KB of an agent's calls of tools, repeated", 4, false, same(chat(false, agent(r, 360_000)...))},
+		{"400 KB of code, next turn", 4, false, conversation(r, code)},
+		{"event of a stream, 32 streams at 5 ms", 32, true, same(chat(true, user("n=256 ")))},
 	}
 }
 
+// A ratio is the median of the rounds' ratios: what else runs on the machine in a round
+// slows all peers.
 const rounds, runFor = 5, 1500 * time.Millisecond
 
-// TestDataPath prints µs of the router's CPU per request or event, and the
-// ratio to nginx in the same round (median of the rounds).
+// TestDataPath measures µs of CPU per request or event and KB per open stream, and the
+// ratios to nginx in the same rounds. It prints the table of README; with -bench.write
+// it writes the table, with -bench.check it fails if a ratio is more than 10 % worse
+// than the recorded one in each of three measurements.
 func TestDataPath(t *testing.T) {
-	var ups []string
-	for range 4 {
-		ups = append(ups, startFakeEngine(t).Addr().String())
-	}
-	peers := []*peer{nginx(t, ups), kvasir(t, "kvasir, placing by load only", ups, false),
-		kvasir(t, "kvasir, prompts and prediction on", ups, true)}
+	recorded := readRecorded(t)
+	ups := startEngines(t)
+	peers := []*peer{nginx(t, ups), kvasir(t, columns[1], ups, false), kvasir(t, columns[2], ups, true)}
+	var rows []row
 	for _, sc := range scenarios() {
-		figures := make([][]float64, len(peers))
-		ratios := make([][]float64, len(peers))
-		for round := range rounds + 1 {
-			for i, p := range peers {
-				before := cpu(t, p.pid)
-				requests, events := load(t, p.url, sc.clients, runFor, sc.body)
-				n := requests
-				if sc.perWhat == "event" {
-					n = events
-				}
-				us := float64((cpu(t, p.pid) - before).Nanoseconds()) / 1000 / float64(max(n, 1))
-				if round == 0 {
-					continue // the first round is a warm-up
-				}
-				figures[i] = append(figures[i], us)
-				ratios[i] = append(ratios[i], us/figures[0][round-1])
-			}
+		rows = append(rows, checked(t, recorded, func() row { return sc.measure(t, peers) }))
+	}
+	rows = append(rows, checked(t, recorded, func() row { return openStreams(t, ups) }))
+	fmt.Print("\n", format(rows))
+	if *writeFlag == "" {
+		return
+	}
+	before, _, after, err := splitTable(readFile(t, *writeFlag))
+	if err == nil {
+		err = os.WriteFile(*writeFlag, []byte(before+format(rows)+after), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func startEngines(t *testing.T) (addrs []string) {
+	for range 4 {
+		addrs = append(addrs, startFakeEngine(t).Addr().String())
+	}
+	return addrs
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// readRecorded returns the recorded table, nil without -bench.check.
+func readRecorded(t *testing.T) []row {
+	if *checkFlag == "" {
+		return nil
+	}
+	_, table, _, err := splitTable(readFile(t, *checkFlag))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := parse(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// checked returns a measurement, and fails if three of them are worse than recorded.
+func checked(t *testing.T, recorded []row, measure func() row) row {
+	r := measure()
+	for tries := 1; recorded != nil; tries++ {
+		bad := r.worse(recorded)
+		if len(bad) == 0 {
+			break
 		}
-		for i, p := range peers {
-			fmt.Printf("%-40s %-36s %8.1f µs a %-8s %.2f x nginx\n", sc.name, p.name, median(figures[i]), sc.perWhat,
-				median(ratios[i]))
+		if tries == 3 {
+			t.Error(strings.Join(bad, "; "))
+			break
+		}
+		again := measure()
+		for i := range r.ratios {
+			r.ratios[i] = min(r.ratios[i], again.ratios[i])
 		}
 	}
+	return r
+}
+
+func (sc *scenario) measure(t *testing.T, peers []*peer) row {
+	figures, ratios := make([][]float64, len(peers)), make([][]float64, len(peers))
+	for round := range rounds + 1 {
+		for i, p := range peers {
+			before := cpu(t, p.pid)
+			n, events := load(t, p.url, sc.clients, runFor, sc.body)
+			if sc.events {
+				n = events
+			}
+			us := float64((cpu(t, p.pid) - before).Nanoseconds()) / 1000 / float64(max(n, 1))
+			if round == 0 {
+				continue // a warm-up
+			}
+			figures[i] = append(figures[i], us)
+			ratios[i] = append(ratios[i], us/figures[0][round-1])
+		}
+	}
+	r := row{name: sc.name, nginx: fmt.Sprintf("%.1f µs", median(figures[0]))}
+	for i, p := range peers {
+		fmt.Printf("%-46s %-26s %8.1f µs %6.2f x nginx\n", sc.name, p.name, median(figures[i]), median(ratios[i]))
+		if i > 0 {
+			r.ratios = append(r.ratios, median(ratios[i]))
+		}
+	}
+	return r
 }
 
 func median(v []float64) float64 {

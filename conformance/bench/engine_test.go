@@ -18,7 +18,8 @@ import (
 
 // fakeEngine answers chat requests without computing anything, so that the benchmark
 // measures the router. It answers a request whose body contains the mark "n=N" with a
-// stream of N events, one every 5 ms.
+// stream of N events, one every 5 ms, and one whose first content begins with "hold "
+// with a stream of one event that stays open.
 type fakeEngine struct {
 	net.Listener
 	requests atomic.Int64
@@ -72,6 +73,10 @@ func (e *fakeEngine) serve(c net.Conn) {
 			answer(c, models)
 		default:
 			e.requests.Add(1)
+			if bytes.Contains(body[:min(len(body), 200)], []byte(`"content":"hold `)) {
+				holdStream(c)
+				return
+			}
 			if at := bytes.LastIndex(body, []byte("n=")); at >= 0 {
 				digits := string(body[at+2:])
 				digits = digits[:strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' })]
@@ -104,4 +109,11 @@ func stream(c net.Conn, n int) {
 		}
 	}
 	io.WriteString(c, "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+}
+
+// holdStream sends one event and waits until the router leaves.
+func holdStream(c net.Conn) {
+	fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n",
+		len(event), event)
+	io.Copy(io.Discard, c)
 }
