@@ -92,13 +92,13 @@ func printScaling(w io.Writer, s *autoscale.Status) {
 func noticeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "notice POOL ENDPOINT",
-		Short: "announce that the machine of an endpoint will be taken away: it drains at once",
+		Short: "announce that the machine of an endpoint will be terminated: the endpoint drains at once",
 		Long: "kvasir autoscale notice is for the termination hook of a spot market.\n" +
 			"ENDPOINT is the driver's id of the machine, or its URL.",
 		Args: cobra.ExactArgs(2),
 	}
 	a := routerFlags(c)
-	in := c.Flags().Duration("in", 2*time.Minute, "time until it is taken away")
+	in := c.Flags().Duration("in", 2*time.Minute, "time until the machine is terminated")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		n := &admin.Notice{Pool: args[0], Endpoint: args[1], Deadline: time.Now().Add(*in).UTC().Truncate(time.Second)}
 		return show(cmd, a, "json", admin.GiveNotice, n, nil)

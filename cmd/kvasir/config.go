@@ -15,9 +15,9 @@ func configCommand() *cobra.Command {
 		Short: "check a configuration and every file that it names",
 		Long: `Checks a configuration file, with the line of each error, and then plans its
 rules as a router does that starts or reloads: keys, certificates, issuers' keys,
-secrets, tokenizers, plugins with those that were pushed, drivers, and the policy
-with its tests. It works on a copy of state_dir and connects to nothing: a router
-that runs on the file is not touched.`,
+secrets, tokenizers, plugins including pushed ones, drivers, and the policy with
+its tests. It works on a copy of state_dir and connects to nothing: a router that
+uses the file is not affected.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {

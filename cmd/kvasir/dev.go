@@ -66,7 +66,7 @@ func devCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "start a demo fleet: simulated engines, two tenants, the router",
-		Long: "kvasir dev starts four simulated engines and the router before them, with two tenants.\n" +
+		Long: "kvasir dev starts four simulated engines and a router in front of them, with two tenants.\n" +
 			"Nothing is written outside a temporary state directory, which is removed at the end.",
 		Args: cobra.NoArgs,
 	}
@@ -80,7 +80,7 @@ func devCommand() *cobra.Command {
 	c.Flags().DurationVar(&f.cold, "cold-start", 10*time.Second, "with --autoscale: how long an engine loads")
 	c.Flags().DurationVar(&f.idle, "idle-after", time.Minute,
 		"with --autoscale: remove an engine that was not needed for this long")
-	c.Flags().StringVar(&f.writeDir, "write-model", "", "write the demo model's tokenizer files to this folder and end")
+	c.Flags().StringVar(&f.writeDir, "write-model", "", "write the demo model's tokenizer files to this folder and exit")
 	c.Flags().StringVar(&f.level, "log-level", "warn", "debug, info, warn or error")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.writeDir != "" {
@@ -287,7 +287,7 @@ func (f *devFlags) announce(ctx context.Context, h *host.Host, line *devLine, ou
 		json.NewEncoder(out).Encode(line)
 		return
 	}
-	fmt.Fprintf(out, "Kvasir serves %s before %d simulated engines.\n\n", line.URL, len(line.Engines))
+	fmt.Fprintf(out, "Kvasir serves %s in front of %d simulated engines.\n\n", line.URL, len(line.Engines))
 	for _, e := range line.Engines {
 		fmt.Fprintf(out, "  engine  %s\n", e.URL)
 	}
@@ -306,11 +306,11 @@ Try (twice: the second answer reports cached_tokens):
 		`{"role": "system", "content": "You are a careful engineer who answers in one sentence, names the assumption it `+
 		`rests on, and says what would change the answer."}, {"role": "user", "content": "Where does my request go?"}]}'
 
-Ask why it went where it went (ID is the x-request-id header, curl -i shows it):
+See why it went where it went (ID is the x-request-id header, which curl -i shows):
 
   export KVASIR_ADMIN=%s KVASIR_TOKEN=%s
   kvasir explain --request ID
 
-Ctrl-C ends it.
+Ctrl-C stops everything.
 `, line.URL, line.Tenants["acme"], line.Model, line.Admin, line.AdminToken)
 }

@@ -20,9 +20,9 @@ func endpointCommand() *cobra.Command {
 	list.RunE = func(cmd *cobra.Command, args []string) error {
 		return show(cmd, a, *output, admin.ListEndpoints, &admin.None{}, printEndpoints)
 	}
-	c.AddCommand(list, holdCommand("cordon", admin.Cordon, "send it no conversations that are new to it"),
-		holdCommand("drain", admin.Drain, "send it no further requests; those it has go on"),
-		holdCommand("uncordon", admin.Uncordon, "return it to service; also ends a revocation of its isolation"))
+	c.AddCommand(list, holdCommand("cordon", admin.Cordon, "send the endpoint no new conversations"),
+		holdCommand("drain", admin.Drain, "send the endpoint no further requests; requests in progress continue"),
+		holdCommand("uncordon", admin.Uncordon, "return the endpoint to service; also ends a revocation of its isolation"))
 	return c
 }
 

@@ -36,7 +36,7 @@ type engineFlags struct {
 
 func (f *engineFlags) add(c *cobra.Command, preset string) {
 	c.Flags().StringVar(&f.cfg.Preset, "preset", preset, "timing and memory: 8b-a100, 8b-h100, 70b-4xh100, instant")
-	c.Flags().Float64Var(&f.cfg.Speed, "speed", 1, "steps take 1/speed of their time")
+	c.Flags().Float64Var(&f.cfg.Speed, "speed", 1, "speed-up: a step takes 1/speed of its time")
 	c.Flags().IntVar(&f.cfg.BlockTokens, "block-tokens", 16, "tokens per KV block")
 	c.Flags().IntVar(&f.cfg.CacheBlocks, "cache-blocks", 0, "KV blocks; default the preset's memory")
 	c.Flags().IntVar(&f.cfg.MaxModelLen, "max-model-len", 0, "prompt and answer tokens; default 32768")
@@ -87,13 +87,14 @@ func engineCommand() *cobra.Command {
 	}
 	var f engineFlags
 	f.add(c, "8b-h100")
-	c.Flags().StringVar(&f.cfg.Model, "model", "", "name it serves; default "+demoModel)
+	c.Flags().StringVar(&f.cfg.Model, "model", "", "name of the served model; default "+demoModel)
 	c.Flags().StringVar(&f.dir, "tokenizer", "", "tokenizer directory; default the built-in demo model")
 	hostFlag := c.Flags().String("host", "127.0.0.1", "address to listen on")
 	port := c.Flags().Int("port", 8000, "HTTP port, 0 = a free one")
 	events := c.Flags().Int("events-port", 0, "KV event port, 0 = a free one")
 	replay := c.Flags().Int("replay-port", 0, "KV event replay port, 0 = a free one")
-	cold := c.Flags().Duration("cold-start", 0, "answer 503 for this long first, as if weights were loaded")
+	cold := c.Flags().Duration("cold-start", 0,
+		"answer 503 for this long after the start, as an engine that loads its weights")
 	parent := c.Flags().Int("while-pid", 0, "end when the process with this id has ended")
 	asJSON := c.Flags().Bool("json", false, "print one JSON line when ready")
 	c.RunE = func(cmd *cobra.Command, args []string) error {

@@ -23,10 +23,10 @@ import (
 func keyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "key", Short: "issue, list, show, rotate and revoke API keys",
-		Long: "With --admin (or KVASIR_ADMIN) a running router does it, and it is in force when the command returns.\n" +
-			"Otherwise the key file is changed, which a running router reads within a second: name the router's\n" +
-			"configuration with -c, or the file with --file and the state_dir with --state-dir. Both ways are recorded\n" +
-			"in the audit log.\n\n" +
+		Long: "With --admin (or KVASIR_ADMIN) a running router makes the change, which is in force when the command\n" +
+			"returns. Otherwise the command changes the key file, which a running router reads within a second: name the\n" +
+			"router's configuration with -c, or the file with --file and the state_dir with --state-dir. The audit log\n" +
+			"records both.\n\n" +
 			"KEY is the id of a key, a whole key, its note, or NAME=VALUE of one of its labels.",
 	}
 	c.AddCommand(keyIssue(), keyList(), keyShow(), keyRotate(), keyRevoke())
@@ -61,8 +61,8 @@ type keyFlags struct {
 
 func (k *keyFlags) add(c *cobra.Command) {
 	k.admin = routerFlags(c)
-	c.Flags().StringVarP(&k.config, "config", "c", "", "the router's configuration file, which names what the next "+
-		"three flags name")
+	c.Flags().StringVarP(&k.config, "config", "c", "", "the router's configuration file, which gives the defaults of "+
+		"--file, --state-dir and --audit-log")
 	c.Flags().StringVar(&k.file, "file", "", "API key file (identity.api_keys_file); default STATE_DIR/keys.json")
 	c.Flags().StringVar(&k.stateDir, "state-dir", "/var/lib/kvasir", "the router's state_dir, which holds the key pepper")
 	c.Flags().StringVar(&k.auditLog, "audit-log", "", "audit log (telemetry.audit_log.file); default STATE_DIR/audit.log")
@@ -75,8 +75,8 @@ func (k *keyFlags) open(c *cobra.Command) (keyStore, error) {
 	onFile := changed("file") || changed("state-dir") || changed("config")
 	switch {
 	case changed("admin") && onFile:
-		return nil, exit(exitUsage, "--admin changes keys on a running router, -c, --file and --state-dir in a file: give "+
-			"one or the other")
+		return nil, exit(exitUsage, "--admin changes the keys of a running router; -c, --file and --state-dir change a key "+
+			"file: give one or the other")
 	case changed("admin"), os.Getenv("KVASIR_ADMIN") != "" && !onFile:
 		return routerKeys{k.admin}, nil
 	}
@@ -206,9 +206,9 @@ func keyIssue() *cobra.Command {
 		"key:issue@acme or key:*; may be repeated")
 	c.Flags().StringToStringVar(&q.Labels, "label", nil, "NAME=VALUE, for policy; may be repeated")
 	c.Flags().StringVar(&q.Note, "note", "", "free text in the record")
-	c.Flags().StringVar(&q.TTL, "ttl", "", "how long the key is valid, such as 720h; default until it is revoked")
-	c.Flags().StringVar(&k.issuer, "issuer", "", "who issues it, for the record; default the user (with --admin always "+
-		"the holder of the token)")
+	c.Flags().StringVar(&q.TTL, "ttl", "", "how long the key is valid, such as 720h; default: until it is revoked")
+	c.Flags().StringVar(&k.issuer, "issuer", "", "issuer that is recorded with the key; default the user who runs the "+
+		"command (with --admin always the holder of the token)")
 	output := outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
@@ -324,13 +324,13 @@ func keyShow() *cobra.Command {
 func keyRotate() *cobra.Command {
 	c := &cobra.Command{
 		Use: "rotate KEY", Args: cobra.ExactArgs(1),
-		Short: "issue the successor of a key; the old key ends after a grace period",
+		Short: "replace a key: issue a new one; the old one expires after a grace period",
 		Long: "kvasir key rotate KEY issues a key with the tenant, user, groups, scopes and labels of KEY, prints it\n" +
-			"once, and lets KEY end after --grace, so that clients can change over. A key that has ended has no successor.",
+			"once, and lets KEY expire after --grace, so that clients can switch. An expired key cannot be rotated.",
 	}
 	var k keyFlags
 	k.add(c)
-	grace := c.Flags().Duration("grace", 24*time.Hour, "how long the old key is accepted; 0s = no longer")
+	grace := c.Flags().Duration("grace", 24*time.Hour, "how long the old key is still accepted; 0s = not at all")
 	output := outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*output); err != nil {
@@ -356,9 +356,9 @@ func keyRevoke() *cobra.Command {
 	c := &cobra.Command{
 		Use: "revoke KEY", Args: cobra.ExactArgs(1),
 		Short: "revoke a key and say whether a running router refuses it",
-		Long: "With --admin the router refuses the key from the moment the command returns. On the file a running router\n" +
-			"refuses it within a second; with -c, or with KVASIR_ADMIN set, the command waits until the router of that\n" +
-			"configuration or address does, and says so.\n\n" +
+		Long: "With --admin the router refuses the key when the command returns. Without it the command changes the key\n" +
+			"file, and a running router refuses the key within a second; with -c, or with KVASIR_ADMIN set, the command\n" +
+			"waits until the router of that configuration or address refuses it, and confirms that.\n\n" +
 			"Exit code 0: the key is revoked, and no router was found that still accepts it. 1: it was not revoked, or a\n" +
 			"running router still accepts it.",
 	}

@@ -52,14 +52,14 @@ func (f *fileKeys) change(e audit.Event, edit func(*identity.KeyFile, map[string
 		return exit(exitNo, "%v", err)
 	}
 	if err := log.Append(e); err != nil {
-		return exit(exitNo, "nothing was done: %v", err)
+		return exit(exitNo, "the key file is unchanged: %v", err)
 	}
 	err = identity.Update(f.path, func(k *identity.KeyFile) error { return edit(k, e.Detail) })
 	if e.Result = audit.OK; err != nil {
 		e.Result, e.Detail["why"] = audit.Failed, err.Error()
 	}
 	if logErr := log.Append(e); err == nil && logErr != nil {
-		return exit(exitNo, "it was done, but its end is not in the audit log: %v", logErr)
+		return exit(exitNo, "the key file is changed, but the audit log does not record the result: %v", logErr)
 	}
 	if err != nil {
 		return exit(exitNo, "%v", err)

@@ -25,7 +25,7 @@ func pluginCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plugin",
 		Short: "write, build, check and push placement plugins",
-		Long: "A placement plugin rates, narrows or orders the endpoints a request may go to, as WebAssembly.\n\n" +
+		Long: "A placement plugin is a WebAssembly module that scores, filters or orders the endpoints of a request.\n\n" +
 			"  kvasir plugin new my-scorer --lang go\n  cd my-scorer\n  kvasir plugin build\n  kvasir plugin check " +
 			"my-scorer.wasm\n  kvasir plugin push my-scorer.wasm --activate",
 	}
@@ -171,7 +171,7 @@ func printPush(w io.Writer, name string, v *admin.PluginChange) error {
 func manifestName(ctx context.Context, path string, code []byte) (string, error) {
 	p, done, err := loadModule(ctx, code, wasm.Options{Instances: 1})
 	if le, ok := errors.AsType[*wasm.LoadError](err); ok && le.Step == "configure" {
-		return "", exit(exitUsage, "%s: it needs a config to return its name: set --name (%v)", path, err)
+		return "", exit(exitUsage, "%s: the module returns no name without a configuration: set --name (%v)", path, err)
 	}
 	if err != nil {
 		return "", exit(exitNo, "%s: %v", path, err)
@@ -198,9 +198,8 @@ func pluginRollback() *cobra.Command {
 func pluginActivate() *cobra.Command {
 	c := &cobra.Command{
 		Use: "activate NAME DIGEST", Short: "activate a stored version", Args: cobra.ExactArgs(2),
-		Long: "DIGEST is a digest from kvasir plugin push or list, or its first 8 or more characters. Activating needs " +
-			"the scope\n" +
-			"plugin:activate and pushing plugin:push, so that different people can hold them.",
+		Long: "DIGEST is a digest from kvasir plugin push or list, or its first 8 or more characters. Activating\n" +
+			"requires the scope plugin:activate, and pushing plugin:push, so that different people can hold them.",
 	}
 	a, output := routerFlags(c), outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {

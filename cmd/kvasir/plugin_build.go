@@ -33,12 +33,11 @@ func pluginBuild() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "build [DIR] [-- FLAG...]",
 		Short: "compile a plugin's folder to WebAssembly",
-		Long: "A folder with a go.mod is built by TinyGo where that is installed, else by Go; one with a Cargo.toml by " +
-			"cargo; one with *.c or\n" +
-			"*.cpp by clang, else by zig.\n" +
-			"Flags behind -- go to the compiler: kvasir plugin build -- -msimd128",
+		Long: "A folder with a go.mod is built by TinyGo if that is installed, else by Go; one with a Cargo.toml by\n" +
+			"cargo; one with *.c or *.cpp by clang, else by zig.\n" +
+			"Flags after -- are passed to the compiler: kvasir plugin build -- -msimd128",
 	}
-	out := c.Flags().StringP("out", "o", "", "file to write; default DIR/NAME.wasm, NAME as the folder")
+	out := c.Flags().StringP("out", "o", "", "file to write; default DIR/NAME.wasm, where NAME is the folder's name")
 	with := c.Flags().String("with", "",
 		"compiler to use: go, tinygo, cargo, clang or zig; default the first that is installed")
 	output := outputFlag(c)

@@ -15,9 +15,9 @@ func pluginCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "check a plugin as a router does before it accepts a push",
-		Long: "Loads the module and calls each of its roles with batches of many sizes. Fails for results that depend " +
-			"on more than the batch,\nwrites outside the result, growing memory, and excessive fuel or time. A router " +
-			"refuses a push for the same reasons.\nExit code 1: a check failed.",
+		Long: "Loads the module and calls each of its roles with batches of many sizes. It fails if a result depends on\n" +
+			"more than the batch, if the module writes outside the result, if its memory grows, or if a call takes too\n" +
+			"much fuel or time. A router refuses a push for the same reasons.\nExit code 1: a check failed.",
 		Args: cobra.ExactArgs(1),
 	}
 	config := c.Flags().String("config", "", "JSON for the plugin, or @FILE")

@@ -17,9 +17,9 @@ import (
 func pluginKeygen() *cobra.Command {
 	c := &cobra.Command{
 		Use: "keygen FILE", Short: "create a key to sign plugins", Args: cobra.ExactArgs(1),
-		Long: "Writes the private key to FILE (PKCS #8 in PEM, mode 0600): keep it where plugins are released. Add the " +
-			"public key to the\n" +
-			"configuration of routers, which then accept plugins that the key signed. Sign with kvasir plugin sign.",
+		Long: "Writes the private key to FILE (PKCS #8 in PEM, mode 0600): keep it where plugins are released. Add the\n" +
+			"public key to the configuration of routers, which then accept plugins that the key signed. Sign with\n" +
+			"kvasir plugin sign.",
 	}
 	name := c.Flags().String("name", "release", "name of the key in configuration, lists and logs")
 	output := outputFlag(c)
@@ -50,11 +50,10 @@ func pluginKeygen() *cobra.Command {
 func pluginSign() *cobra.Command {
 	c := &cobra.Command{
 		Use: "sign FILE", Short: "sign a plugin", Args: cobra.ExactArgs(1),
-		Long: "Appends the signature to the module, so that it is copied and pushed with it. Do not change a module " +
-			"after signing:\n" +
-			"build, check, then sign. Several keys may sign one module.",
+		Long: "Appends the signature to the module, so that it is copied and pushed with it. Do not change a module\n" +
+			"after signing: build, check, then sign. Several keys may sign one module.",
 	}
-	keyFile := c.Flags().String("key", "", "private key: of kvasir plugin keygen, or openssl genpkey -algorithm ed25519")
+	keyFile := c.Flags().String("key", "", "private key, from kvasir plugin keygen or openssl genpkey -algorithm ed25519")
 	out := c.Flags().StringP("out", "o", "", "file to write; default FILE")
 	output := outputFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {

@@ -213,7 +213,7 @@ func policyReload() *cobra.Command {
 }
 
 func forceFlag(c *cobra.Command) *bool {
-	return c.Flags().Bool("force", false, "ignore policy.gates, which bound how many live decisions may change")
+	return c.Flags().Bool("force", false, "ignore policy.gates, which limit how many live decisions may change")
 }
 
 func policyPush() *cobra.Command {

@@ -81,8 +81,8 @@ func policyExplain() *cobra.Command {
 		Short: "show what a policy decides about an input, and which rules applied",
 		Long: "kvasir policy explain DIR --tenant NAME --model NAME evaluates the policy in DIR.\n" +
 			"Without DIR it evaluates the policy of a running router.\n" +
-			"kvasir policy explain --request ID shows which rules decided about a served request (ID is the response's " +
-			"x-request-id).",
+			"kvasir policy explain --request ID shows which rules decided about a served request (ID is the x-request-id\n" +
+			"of its response).",
 		Args: cobra.MaximumNArgs(1),
 	}
 	a, output := routerFlags(c), outputFlag(c)

@@ -16,9 +16,9 @@ func reloadCommand() *cobra.Command {
 		Long: `Has a running router read its configuration file, API keys, policy and plugin
 files again, and says what changed. A router that watches its files does so by
 itself within half a second of a change; this waits for it and prints the error.
-Where something is refused the previous rules stay in force, but for credentials
-that the files revoke: they are refused at once. A change of a field that only a
-restart can put in force is printed and refuses nothing else.`,
+If a change is refused, the previous rules stay in force, except for credentials
+that the files revoke: these are refused at once. A change that requires a restart
+is printed and does not hold up the others.`,
 		Args: cobra.NoArgs,
 	}
 	a, output := routerFlags(c), outputFlag(c)

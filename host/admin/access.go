@@ -100,7 +100,8 @@ func (c *call) scoped(scope, object string) error {
 	if holds(c.principal, scope) {
 		return nil
 	}
-	return c.refuse(Action(scope), object, "This needs the scope "+scope+", which "+c.principal.Name()+" does not have.")
+	return c.refuse(Action(scope), object, "This requires the scope "+scope+
+		", which "+c.principal.Name()+" does not have.")
 }
 
 // permit returns nil if the sender may use a scope on an object, by its scopes and

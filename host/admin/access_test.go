@@ -168,7 +168,7 @@ func TestKeys_escalation(t *testing.T) {
 	f("clerk", "/v1/keys", `{"tenant":"a b"}`, 422, "128 letters")
 	f("clerk", "/v1/keys", `{"tenant":"acme","ttl":"soon"}`, 422, "720h")
 	f("clerk", "/v1/keys", `{"tenant":"acme","mac":"x"}`, 422, "unknown field")
-	f("clerk", "/v1/keys", `{"tenant":"acme"}{}`, 422, "data after")
+	f("clerk", "/v1/keys", `{"tenant":"acme"}{}`, 422, "unexpected text after")
 	f("clerk", "/v1/keys", `{"tenant":"acme","note":"`+strings.Repeat("x", 300)+`"}`, 422, "note")
 	f("clerk", "/v1/keys", `{"tenant":"acme","note":"`+strings.Repeat("x", maxObject)+`"}`, 413, "body_too_large")
 	f("clerk", "/v1/keys/k1/rotate", "", 422, "grace")

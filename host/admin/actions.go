@@ -95,7 +95,7 @@ func audited[R any](c *call, a auditedAction, do func(context.Context) (R, error
 	if err := c.append(&a, audit.Begun); err != nil {
 		c.cfg.Log.Error("audit log", "err", err)
 		return out, &apiError{http.StatusServiceUnavailable, "audit_unavailable",
-			"Nothing was done, since the audit log cannot be written: " + err.Error()}
+			"Nothing was done: the audit log cannot be written: " + err.Error()}
 	}
 	out, err = do(c.context())
 	result := audit.OK
@@ -105,10 +105,11 @@ func audited[R any](c *call, a auditedAction, do func(context.Context) (R, error
 		a.add(out)
 	}
 	if e := c.append(&a, result); e != nil {
-		c.cfg.Log.Error("audit log: the end of an action is missing", "verb", a.action, "object", a.object, "result", result,
+		c.cfg.Log.Error("audit log: the result of an action is not recorded",
+			"verb", a.action, "object", a.object, "result", result,
 			"err", e)
 		if err == nil {
-			err = fmt.Errorf("it was done, but its end is not in the audit log: %w", e)
+			err = fmt.Errorf("the change was made, but the audit log does not record the result: %w", e)
 		}
 	}
 	return out, err

@@ -193,7 +193,7 @@ func decodeObject(b []byte, q any) error {
 			strings.Join(memberNames(reflect.TypeOf(q).Elem()), ", "), err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return fmt.Errorf("%w: data after the object", ErrRefused)
+		return fmt.Errorf("%w: unexpected text after the JSON object", ErrRefused)
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func (c *call) body(limit int64) ([]byte, error) {
 	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, min(limit, c.cfg.MaxBody)))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, &apiError{http.StatusRequestEntityTooLarge, "body_too_large",
-			"The body is larger than this listener takes."}
+			"The body is larger than this listener accepts."}
 	}
 	if err != nil {
 		return nil, &apiError{http.StatusBadRequest, "bad_body", "The body could not be read."}

@@ -104,8 +104,8 @@ func (c *call) find(ref string, action Action, scope string) (*identity.Record, 
 		return nil, fmt.Errorf("%w: %q names %d keys; give the id of one: %s", ErrRefused, shown, len(found),
 			strings.Join(ids, ", "))
 	case len(all) > 0:
-		c.recordRefusal(action, "key/"+all[0].ID, "a key of tenant "+all[0].Tenant+", which "+scope+" of the sender does "+
-			"not reach")
+		c.recordRefusal(action, "key/"+all[0].ID, "a key of tenant "+all[0].Tenant+", which the sender's "+scope+" does "+
+			"not cover")
 	default:
 		c.record(c.r, &c.known, audit.Event{Actor: c.principal.Name(), Verb: string(action), Object: "key/" + shown,
 			Result: audit.Failed,
@@ -161,7 +161,7 @@ func (c *call) mayIssueFor(tenant string) error {
 	if holdsFor(c.principal, ScopeKeyIssue, tenant) {
 		return nil
 	}
-	return c.refuse(ActionKeyIssue, "tenant/"+tenant, fmt.Sprintf("A key for tenant %q needs the scope %s@%s or %s@*, "+
+	return c.refuse(ActionKeyIssue, "tenant/"+tenant, fmt.Sprintf("A key for tenant %q requires the scope %s@%s or %s@*, "+
 		"which %s does not have.",
 		tenant, ScopeKeyIssue, tenant, ScopeKeyIssue, c.principal.Name()))
 }

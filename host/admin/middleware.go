@@ -56,7 +56,7 @@ func jsonErrors(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if allow := allowed(mux, r); allow != "" {
 			w.Header().Set("Allow", allow)
-			writeError(w, http.StatusMethodNotAllowed, "method_not_allowed", "This path takes "+allow+".")
+			writeError(w, http.StatusMethodNotAllowed, "method_not_allowed", "This path accepts only "+allow+".")
 			return
 		}
 		mux.ServeHTTP(w, r)

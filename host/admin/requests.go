@@ -21,7 +21,7 @@ type ExplainRequest struct {
 
 // DryRun is a request that is only decided about.
 type DryRun struct {
-	Tenant string `query:"tenant" doc:"of the request; default the sender's, of the admin token the anonymous one"`
+	Tenant string `query:"tenant" doc:"of the request; default the sender's; with the admin token, the anonymous tenant"`
 	User   string `query:"user" doc:"user of the request"`
 	Path   string `query:"path" doc:"of the LLM API; default /v1/chat/completions"`
 	Body   []byte `body:"raw" doc:"the body as a client would send it"` // valid during the call
@@ -30,7 +30,7 @@ type DryRun struct {
 // PushRequest is a plugin module to store.
 type PushRequest struct {
 	Name     string `query:"name" doc:"the name to store it under"`
-	Activate bool   `query:"activate" doc:"true: the next request is placed by it"`
+	Activate bool   `query:"activate" doc:"true: it places requests from the next one on"`
 	Shadow   bool   `query:"shadow" doc:"true: it scores beside the active one and places nothing"`
 	Code     []byte `body:"raw" doc:"the WebAssembly module"`
 }

@@ -111,7 +111,7 @@ func CheckScopes(scopes []string) error {
 		switch {
 		case !adminNoun(g.noun):
 		case g.verb != "*" && !slices.Contains(Scopes, g.noun+":"+g.verb):
-			all = append(all, fmt.Errorf("unknown scope %q; the admin API has %s", s, strings.Join(Scopes, ", ")))
+			all = append(all, fmt.Errorf("unknown scope %q: want one of %s", s, strings.Join(Scopes, ", ")))
 		case strings.Contains(s, "@") && !perTenant(g.noun):
 			all = append(all, fmt.Errorf("scope %q names a tenant, which only key:read, key:issue, key:revoke and key:* may", s))
 		}

@@ -108,7 +108,7 @@ var (
 
 	GiveNotice = add(row[Notice, *Notice]{
 		at: "POST /v1/autoscale/notice", scope: ScopeAutoscaleWrite, action: ActionNotice, served: hasScaler,
-		doc:    "Announces that an endpoint will be taken away: it drains at once.",
+		doc:    "Announces that the machine of an endpoint will be terminated: the endpoint drains at once.",
 		object: fixed[Notice]("autoscale"),
 		decide: (*Server).notice,
 	})
@@ -188,7 +188,7 @@ var (
 
 	RotateKey = add(row[RotateRequest, IssuedKey]{
 		at: "POST /v1/keys/{id}/rotate", scope: ScopeKeyIssue, action: ActionKeyRotate, served: hasKeys,
-		doc:    "Issues the successor of a key, which ends after a grace period.",
+		doc:    "Replaces a key: issues a new one; the old one expires after a grace period.",
 		decide: (*Server).rotateKey,
 	})
 
@@ -241,7 +241,7 @@ var (
 
 	ExplainPolicy = add(row[PolicyExplainRequest, *policy.Explanation]{
 		at: "POST /v1/policy/explain", scope: ScopePolicyRead, served: hasPolicies,
-		doc:    "How the policy in force decides about an input document of any tenant.",
+		doc:    "What the policy in force decides for an input document of any tenant.",
 		object: fixed[PolicyExplainRequest]("policy"),
 		handle: func(s *Server, c *call, q *PolicyExplainRequest) (*policy.Explanation, error) {
 			return s.cfg.Policies.PolicyExplain(c.context(), q.Input)
