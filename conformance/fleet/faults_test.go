@@ -84,7 +84,8 @@ func TestBreaker_shown(t *testing.T) {
 	if e = endpointOf(t, r, bad.URL); e.State == "breaker open" && (open != "1" || ready != "0") {
 		t.Errorf("metrics: breaker open %q, ready %q, want 1 and 0", open, ready)
 	}
-	out, err := exec.Command(harness.Binary(t), "endpoint", "list", "--admin", r.Admin, "--token", r.Token).CombinedOutput()
+	list := exec.Command(harness.Binary(t), "endpoint", "list", "--admin", r.Admin, "--token", r.Token)
+	out, err := list.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "breaker") {
 		t.Errorf("kvasir endpoint list: %v\n%s", err, out)
 	}

@@ -234,8 +234,9 @@ func TestStore_Switch(t *testing.T) {
 	before := s.Load()
 	before.Loads[id].Charge("t", 7, 7)
 	labels := map[string]string{"zone": "b", LabelIsolation: IsolationVerified, LabelPool: "other"}
-	s.Switch(3, nil, map[ID]Info{id: {URL: "http://b:1", Addr: "b:1", Pool: "q", Dialect: "sglang", Labels: labels, Price: 2,
-		Spot: true}, id + 1: {}})
+	s.Switch(3, nil, map[ID]Info{id + 1: {}, id: {
+		URL: "http://b:1", Addr: "b:1", Pool: "q", Dialect: "sglang", Labels: labels, Price: 2, Spot: true,
+	}})
 	labels["zone"] = "mine"
 	after := s.Load()
 	got, was := after.Info(id), before.Info(id)

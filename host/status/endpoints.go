@@ -57,7 +57,8 @@ func (r *Reporter) Endpoints(context.Context) ([]admin.Endpoint, error) {
 		}
 		st, breaker := snap.State(id), snap.Loads[i].Breaker(now)
 		e := admin.Endpoint{
-			URL: info.URL, Pool: info.Pool, Dialect: info.Dialect, Ready: snap.Ready.Has(id) && breaker.State != endpoint.BreakerOpen,
+			URL: info.URL, Pool: info.Pool, Dialect: info.Dialect,
+			Ready:  snap.Ready.Has(id) && breaker.State != endpoint.BreakerOpen,
 			Reason: snap.Reasons[id], Held: st.Held.String(), State: stateWord(&st, breaker.State),
 			Events: st.Events.String(), Trust: st.Trust, BlockTokens: st.BlockTokens, CacheBlocks: st.CacheBlocks,
 			MaxModelLen: st.MaxModelLen, Models: st.Models, Running: st.Running, Waiting: st.Waiting, KVUsage: st.KVUsage,
