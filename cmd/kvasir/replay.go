@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,14 +16,16 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
-// replayFlags are the flags of kvasir replay.
+// replayFlags are the flags of kvasir replay and kvasir tune.
 type replayFlags struct {
 	traces    string
 	against   []string
 	objective string
 	seeds     int
+	firstSeed int
 	load      []string
 	output    string
+	html      string
 
 	scenario scenario.File // of flags, where no file is given
 	count    int
@@ -41,20 +44,19 @@ func replayCommand() *cobra.Command {
 			"  kvasir replay --trace mooncake_conversation_trace.jsonl.gz --preset 70b-4xh100 --endpoints 8\n" +
 			"  kvasir replay --generate burst --against roundrobin,sticky,lmetric:queued=0.5\n\n" +
 			"Policies of others are this project's implementations. Their constants are set with POLICY:NAME=VALUE,…\n" +
-			scenario.PeerHelp(),
+			"and @FILE stands for the policies in FILE, one a line. kvasir:NAME=VALUE,… is the router with other\n" +
+			"constants (those of kvasir tune).\n" + scenario.PeerHelp(),
 	}
 	f := &replayFlags{}
+	f.common(c)
 	fl := c.Flags()
-	fl.StringVar(&f.traces, "traces", envOr("KVASIR_TRACES", "../shared/traces"),
-		"folder of recorded traces (KVASIR_TRACES)")
 	fl.StringSliceVar(&f.against, "against", []string{"roundrobin", "leastinflight", "sticky", "smetric", "lmetric", "e2"},
 		"policies to compare with; all = every one, none = none")
-	fl.StringVar(&f.objective, "objective", "blend", "objective of the router's profile: ttft, throughput or blend")
-	fl.IntVar(&f.seeds, "seeds", 3, "number of seeds; intervals are of 95 % over them")
 	fl.StringSliceVar(&f.load, "load", []string{"1"}, "load beside the scenario's, a sweep: 0.5,0.7,0.9,1.1,1.3")
-	fl.StringVar(&f.output, "output", "text", "text or json")
+	fl.StringVar(&f.html, "html", "", "file for a page with tables and plots")
 	fl.StringVar(&f.scenario.Trace.File, "trace", "", "recorded trace, in the folder of traces or a path")
-	fl.StringVar(&f.scenario.Trace.Format, "format", "", "format of --trace; default by its name")
+	fl.StringVar(&f.scenario.Trace.Format, "format", "",
+		"format of --trace: "+strings.Join(scenario.Formats(), ", ")+"; default by its name")
 	fl.Float64Var(&f.scenario.Trace.Rate, "rate", 0, "conversations a second that begin at random; default as recorded")
 	fl.IntVar(&f.scenario.Trace.Conversations, "conversations", 0, "conversations of --trace at most; default all")
 	fl.IntVar(&f.scenario.Trace.MaxContext, "max-context", 0,
@@ -66,38 +68,63 @@ func replayCommand() *cobra.Command {
 	return c
 }
 
-func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
+// common adds the flags that replay and tune share.
+func (f *replayFlags) common(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.traces, "traces", envOr("KVASIR_TRACES", "../shared/traces"),
+		"folder of recorded traces (KVASIR_TRACES)")
+	fl.StringVar(&f.objective, "objective", "blend", "objective of the router's profile: ttft, throughput or blend")
+	fl.IntVar(&f.seeds, "seeds", 3, "number of seeds; intervals are of 95 % over them")
+	fl.IntVar(&f.firstSeed, "first-seed", 1, "the first seed")
+	fl.StringVar(&f.output, "output", "text", "text or json")
+}
+
+// options checks the common flags.
+func (f *replayFlags) options() (o scenario.Options, err error) {
 	if err := checkOutput(f.output); err != nil {
+		return o, err
+	}
+	if f.seeds < 1 || f.seeds > 1000 || f.firstSeed < 0 {
+		return o, exit(exitUsage, "--seeds %d --first-seed %d: want 1 to 1000 seeds from 0 on", f.seeds, f.firstSeed)
+	}
+	if !slices.Contains(objectiveNames, f.objective) {
+		return o, exit(exitUsage, "--objective %s: want ttft, throughput or blend", f.objective)
+	}
+	for i := range f.seeds {
+		o.Seeds = append(o.Seeds, uint64(f.firstSeed+i))
+	}
+	return o, nil
+}
+
+var objectiveNames = []string{string(scheduler.TTFT), string(scheduler.Throughput), string(scheduler.Blend)}
+
+// profile is the router's profile.
+func (f *replayFlags) profile() scheduler.Profile {
+	return scheduler.Profile{Objective: scheduler.Objective(f.objective)}
+}
+
+func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
+	o, err := f.options()
+	if err != nil {
 		return err
 	}
 	policies, err := f.policies()
 	if err != nil {
 		return exit(exitUsage, "%v", err)
 	}
-	files, err := f.files(args)
+	cases, err := f.cases(args)
 	if err != nil {
-		return exit(exitUsage, "%v", err)
-	}
-	if f.seeds < 1 || f.seeds > 1000 {
-		return exit(exitUsage, "--seeds %d: want 1 to 1000", f.seeds)
-	}
-	o := scenario.Options{}
-	for i := range f.seeds {
-		o.Seeds = append(o.Seeds, uint64(i+1))
+		return err
 	}
 	bar := newProgress(os.Stderr)
 	o.Progress = bar.show
 	var all []*scenario.Comparison
-	for _, file := range files {
-		w, err := file.Open(f.traces)
-		if err != nil {
-			return exit(exitNo, "%v", err)
-		}
+	for _, k := range cases {
 		for _, text := range f.load {
 			if o.Load, err = strconv.ParseFloat(text, 64); err != nil || !(o.Load > 0) {
 				return exit(exitUsage, "--load %s: want numbers above 0", text)
 			}
-			c, err := scenario.Compare(file, w, policies, o)
+			c, err := scenario.Compare(k.File, k.Workload, policies, o)
 			bar.clear()
 			if err != nil {
 				return exit(exitNo, "%v", err)
@@ -110,35 +137,93 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 			}
 		}
 	}
-	if f.output == "json" {
-		e := json.NewEncoder(cmd.OutOrStdout())
-		e.SetIndent("", " ")
-		return e.Encode(all)
+	return f.report(cmd.OutOrStdout(), all)
+}
+
+// report writes what is of all comparisons.
+func (f *replayFlags) report(w io.Writer, all []*scenario.Comparison) error {
+	if f.html != "" {
+		out, err := os.Create(f.html)
+		if err != nil {
+			return exit(exitNo, "%v", err)
+		}
+		if err := errors.Join(scenario.WriteHTML(out, all), out.Close()); err != nil {
+			return exit(exitNo, "%v", err)
+		}
 	}
-	return nil
+	summary := scenario.Summarize(all)
+	if f.output == "json" {
+		e := json.NewEncoder(w)
+		e.SetIndent("", " ")
+		return e.Encode(struct {
+			Scenarios []*scenario.Comparison `json:"scenarios"`
+			Summary   []scenario.Summary     `json:"summary"`
+		}{all, summary})
+	}
+	if len(all) < 2 {
+		return nil
+	}
+	return scenario.WriteSummary(w, summary, len(all))
 }
 
 // policies returns the router's scheduler and the policies that it is compared with.
 func (f *replayFlags) policies() ([]scenario.Policy, error) {
-	out := []scenario.Policy{scenario.Product("kvasir", scheduler.Profile{Objective: scheduler.Objective(f.objective)})}
-	names := f.against
-	if len(names) == 1 && names[0] == "none" {
-		return out, nil
+	out := []scenario.Policy{scenario.Product(scenario.ProductName, f.profile())}
+	names, err := policyNames(f.against)
+	if err != nil {
+		return nil, err
 	}
-	if len(names) == 1 && names[0] == "all" {
-		names = scenario.PeerNames()
-	}
-	for i := 0; i < len(names); i++ {
-		spec := names[i]
-		for i+1 < len(names) && strings.Contains(names[i+1], "=") && !strings.Contains(names[i+1], ":") {
-			i++ // the flag splits at commas, also those between constants
-			spec += "," + names[i]
-		}
-		p, err := scenario.ParsePeer(spec)
+	for _, name := range names {
+		p, err := scenario.ParsePolicy(name, f.profile())
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, p)
+	}
+	return out, nil
+}
+
+// policyNames resolves all, none and @FILE.
+func policyNames(list []string) (out []string, err error) {
+	for i := 0; i < len(list); i++ {
+		name := list[i]
+		for i+1 < len(list) && strings.Contains(list[i+1], "=") && !strings.Contains(list[i+1], ":") {
+			i++ // the flag splits at commas, also those between constants
+			name += "," + list[i]
+		}
+		switch {
+		case name == "none":
+		case name == "all":
+			out = append(out, scenario.PeerNames()...)
+		case strings.HasPrefix(name, "@"):
+			text, err := os.ReadFile(name[1:])
+			if err != nil {
+				return nil, err
+			}
+			for _, line := range strings.Split(string(text), "\n") {
+				if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+					out = append(out, line)
+				}
+			}
+		default:
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+// cases returns the scenarios with their workloads.
+func (f *replayFlags) cases(args []string) (out []scenario.Case, err error) {
+	files, err := f.files(args)
+	if err != nil {
+		return nil, exit(exitUsage, "%v", err)
+	}
+	for _, file := range files {
+		w, err := file.Open(f.traces)
+		if err != nil {
+			return nil, exit(exitNo, "%v", err)
+		}
+		out = append(out, scenario.Case{File: file, Workload: w})
 	}
 	return out, nil
 }

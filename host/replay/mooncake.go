@@ -29,7 +29,7 @@ func OpenMooncake(path string) (*Trace, error) { return open(path, ReadMooncake)
 
 // ReadMooncake is OpenMooncake for a stream.
 func ReadMooncake(r io.Reader) (*Trace, error) {
-	t := &Trace{BlockTokens: MooncakeBlock, SlotSeconds: mooncakeSlot}
+	t := &Trace{BlockTokens: MooncakeBlock, SlotSeconds: mooncakeSlot, Turnless: true}
 	s := bufio.NewScanner(r)
 	s.Buffer(make([]byte, 1<<20), maxLine)
 	for line := 1; s.Scan(); line++ {

@@ -101,22 +101,33 @@ func longestPrefix(constants) chooser {
 	})
 }
 
-// smetric follows vllm-project/router, src/policies/smetric.rs at 8bef7312: the engine
-// with the longest match if the match is a large part of the prompt and the expected
-// time to the first token is within the objective (or is so nowhere), else the least
-// product of time and load. Where it counts characters, this counts tokens.
+// smetric follows vllm-project/router, src/policies/smetric.rs at 8bef7312: a request that
+// continues a conversation goes to the engine with the longest match, if the match is
+// more than a share of what the client has sent before and the expected time to the first
+// token is within the objective (or is so nowhere); others go where the product of
+// pending prefill work and requests is least. The first engine wins ties, counted from one
+// that changes with every request. Where it counts characters, this counts tokens; where it
+// learns the rate of prefill, this knows it.
 func smetric(c constants) chooser {
-	ratio, slo := c["hit_ratio"], c["slo_ms"]
+	ratio, slo, start := c["hit_ratio"], c["slo_ms"], -1
 	return chooserFunc(func(v *view) int {
-		meets := false
-		for i := range v.n {
-			meets = meets || v.queueMs(i)+v.ownMs(i) <= slo
+		start++
+		least, longest, meets := -1, -1, false
+		cost := func(i int) float64 { return v.queueMs(i) + v.ownMs(i) }
+		for offset := range v.n {
+			i := (start + offset) % v.n
+			meets = meets || cost(i) <= slo
+			if least < 0 || cost(i)*v.inflight(i) < cost(least)*v.inflight(least) {
+				least = i
+			}
+			if longest < 0 || v.matched[i] > v.matched[longest] {
+				longest = i
+			}
 		}
-		best := v.least(func(i int) float64 { return float64(v.uncached[i]) })
-		if float64(v.matched[best]) > ratio*float64(v.r.Prompt) && (!meets || v.queueMs(best)+v.ownMs(best) <= slo) {
-			return best
+		if v.r.Continues && float64(v.matched[longest]) > ratio*float64(v.r.Repeats) && (!meets || cost(longest) <= slo) {
+			return longest
 		}
-		return v.least(func(i int) float64 { return (v.queueMs(i) + v.ownMs(i)) * v.inflight(i) })
+		return least
 	})
 }
 

@@ -122,7 +122,7 @@ func (f *File) check(report func(path, text string)) {
 	bad(f.Trace.File == "" && f.Generate.Kind == "", "", "want trace with a file, generate with a kind, or both")
 	if f.Trace.Format != "" {
 		_, ok := formats[f.Trace.Format]
-		bad(!ok, "trace.format", "want one of %s, got %q", strings.Join(formatNames(), ", "), f.Trace.Format)
+		bad(!ok, "trace.format", "want one of %s, got %q", strings.Join(Formats(), ", "), f.Trace.Format)
 	}
 	bad(f.Trace.Speed < 0 || f.Trace.Rate < 0, "trace", "speed and rate cannot be negative")
 	bad(len(f.Engines) == 0, "", `missing required key "engines"`)

@@ -18,7 +18,8 @@ var formats = map[string]func(path string, r *Recording) (*replay.Trace, error){
 	},
 }
 
-func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
+// Formats returns the names of the formats of traces.
+func Formats() []string { return slices.Sorted(maps.Keys(formats)) }
 
 // format returns the format of a recording: as it says, else by its file's name.
 func (r *Recording) format() string {

@@ -38,7 +38,19 @@ func Peer(name string, set map[string]float64) (Policy, error) {
 
 // ParsePeer returns the policy of a text: NAME, or NAME:CONSTANT=VALUE,…
 func ParsePeer(text string) (Policy, error) {
-	name, rest, _ := strings.Cut(text, ":")
+	set, err := parseConstants(text)
+	if err != nil {
+		return Policy{}, err
+	}
+	name, _, _ := strings.Cut(text, ":")
+	p, err := Peer(name, set)
+	p.Name = text
+	return p, err
+}
+
+// parseConstants returns the constants of the text of a policy.
+func parseConstants(text string) (map[string]float64, error) {
+	_, rest, _ := strings.Cut(text, ":")
 	set := map[string]float64{}
 	for _, pair := range strings.Split(rest, ",") {
 		if pair == "" {
@@ -47,13 +59,11 @@ func ParsePeer(text string) (Policy, error) {
 		k, v, ok := strings.Cut(pair, "=")
 		x, err := strconv.ParseFloat(v, 64)
 		if !ok || err != nil {
-			return Policy{}, fmt.Errorf("scenario: policy %q: want NAME:CONSTANT=NUMBER,…", text)
+			return nil, fmt.Errorf("scenario: policy %q: want NAME:CONSTANT=NUMBER,…", text)
 		}
 		set[k] = x
 	}
-	p, err := Peer(name, set)
-	p.Name = text
-	return p, err
+	return set, nil
 }
 
 // PeerNames returns the names of the policies of package router.

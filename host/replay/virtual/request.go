@@ -14,6 +14,11 @@ type Request struct {
 	Turn         int    // in the conversation, from 0
 	Name         string // of the conversation
 	Tenant       string
+	// Continues says that the request continues a conversation, and Repeats how many
+	// leading tokens its client has sent or received before: the prompt and the answer of
+	// the turn before. Where a recording does not say, every request continues one.
+	Continues bool
+	Repeats   int
 	// Session identifies the conversation as a client's session id would; for a
 	// conversation of one request it is the chain of the second block of its prompt.
 	Session uint64

@@ -170,7 +170,15 @@ func (r *run) arriveAt(at time.Duration, conversation, turn int) {
 	if len(c.Requests) == 1 && len(q.Blocks) > 0 {
 		session = q.Blocks[min(1, len(q.Blocks)-1)]
 	}
-	r.events.push(event{at: at, request: &Request{Conversation: conversation, Turn: turn, Name: c.Name, Tenant: c.Tenant,
+	continues, repeats := turn > 0, 0
+	switch {
+	case turn > 0:
+		before := &c.Requests[turn-1]
+		repeats = min(n, r.tokens(before)+max(1, before.Output))
+	case r.cfg.Trace.Turnless:
+		continues, repeats = true, n
+	}
+	r.events.push(event{at: at, request: &Request{Conversation: conversation, Continues: continues, Repeats: repeats, Turn: turn, Name: c.Name, Tenant: c.Tenant,
 		Session: session, Blocks: q.Blocks[:min(len(q.Blocks), n/r.block)], Prompt: n, Output: max(1, q.Output)}})
 }
 
