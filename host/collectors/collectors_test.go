@@ -154,12 +154,12 @@ func TestQueue(t *testing.T) {
 	late.Leave(queue.Expired, now)
 	defer enter().Leave(queue.Left, now)
 	want(t, exported(t, Queue(&q)), map[string]float64{
-		"kvasir_queue_waiting":                           1,
+		"kvasir_queue_waiting":                        1,
 		`kvasir_queue_ended_total{end="placed"}`:      1,
 		`kvasir_queue_ended_total{end="expired"}`:     1,
 		`kvasir_queue_ended_total{end="client_gone"}`: 1,
 		`kvasir_queue_ended_total{end="full"}`:        1,
-		"kvasir_queue_seconds_count":                     3,
+		"kvasir_queue_seconds_count":                  3,
 	})
 }
 

@@ -183,7 +183,8 @@ func TestKeeper_directory(t *testing.T) {
 	}
 	b.now = b.now.Add(time.Minute)
 	b.is("with an invalid file", "degraded", "directory", "yes 2 2")
-	if st := (Admin{Keeper: b.Keeper, Rules: b.rules}).Status(); st.StaleSeconds < 60 || st.StaleSeconds > 61 || len(st.Faults) == 0 {
+	st := Admin{Keeper: b.Keeper, Rules: b.rules}.Status()
+	if st.StaleSeconds < 60 || st.StaleSeconds > 61 || len(st.Faults) == 0 {
 		t.Errorf("stale for %v s with faults %v, want 60 s and the fault", st.StaleSeconds, st.Faults)
 	}
 	b.cfg.MaxStale = config.Duration(time.Second)
