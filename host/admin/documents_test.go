@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -300,92 +301,118 @@ func (s schemas) object(t reflect.Type) map[string]any {
 	return out
 }
 
+// roundTrip calls operations by their own clients.
+type roundTrip struct {
+	*site
+	t      *testing.T
+	c      *Client
+	called map[string]bool // patterns of routes
+}
+
+// check records a call of a route. ok says that the answer, or what the server read, is
+// as it was sent.
+func (x *roundTrip) check(rt *Route, err error, ok bool) {
+	x.t.Helper()
+	x.called[rt.pattern()] = true
+	if err != nil || !ok {
+		x.t.Errorf("%s: %v, as sent %v", rt, err, ok)
+	}
+}
+
 // TestOperations_roundTrip calls every operation by its own client, so that what
 // the client writes is what the server reads.
 func TestOperations_roundTrip(t *testing.T) {
 	s := newSite(t, nil)
-	c := &Client{URL: s.url + "/", Token: token}
-	ctx := t.Context()
-	called := map[string]bool{}
-	check := func(rt *Route, err error, ok bool) {
-		t.Helper()
-		called[rt.pattern()] = true
-		if err != nil || !ok {
-			t.Errorf("%s: %v, as sent %v", rt, err, ok)
-		}
-	}
-	r, err := Reload.Call(ctx, c, &None{})
-	check(Reload.Route, err, err == nil && r.Revision == 2)
-	x, err := Explain.Call(ctx, c, &ExplainRequest{ID: "known", Tenant: "acme"})
-	check(Explain.Route, err, err == nil && x.RequestID == "known")
-	_, err = ExplainDryRun.Call(ctx, c, &DryRun{Tenant: "acme", User: "u v&w", Path: "/v1/completions",
-		Body: []byte("abc")})
-	d := s.cfg.Explainer.(*fake).lastDry
-	check(ExplainDryRun.Route, err, d.Tenant == "acme" && d.User == "u v&w" && d.Path == "/v1/completions" &&
-		string(d.Body) == "abc")
-	es, err := ListEndpoints.Call(ctx, c, &None{})
-	check(ListEndpoints.Route, err, len(es) == 1)
-	for _, o := range []Operation[HoldRequest, *HoldResult]{Cordon, Drain, Uncordon} {
-		h, err := o.Call(ctx, c, &HoldRequest{Endpoint: "http://e:1/?a=b&c"})
-		check(o.Route, err, err == nil && h.Endpoint == "http://e:1/?a=b&c" && strings.HasSuffix(o.Path, h.Held))
-	}
-	as, err := GetAutoscale.Call(ctx, c, &None{})
-	check(GetAutoscale.Route, err, len(as) == 1 && as[0].Desired == 2)
-	when := time.Unix(1e9, 0).UTC()
-	n, err := GiveNotice.Call(ctx, c, &Notice{Pool: "p", Endpoint: "e", Deadline: when})
-	check(GiveNotice.Route, err, err == nil && n.Deadline.Equal(when) && n.Pool == "p")
-	pl, err := ListPlugins.Call(ctx, c, &None{})
-	check(ListPlugins.Route, err, len(pl.Plugins) == 1)
-	p, err := PushPlugin.Call(ctx, c, &PushRequest{Name: "mine", Activate: true, Code: []byte("code")})
-	check(PushPlugin.Route, err, err == nil && p.Name == "mine" && p.Active && p.Note == "4")
-	p, err = ActivatePlugin.Call(ctx, c, &ActivateRequest{Name: "mine", Digest: "abc"})
-	check(ActivatePlugin.Route, err, err == nil && p.Name == "mine" && p.Digest == "abc")
-	_, err = RollbackPlugin.Call(ctx, c, &PluginRequest{Name: "mine"})
-	check(RollbackPlugin.Route, nil, isStatus(err, 404, "not_found"))
-	p, err = DeactivatePlugin.Call(ctx, c, &PluginRequest{Name: "mine"})
-	check(DeactivatePlugin.Route, err, err == nil && p.Name == "no mine")
-	_, err = EndShadow.Call(ctx, c, &PluginRequest{Name: "mine"})
-	check(EndShadow.Route, nil, isStatus(err, 404, "not_found"))
-	ks, err := ListKeys.Call(ctx, c, &None{})
-	check(ListKeys.Route, err, len(ks.Keys) == 5)
-	q := &KeyRequest{Note: "a note", TTL: "1h"}
-	q.Tenant, q.Labels = "acme", map[string]string{"a": "b"}
-	k, err := IssueKey.Call(ctx, c, q)
-	asked := s.keys.asked[0]
-	check(IssueKey.Route, err, k.Key == pasted && asked.Tenant == "acme" && asked.Labels["a"] == "b" &&
-		asked.Terms.TTL == time.Hour)
-	k, err = RotateKey.Call(ctx, c, &RotateRequest{Key: "k1", Grace: 90 * time.Minute})
-	check(RotateKey.Route, err, k.Old == "k1")
-	_, err = RotateKey.Call(ctx, c, &RotateRequest{Key: "k1"})
-	check(RotateKey.Route, err, true) // a grace of 0s is one
-	rv, err := RevokeKey.Call(ctx, c, &RevokeRequest{Key: "k1"})
-	check(RevokeKey.Route, err, rv.ID == "k1")
-	ps, err := GetPolicy.Call(ctx, c, &None{})
-	check(GetPolicy.Route, err, err == nil && ps.Engine == "opa")
-	files := map[string][]byte{"a.rego": []byte("package a")}
-	ps, err = PushPolicy.Call(ctx, c, &PolicyPushRequest{Force: true, Files: files})
-	check(PushPolicy.Route, err, err == nil && ps.Source == "pushed a.rego true")
-	ps, err = ReloadPolicy.Call(ctx, c, &PolicyReloadRequest{Force: true})
-	check(ReloadPolicy.Route, err, err == nil && ps.Revision == "r1")
-	df, err := DiffPolicy.Call(ctx, c, &PolicyDiffRequest{Files: files})
-	check(DiffPolicy.Route, err, err == nil && df.Compared == 7)
-	ex, err := ExplainPolicy.Call(ctx, c, &PolicyExplainRequest{Input: []byte(`{"a":1}`)})
-	check(ExplainPolicy.Route, err, err == nil && ex.Revision == `{"a":1}`)
-	_, err = GetStatus.Call(ctx, c, &None{})
-	check(GetStatus.Route, nil, isStatus(err, 500, "internal_error"))
+	x := &roundTrip{s, t, &Client{URL: s.url + "/", Token: token}, map[string]bool{}}
+	x.callRouter(t.Context())
+	x.callPlugins(t.Context())
+	x.callKeys(t.Context())
+	x.callPolicies(t.Context())
 	for _, rt := range Routes() {
-		if rt.Response != nil && !called[rt.pattern()] {
+		if rt.Response != nil && !x.called[rt.pattern()] {
 			t.Errorf("%s is not called here", rt)
 		}
 	}
-	c.Token = "wrong"
-	if _, err := ListKeys.Call(ctx, c, &None{}); !isStatus(err, 401, "invalid_token") {
+	x.c.Token = "wrong"
+	if _, err := ListKeys.Call(t.Context(), x.c, &None{}); !isStatus(err, 401, "invalid_token") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := ListKeys.Call(ctx, &Client{URL: "http://127.0.0.1:1"}, &None{}); err == nil ||
+	if _, err := ListKeys.Call(t.Context(), &Client{URL: "http://127.0.0.1:1"}, &None{}); err == nil ||
 		strings.Contains(err.Error(), "/v1/") || !strings.Contains(err.Error(), "no router at") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// callRouter calls what is about the router, its endpoints and its pools.
+func (x *roundTrip) callRouter(ctx context.Context) {
+	r, err := Reload.Call(ctx, x.c, &None{})
+	x.check(Reload.Route, err, err == nil && r.Revision == 2)
+	e, err := Explain.Call(ctx, x.c, &ExplainRequest{ID: "known", Tenant: "acme"})
+	x.check(Explain.Route, err, err == nil && e.RequestID == "known")
+	_, err = ExplainDryRun.Call(ctx, x.c, &DryRun{Tenant: "acme", User: "u v&w", Path: "/v1/completions",
+		Body: []byte("abc")})
+	d := x.cfg.Explainer.(*fake).lastDry
+	x.check(ExplainDryRun.Route, err, d.Tenant == "acme" && d.User == "u v&w" && d.Path == "/v1/completions" &&
+		string(d.Body) == "abc")
+	es, err := ListEndpoints.Call(ctx, x.c, &None{})
+	x.check(ListEndpoints.Route, err, len(es) == 1)
+	for _, o := range []Operation[HoldRequest, *HoldResult]{Cordon, Drain, Uncordon} {
+		h, err := o.Call(ctx, x.c, &HoldRequest{Endpoint: "http://e:1/?a=b&c"})
+		x.check(o.Route, err, err == nil && h.Endpoint == "http://e:1/?a=b&c" && strings.HasSuffix(o.Path, h.Held))
+	}
+	as, err := GetAutoscale.Call(ctx, x.c, &None{})
+	x.check(GetAutoscale.Route, err, len(as) == 1 && as[0].Desired == 2)
+	when := time.Unix(1e9, 0).UTC()
+	n, err := GiveNotice.Call(ctx, x.c, &Notice{Pool: "p", Endpoint: "e", Deadline: when})
+	x.check(GiveNotice.Route, err, err == nil && n.Deadline.Equal(when) && n.Pool == "p")
+	_, err = GetStatus.Call(ctx, x.c, &None{})
+	x.check(GetStatus.Route, nil, isStatus(err, 500, "internal_error"))
+}
+
+func (x *roundTrip) callPlugins(ctx context.Context) {
+	pl, err := ListPlugins.Call(ctx, x.c, &None{})
+	x.check(ListPlugins.Route, err, len(pl.Plugins) == 1)
+	p, err := PushPlugin.Call(ctx, x.c, &PushRequest{Name: "mine", Activate: true, Code: []byte("code")})
+	x.check(PushPlugin.Route, err, err == nil && p.Name == "mine" && p.Active && p.Note == "4")
+	p, err = ActivatePlugin.Call(ctx, x.c, &ActivateRequest{Name: "mine", Digest: "abc"})
+	x.check(ActivatePlugin.Route, err, err == nil && p.Name == "mine" && p.Digest == "abc")
+	_, err = RollbackPlugin.Call(ctx, x.c, &PluginRequest{Name: "mine"})
+	x.check(RollbackPlugin.Route, nil, isStatus(err, 404, "not_found"))
+	p, err = DeactivatePlugin.Call(ctx, x.c, &PluginRequest{Name: "mine"})
+	x.check(DeactivatePlugin.Route, err, err == nil && p.Name == "no mine")
+	_, err = EndShadow.Call(ctx, x.c, &PluginRequest{Name: "mine"})
+	x.check(EndShadow.Route, nil, isStatus(err, 404, "not_found"))
+}
+
+func (x *roundTrip) callKeys(ctx context.Context) {
+	ks, err := ListKeys.Call(ctx, x.c, &None{})
+	x.check(ListKeys.Route, err, len(ks.Keys) == 5)
+	q := &KeyRequest{Note: "a note", TTL: "1h"}
+	q.Tenant, q.Labels = "acme", map[string]string{"a": "b"}
+	k, err := IssueKey.Call(ctx, x.c, q)
+	asked := x.keys.asked[0]
+	x.check(IssueKey.Route, err, k.Key == pasted && asked.Tenant == "acme" && asked.Labels["a"] == "b" &&
+		asked.Terms.TTL == time.Hour)
+	k, err = RotateKey.Call(ctx, x.c, &RotateRequest{Key: "k1", Grace: 90 * time.Minute})
+	x.check(RotateKey.Route, err, k.Old == "k1")
+	_, err = RotateKey.Call(ctx, x.c, &RotateRequest{Key: "k1"})
+	x.check(RotateKey.Route, err, true) // a grace of 0s is one
+	rv, err := RevokeKey.Call(ctx, x.c, &RevokeRequest{Key: "k1"})
+	x.check(RevokeKey.Route, err, rv.ID == "k1")
+}
+
+func (x *roundTrip) callPolicies(ctx context.Context) {
+	ps, err := GetPolicy.Call(ctx, x.c, &None{})
+	x.check(GetPolicy.Route, err, err == nil && ps.Engine == "opa")
+	files := map[string][]byte{"a.rego": []byte("package a")}
+	ps, err = PushPolicy.Call(ctx, x.c, &PolicyPushRequest{Force: true, Files: files})
+	x.check(PushPolicy.Route, err, err == nil && ps.Source == "pushed a.rego true")
+	ps, err = ReloadPolicy.Call(ctx, x.c, &PolicyReloadRequest{Force: true})
+	x.check(ReloadPolicy.Route, err, err == nil && ps.Revision == "r1")
+	df, err := DiffPolicy.Call(ctx, x.c, &PolicyDiffRequest{Files: files})
+	x.check(DiffPolicy.Route, err, err == nil && df.Compared == 7)
+	ex, err := ExplainPolicy.Call(ctx, x.c, &PolicyExplainRequest{Input: []byte(`{"a":1}`)})
+	x.check(ExplainPolicy.Route, err, err == nil && ex.Revision == `{"a":1}`)
 }
 
 func isStatus(err error, status int, code string) bool {

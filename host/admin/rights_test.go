@@ -13,80 +13,103 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// TestKeys_tenants: key scopes reach the holder's own tenant, unless they name
-// another one or all, in issuing, listing, rotating and revoking alike.
-func TestKeys_tenants(t *testing.T) {
+// Names of holders of key scopes.
+const own, acme, all = "own", "acme", "all"
+
+// keySite is a site with holders of key scopes for their own tenant, for acme, and for
+// all.
+type keySite struct {
+	*site
+	t *testing.T
+}
+
+func newKeySite(t *testing.T) keySite {
 	s := newSite(t, nil)
-	const own, acme, all = "own", "acme", "all"
 	s.who[own], s.who[acme], s.who[all] = key("o", "ops", "key:*"), key("a", "ops", "key:*@acme"), key("x", "ops",
 		"key:*@*")
 	s.who["issuer"] = key("i", "acme", "key:issue")
-	f := func(who, method, path, body string, want int, text string) {
-		t.Helper()
-		if got, answer := s.call(t, who, method, path, body); got != want || !strings.Contains(answer, text) {
-			t.Errorf("%s %s %s %s: got %d %s, want %d %s", who, method, path, body, got, answer, want, text)
-		}
+	return keySite{s, t}
+}
+
+// gets checks the status of the answer to a call, and that it contains text.
+func (s keySite) gets(who, method, path, body string, want int, text string) {
+	s.t.Helper()
+	if got, answer := s.call(s.t, who, method, path, body); got != want || !strings.Contains(answer, text) {
+		s.t.Errorf("%s %s %s %s: got %d %s, want %d %s", who, method, path, body, got, answer, want, text)
 	}
-	list := func(who string, want ...string) {
-		t.Helper()
-		_, answer := s.call(t, who, "GET", "/v1/keys", "")
-		var got KeyList
-		if err := json.Unmarshal([]byte(answer), &got); err != nil || got.Keys == nil {
-			t.Fatalf("%v: %s", err, answer)
-		}
-		var ids []string
-		for _, r := range got.Keys {
-			ids = append(ids, r.ID)
-		}
-		if !slices.Equal(ids, want) {
-			t.Errorf("%s: lists %q, want %q", who, ids, want)
-		}
+}
+
+// lists checks which keys are listed.
+func (s keySite) lists(who string, want ...string) {
+	s.t.Helper()
+	_, answer := s.call(s.t, who, "GET", "/v1/keys", "")
+	var got KeyList
+	if err := json.Unmarshal([]byte(answer), &got); err != nil || got.Keys == nil {
+		s.t.Fatalf("%v: %s", err, answer)
 	}
-	list(own)
-	list(acme, "k1", "k2345672", "powerful")
-	list(all, "k1", "k2345672", "powerful", "other", "twin")
-	list(token, "k1", "k2345672", "powerful", "other", "twin")
+	var ids []string
+	for _, r := range got.Keys {
+		ids = append(ids, r.ID)
+	}
+	if !slices.Equal(ids, want) {
+		s.t.Errorf("%s: lists %q, want %q", who, ids, want)
+	}
+}
+
+// recorded checks the lines of the audit log since the last call.
+func (s keySite) recorded(want ...string) {
+	s.t.Helper()
+	if got, _ := s.tape.take(); !slices.Equal(got, want) {
+		s.t.Errorf("recorded %q, want %q", got, want)
+	}
+}
+
+// TestKeys_tenants: key scopes reach the holder's own tenant, unless they name
+// another one or all, in issuing, listing, rotating and revoking alike.
+func TestKeys_tenants(t *testing.T) {
+	s := newKeySite(t)
+	s.lists(own)
+	s.lists(acme, "k1", "k2345672", "powerful")
+	s.lists(all, "k1", "k2345672", "powerful", "other", "twin")
+	s.lists(token, "k1", "k2345672", "powerful", "other", "twin")
 	s.tape.take()
-	f(own, "POST", "/v1/keys", `{"tenant":"acme"}`, 403, "key:issue@acme or key:issue@*")
-	if got, _ := s.tape.take(); !slices.Equal(got, []string{"key:o key:issue tenant/acme refused"}) {
-		t.Errorf("recorded %q", got)
-	}
-	f(own, "POST", "/v1/keys", `{"tenant":"ops"}`, 200, "kv_")
-	f(acme, "POST", "/v1/keys", `{"tenant":"acme"}`, 200, "kv_")
-	f(acme, "POST", "/v1/keys", `{"tenant":"ops"}`, 403, "key:issue@ops")
-	f(all, "POST", "/v1/keys", `{"tenant":"globex"}`, 200, "kv_")
+	s.gets(own, "POST", "/v1/keys", `{"tenant":"acme"}`, 403, "key:issue@acme or key:issue@*")
+	s.recorded("key:o key:issue tenant/acme refused")
+	s.gets(own, "POST", "/v1/keys", `{"tenant":"ops"}`, 200, "kv_")
+	s.gets(acme, "POST", "/v1/keys", `{"tenant":"acme"}`, 200, "kv_")
+	s.gets(acme, "POST", "/v1/keys", `{"tenant":"ops"}`, 403, "key:issue@ops")
+	s.gets(all, "POST", "/v1/keys", `{"tenant":"globex"}`, 200, "kv_")
 	for _, verb := range []string{"rotate?grace=1h", "revoke"} {
 		name, _, _ := strings.Cut(verb, "?")
-		f(acme, "POST", "/v1/keys/k1/"+verb, "", 200, "")
-		f(all, "POST", "/v1/keys/other/"+verb, "", 200, "")
+		s.gets(acme, "POST", "/v1/keys/k1/"+verb, "", 200, "")
+		s.gets(all, "POST", "/v1/keys/other/"+verb, "", 200, "")
 		s.tape.take()
-		f(own, "POST", "/v1/keys/k1/"+verb, "", 404, `no key \"k1\"`)
-		f(own, "POST", "/v1/keys/none/"+verb, "", 404, `no key \"none\"`) // in the same words
-		want := []string{"key:o key:" + name + " key/k1 refused", "key:o key:" + name + " key/none failed"}
-		if got, _ := s.tape.take(); !slices.Equal(got, want) {
-			t.Errorf("recorded %q, want %q", got, want)
-		}
+		s.gets(own, "POST", "/v1/keys/k1/"+verb, "", 404, `no key \"k1\"`)
+		s.gets(own, "POST", "/v1/keys/none/"+verb, "", 404, `no key \"none\"`) // in the same words
+		s.recorded("key:o key:"+name+" key/k1 refused", "key:o key:"+name+" key/none failed")
 	}
+	s.gets(all, "POST", "/v1/keys/shared%20name/revoke", "", 422, "k1, other, twin")
+	s.gets(acme, "POST", "/v1/keys/shared%20name/revoke", "", 200, `"id":"k1"`) // the one that it reaches
+	s.gets("issuer", "POST", "/v1/keys/"+pasted+"/rotate?grace=1h", "", 200, "")
+}
 
-	f(all, "POST", "/v1/keys/shared%20name/revoke", "", 422, "k1, other, twin")
-	f(acme, "POST", "/v1/keys/shared%20name/revoke", "", 200, `"id":"k1"`) // the one that it reaches
-	f("issuer", "POST", "/v1/keys/"+pasted+"/rotate?grace=1h", "", 200, "")
-
-	// The scopes of an issued key reach no further than the issuer's.
-	f("issuer", "POST", "/v1/keys", `{"tenant":"acme","scopes":["key:issue"]}`, 200, "kv_")
-	f("issuer", "POST", "/v1/keys", `{"tenant":"acme","scopes":["key:issue@acme"]}`, 200, "kv_")
-	f("issuer", "POST", "/v1/keys", `{"tenant":"acme","scopes":["key:issue@globex"]}`, 403, "key:issue@globex")
-	f("issuer", "POST", "/v1/keys", `{"tenant":"acme","scopes":["key:issue@*"]}`, 403, "key:issue@*")
-	f(acme, "POST", "/v1/keys", `{"tenant":"acme","scopes":["key:*@acme"]}`, 200, "kv_")
-	f(acme, "POST", "/v1/keys", `{"tenant":"acme","scopes":["key:*@*"]}`, 403, "key:*@*")
-	f(all, "POST", "/v1/keys", `{"tenant":"globex","scopes":["key:*@*","key:read"]}`, 200, "kv_")
+// TestKeys_scopes: the scopes of an issued key reach no further than the issuer's.
+func TestKeys_scopes(t *testing.T) {
+	s := newKeySite(t)
+	s.gets("issuer", "POST", "/v1/keys", `{"tenant":"acme","scopes":["key:issue"]}`, 200, "kv_")
+	s.gets("issuer", "POST", "/v1/keys", `{"tenant":"acme","scopes":["key:issue@acme"]}`, 200, "kv_")
+	s.gets("issuer", "POST", "/v1/keys", `{"tenant":"acme","scopes":["key:issue@globex"]}`, 403, "key:issue@globex")
+	s.gets("issuer", "POST", "/v1/keys", `{"tenant":"acme","scopes":["key:issue@*"]}`, 403, "key:issue@*")
+	s.gets(acme, "POST", "/v1/keys", `{"tenant":"acme","scopes":["key:*@acme"]}`, 200, "kv_")
+	s.gets(acme, "POST", "/v1/keys", `{"tenant":"acme","scopes":["key:*@*"]}`, 403, "key:*@*")
+	s.gets(all, "POST", "/v1/keys", `{"tenant":"globex","scopes":["key:*@*","key:read"]}`, 200, "kv_")
 	s.who["reader"] = key("r", "ops", "key:issue@*", "explain:own")
-	f("reader", "POST", "/v1/keys", `{"tenant":"ops","scopes":["explain:own"]}`, 200, "kv_")
-	f("reader", "POST", "/v1/keys", `{"tenant":"acme","scopes":["explain:own"]}`, 403, "explain:own")
-	f(token, "POST", "/v1/keys", `{"tenant":"ops","scopes":["plugin:push@acme"]}`, 422, "names a tenant")
+	s.gets("reader", "POST", "/v1/keys", `{"tenant":"ops","scopes":["explain:own"]}`, 200, "kv_")
+	s.gets("reader", "POST", "/v1/keys", `{"tenant":"acme","scopes":["explain:own"]}`, 403, "explain:own")
+	s.gets(token, "POST", "/v1/keys", `{"tenant":"ops","scopes":["plugin:push@acme"]}`, 422, "names a tenant")
 	s.who["odd"] = key("d", "acme", "plugin:push@acme", "key:issue")
-	f("odd", "POST", "/v1/plugins?name=x", "code", 403, "plugin:push")
-	f("odd", "POST", "/v1/keys", `{"tenant":"acme","scopes":["plugin:push"]}`, 403, "plugin:push")
+	s.gets("odd", "POST", "/v1/plugins?name=x", "code", 403, "plugin:push")
+	s.gets("odd", "POST", "/v1/keys", `{"tenant":"acme","scopes":["plugin:push"]}`, 403, "plugin:push")
 }
 
 // TestAuthorizer_scopesOfTenants: a policy that compares scopes with verbs sees
