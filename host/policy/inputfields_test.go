@@ -101,7 +101,8 @@ func TestInputFields_everywhere(t *testing.T) {
 			t.Errorf("%s: not in the key", f.path)
 		}
 		text := mustJSON(asJSON(t, s, set))
-		if string(text) == string(mustJSON(asJSON(t, s, zero))) || !strings.Contains(string(text), f.path[strings.LastIndex(f.path, ".")+1:]) {
+		leaf := f.path[strings.LastIndex(f.path, ".")+1:]
+		if string(text) == string(mustJSON(asJSON(t, s, zero))) || !strings.Contains(string(text), leaf) {
 			t.Errorf("%s: not in the document %s", f.path, text)
 		}
 		read, err := ParseInput(text)
@@ -143,7 +144,8 @@ func testCopy(t *testing.T, f *inputField, in *Input) {
 
 func TestParseInput_errors(t *testing.T) {
 	for text, want := range map[string]string{
-		`[]`: "input:1:2: the document is of type array, want an object", `{`: "input:1:2: ", `{} x`: "input:1:4: unexpected text",
+		`[]`: "input:1:2: the document is of type array, want an object",
+		`{`:  "input:1:2: ", `{} x`: "input:1:4: unexpected text",
 		`{"tenant": {"idd": "x"}}`:                  `unknown field "tenant.idd": did you mean "tenant.id"?`,
 		"{\n \"tenant\": 1}":                        "input:2:13: tenant is of type number, want an object",
 		`{"version": "2"}`:                          `version is "2", want "1"`,
@@ -161,7 +163,8 @@ func TestParseInput_errors(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want %s", text, in, err, want)
 		}
 	}
-	in, err := ParseInput([]byte(`{"version": "", "tenant": {"id": "a", "user": null, "auth": null}, "router": {"hour_utc": 3}}`))
+	in, err := ParseInput([]byte(`{"version": "", "tenant": {"id": "a", "user": null, "auth": null}, ` +
+		`"router": {"hour_utc": 3}}`))
 	if err != nil || in.Principal.Tenant != "a" || in.HourUTC != 3 {
 		t.Errorf("got %+v, %v", in, err)
 	}

@@ -19,7 +19,8 @@ func TestReadMooncake(t *testing.T) {
 	if len(l) != 2 || l[0].Start < 0 || l[0].Start >= 3 || l[1].Start < 3 || l[1].Start >= 6 {
 		t.Fatalf("conversations %+v", l)
 	}
-	if r := l[1].Requests[0]; r.Tokens != 1025 || r.Output != 1 || len(r.Blocks) != 3 || r.Blocks[0] != l[0].Requests[0].Blocks[0] {
+	if r := l[1].Requests[0]; r.Tokens != 1025 || r.Output != 1 || len(r.Blocks) != 3 ||
+		r.Blocks[0] != l[0].Requests[0].Blocks[0] {
 		t.Errorf("request %+v", r)
 	}
 	for _, bad := range []string{`{`, `{"timestamp":-1,"input_length":1,"hash_ids":[]}`, `{"input_length":0}`,

@@ -39,7 +39,8 @@ func TestRules_objective(t *testing.T) {
 		{"blend holds the conversation", Profile{}, 0, []string{"hold"}},
 		{"off", Profile{Conversations: noRules}, 1, nil},
 		{"ttft", Profile{Objective: TTFT}, 1, nil},
-		{"ttft, asked for", Profile{Objective: TTFT, Conversations: ConversationRules{HoldTokens: 8192}}, 0, []string{"hold"}},
+		{"ttft, asked for", Profile{Objective: TTFT, Conversations: ConversationRules{HoldTokens: 8192}}, 0,
+			[]string{"hold"}},
 		{"a user's scorer", Profile{Scorers: own}, 1, nil},
 		{"a user's scorer, asked for", Profile{Scorers: own, Conversations: ConversationRules{HoldTokens: 8192}}, 0,
 			[]string{"hold"}},
@@ -61,7 +62,8 @@ func TestRules_named(t *testing.T) {
 		set  func(r *rig) *Request
 	}{
 		{"envelope", func(r *rig) *Request {
-			r.cfg.Profiles[0].Scorers = []Weighted{{scoring{"a", UnitScore, func(b *Batch) error { copy(b.Scores, b.Outstanding); return nil }}, 1, false}}
+			outstanding := func(b *Batch) error { copy(b.Scores, b.Outstanding); return nil }
+			r.cfg.Profiles[0].Scorers = []Weighted{{scoring{"a", UnitScore, outstanding}, 1, false}}
 			r.store.Load().Loads[0].Charge("x", 100_000, 0)
 			return r.request(words(1, 100))
 		}},
