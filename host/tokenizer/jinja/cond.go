@@ -72,7 +72,7 @@ func (c *compiler) equalsText(x *node, s string, want bool, sc *scope) condFunc 
 		a := c.expr(x, sc)
 		return func(f *frame) bool { return f.r.isText(a(f), s) == want }
 	}
-	object := c.expr(x.a[0], sc)
+	object := c.operand(x.a[0], sc)
 	return func(f *frame) bool {
 		o := object(f)
 		if o.k == kindDict {
@@ -88,7 +88,19 @@ func (c *compiler) equalsText(x *node, s string, want bool, sc *scope) condFunc 
 				return !want
 			}
 		}
-		return f.r.isText(f.r.attr(o, name), s) == want
+		return f.r.isText(f.r.attr(*o, name), s) == want
+	}
+}
+
+// operand is expr, without a copy of the value of a name.
+func (c *compiler) operand(n *node, sc *scope) func(*frame) *Value {
+	if n.op == opName {
+		return c.ref(n.s, sc)
+	}
+	v := c.expr(n, sc)
+	return func(f *frame) *Value {
+		f.r.operand = v(f)
+		return &f.r.operand
 	}
 }
 

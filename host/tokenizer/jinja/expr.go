@@ -41,8 +41,7 @@ func (c *compiler) expr(n *node, sc *scope) exprFunc {
 		a, b, op := c.expr(n.a[0], sc), c.expr(n.a[1], sc), n.op
 		return func(f *frame) Value { x := a(f); return f.r.arith(op, x, b(f)) }
 	case opAttr:
-		a, s := c.expr(n.a[0], sc), n.s
-		return func(f *frame) Value { return f.r.attr(a(f), s) }
+		return c.attr(n, sc)
 	case opItem:
 		return c.item(n, sc)
 	case opSlice:
@@ -151,6 +150,27 @@ func (c *compiler) concatExpr(n *node, sc *scope) exprFunc {
 			vs[i] = f.r.asString(x(f))
 		}
 		return f.r.concat(vs)
+	}
+}
+
+// attr compiles object.name, most often message.content.
+func (c *compiler) attr(n *node, sc *scope) exprFunc {
+	s, method := n.s, dictMethods[n.s]
+	if n.a[0].op != opName || method {
+		a := c.expr(n.a[0], sc)
+		return func(f *frame) Value { return f.r.attr(a(f), s) }
+	}
+	object := c.ref(n.a[0].s, sc)
+	return func(f *frame) Value {
+		o := object(f)
+		if o.k != kindDict {
+			return f.r.attr(*o, s)
+		}
+		d := o.p.(*Dict)
+		if i := d.find(s); i >= 0 {
+			return d.Vals[i]
+		}
+		return undefined
 	}
 }
 

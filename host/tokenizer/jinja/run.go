@@ -13,6 +13,7 @@ type run struct {
 	depth    int   // macros entered
 	maxDepth int
 	body     frame   // of the template's body
+	operand  Value   // of the comparison in progress, if it has no name
 	loops    []*loop // for reuse by later renders, of which this one uses the first looped
 	looped   int
 }

@@ -82,6 +82,13 @@ type place struct{ out, slot int }
 
 // load reads a name: the innermost variable that has a value, else the input.
 func (c *compiler) load(name string, sc *scope) exprFunc {
+	at := c.ref(name, sc)
+	return func(f *frame) Value { return *at(f) }
+}
+
+// ref is load without a copy of the value. What it returns must not be written, and is
+// valid until the next assignment to the name.
+func (c *compiler) ref(name string, sc *scope) func(*frame) *Value {
 	var places []place
 	out := 0
 	for s := sc; s != nil; s = s.up {
@@ -94,18 +101,18 @@ func (c *compiler) load(name string, sc *scope) exprFunc {
 	}
 	in := c.input(name)
 	if len(places) == 0 {
-		return func(f *frame) Value { return f.r.vars[in] }
+		return func(f *frame) *Value { return &f.r.vars[in] }
 	}
 	if len(places) == 1 && places[0].out == 0 {
 		slot := places[0].slot
-		return func(f *frame) Value {
+		return func(f *frame) *Value {
 			if v := &f.vars[slot]; v.k != kindUnset {
-				return *v
+				return v
 			}
-			return f.r.vars[in]
+			return &f.r.vars[in]
 		}
 	}
-	return func(f *frame) Value {
+	return func(f *frame) *Value {
 		out, x := 0, f
 		for _, p := range places {
 			for out < p.out {
@@ -113,9 +120,9 @@ func (c *compiler) load(name string, sc *scope) exprFunc {
 				out++
 			}
 			if v := &x.vars[p.slot]; v.k != kindUnset {
-				return *v
+				return v
 			}
 		}
-		return f.r.vars[in]
+		return &f.r.vars[in]
 	}
 }
