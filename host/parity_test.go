@@ -76,6 +76,7 @@ func (w *world) ready(i int, yes bool) {
 	w.store.Update(endpoint.ID(i), func(s *endpoint.State) {
 		s.Ready, s.Trust, s.BlockTokens, s.Events, s.ScrapedAt = yes, 1, 16, endpoint.EventsLive, w.clock
 	})
+	w.store.Flush()
 }
 
 // step is one event, generated once and applied to every world.

@@ -222,13 +222,14 @@ func (s *Store) Update(id ID, f func(*State)) bool {
 	if !later {
 		s.publish(v)
 	} else if s.soon.CompareAndSwap(false, true) {
-		time.AfterFunc(figuresPeriod, s.publishFigures)
+		time.AfterFunc(figuresPeriod, s.Flush)
 	}
 	return true
 }
 
-// publishFigures makes all changes so far visible.
-func (s *Store) publishFigures() {
+// Flush makes all changes so far visible to Load. Who drives a store by a clock other than
+// the wall clock calls it after its updates.
+func (s *Store) Flush() {
 	s.soon.Store(false) // before the version is read: later changes are due again
 	s.mu.Lock()
 	v := s.version

@@ -102,6 +102,7 @@ func (k *knowledge) Scraped(now time.Duration, engine int, f virtual.Figures) {
 		s.Running, s.Waiting, s.KVUsage = uint32(f.Running), uint32(f.Waiting), float32(f.KVUsage)
 		s.CachedTokens, s.ScrapedAt, s.EventAt = uint32(f.CachedTokens), at, at
 	})
+	k.store.Flush()
 }
 
 // tick keeps the index and the predictions, as host.housekeep does. It reports whether
