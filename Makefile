@@ -58,7 +58,7 @@ test-core: ## tests that need Go alone; installs nothing; under two minutes with
 	@echo "installs: nothing"
 	$(GO) test -short $(CORE)
 
-test-race: ## the same with the race detector; needs a C compiler; installs nothing
+test-race: ## those of host and cmd with the race detector; needs a C compiler; installs nothing
 	@echo "installs: nothing (the race detector needs a C compiler)"
 	$(GO) test -race -short -timeout 10m ./host/... ./cmd/...
 
@@ -77,9 +77,7 @@ test-load: deps ## the running binary under load, faults, reloads and hostile pl
 test: deps deps-hf ## all of these, with the race detector, and a bounded fuzz of every parser
 	$(GO) vet ./...
 	$(GO) test -race -timeout 10m ./host/... ./cmd/...
-	$(GO) test -run 'allocs|Allocs' ./host/...
-	$(GO) test ./host/replay/elastic
-	$(GO) test -run RewriteFuel ./host/wasm
+	@bash .ci/norace.sh
 	CGO_LDFLAGS="-L$(CACHE)/libtokenizers" $(GO) test -tags hf ./host/tokenizer/hf
 	cd sdk/go && $(GO) vet ./... && $(GO) test ./...
 	cd sdk/rust && cargo test -q --offline

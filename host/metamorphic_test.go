@@ -25,6 +25,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/rules"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/statedir"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 	"github.com/kvasir-router/kvasir/plugins"
 )
 
@@ -631,8 +632,13 @@ func (w *metaWorld) checkPolicy(rev *rules.Revision) {
 // TestRules_metamorphic runs random sequences of changes of configuration, keys,
 // issuers' keys, certificates, policy and plugins, many of them faulty, through the
 // router's own interfaces. After each step exactly the last accepted revision is in
-// force, without the grants that were withdrawn.
+// force, without the grants that were withdrawn. Under the race detector it runs a
+// quarter of the sequences.
 func TestRules_metamorphic(t *testing.T) {
+	sequences := metaSequences
+	if testdeps.Race {
+		sequences /= 4
+	}
 	sh := &metaShared{cache: private(t), tls: t.TempDir()}
 	for i := range 2 {
 		s := newSigner(t, fmt.Sprint("k", i))
@@ -641,7 +647,7 @@ func TestRules_metamorphic(t *testing.T) {
 	}
 	writeCertificate(t, sh.tls)
 	steps := 0
-	for seed := range uint64(metaSequences) {
+	for seed := range uint64(sequences) {
 		w := newMeta(t, sh, seed)
 		w.check(sh)
 		for range 10 {
@@ -654,7 +660,7 @@ func TestRules_metamorphic(t *testing.T) {
 		}
 		w.end()
 	}
-	t.Logf("%d sequences, %d steps", metaSequences, steps)
+	t.Logf("%d sequences, %d steps", sequences, steps)
 }
 
 // writeCertificate writes a self-signed certificate and its key.

@@ -19,6 +19,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/rules"
 	"github.com/kvasir-router/kvasir/host/scheduler"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 	"github.com/kvasir-router/kvasir/host/tokenizer/demo"
 )
 
@@ -179,6 +180,7 @@ func (w *world) advance(s *step) any {
 // shipped plugin exactly as with the native cost: the same order, kind, state and total
 // of every candidate, bit for bit.
 func TestParity_leastwork(t *testing.T) {
+	testdeps.Sequential(t)
 	model, err := rules.OpenPrompts(&config.Tokenizer{Dir: demoDir(t), TimeZone: "UTC", Library: "bpe"}, 64<<20)
 	if err != nil {
 		t.Fatal(err)

@@ -3,11 +3,14 @@ package kvindex
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // TestBudget: an index under its budget forgets, but keeps the budget at every
 // step, uses it, and never claims what is not held.
 func TestBudget(t *testing.T) {
+	testdeps.Sequential(t)
 	for _, c := range []struct {
 		name    string
 		holders int
@@ -18,7 +21,7 @@ func TestBudget(t *testing.T) {
 			rng := rand.New(rand.NewPCG(5, 5))
 			w := newWorld(Config{Holders: c.holders, BudgetBytes: budget}, 3, rng.IntN)
 			w.agree = c.agree
-			for step := range 8000 / min(shorter, 2) {
+			for step := range 8000 {
 				h := rng.IntN(min(c.holders, 64))
 				p := path{}
 				p.own = chain(rng, mixHash(uint64(rng.IntN(3000)), 1), 20+rng.IntN(100), 3)
@@ -58,6 +61,7 @@ func TestBudget(t *testing.T) {
 // TestMetamorphic_budget runs the random operations under a budget that is too
 // small for them.
 func TestMetamorphic_budget(t *testing.T) {
+	testdeps.Sequential(t)
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		w := newWorld(Config{Holders: 40, BudgetBytes: 1}, 400, rng.IntN)

@@ -3,6 +3,8 @@ package kvindex
 import (
 	"fmt"
 	"testing"
+
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // churn runs block operations in steady state against a budget. It checks the
@@ -57,6 +59,7 @@ type churned struct{ want, found, held int }
 // TestChurn_room: with room for everything nothing is lost and memory does not
 // grow in steady state.
 func TestChurn_room(t *testing.T) {
+	testdeps.Sequential(t)
 	const pairs = 150_000
 	x := New(Config{Holders: 64, BudgetBytes: 16 << 20})
 	var bytes []int64
@@ -80,9 +83,9 @@ func TestChurn_room(t *testing.T) {
 }
 
 // TestChurn_tight: with a budget that is too small, shared prompts and what is
-// used stay. It takes some turnovers until uses distinguish the runs, so it
-// cannot be shorter under the race detector.
+// used stay. It takes some turnovers until uses distinguish the runs.
 func TestChurn_tight(t *testing.T) {
+	testdeps.Sequential(t)
 	const pairs = 1_500_000
 	x := New(Config{Holders: 64, BudgetBytes: 20 << 20})
 	var last churned

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // TestMatch_allocs: lookups allocate nothing, whatever they meet.
@@ -24,6 +26,7 @@ func TestMatch_allocs(t *testing.T) {
 // TestMatch_deep: interleaved chains of 8,192 blocks, before and after
 // compaction, which must shorten the paths.
 func TestMatch_deep(t *testing.T) {
+	testdeps.Sequential(t)
 	l := load(100_000, 1, 64<<20)
 	l.verify(t)
 	steps := func() (n int) {

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // TestPredictor: a prediction is seen at once, survives one rotation, is gone
@@ -51,6 +53,7 @@ func TestPredictor(t *testing.T) {
 // TestPredictor_budget: however much is added, memory stays bounded and what was
 // added last is there.
 func TestPredictor_budget(t *testing.T) {
+	testdeps.Sequential(t)
 	rng := rand.New(rand.NewPCG(1, 1))
 	p := NewPredictor(Config{Holders: 256, BudgetBytes: 4 << 20})
 	depth, scratch := make([]uint32, 256), make([]uint32, 256)

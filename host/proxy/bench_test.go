@@ -13,6 +13,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/identity"
 	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // onePlacement is a router that allocates nothing.
@@ -122,7 +123,7 @@ func apiAnswer(a *api) string {
 }
 
 func TestAllocs(t *testing.T) {
-	if raceEnabled {
+	if testdeps.Race {
 		return // the race detector allocates
 	}
 	for _, tc := range []struct {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // dwell is how long a client stays before it leaves: long enough for every
@@ -87,7 +88,7 @@ func TestCancel(t *testing.T) {
 				p99 = ds[len(ds)*99/100]
 				t.Logf("engine stopped after p50 %v p99 %v max %v", ds[len(ds)/2], p99, ds[len(ds)-1])
 			}
-			if p99 > limit && !raceEnabled {
+			if p99 > limit && !testdeps.Race {
 				t.Errorf("p99 %v in the best of %d rounds", p99, rounds)
 			}
 			total := n*rounds + 5

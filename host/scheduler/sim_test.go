@@ -9,6 +9,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/blockhash"
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // The simulation has conversations that repeat their history with each turn, picked at
@@ -180,6 +181,7 @@ var simSeeds = []uint64{0, 1, 17, 51, 53, 57, 1007, 1081, 1113}
 // TestSimulation_conversations: with prediction alone, conversations stay on their engine
 // and load the engines evenly, even if all of them begin with the same 8 KB system prompt.
 func TestSimulation_conversations(t *testing.T) {
+	testdeps.Sequential(t)
 	for _, load := range []struct {
 		name                 string
 		system, user, answer int

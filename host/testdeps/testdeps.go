@@ -38,6 +38,17 @@ func Need(t testing.TB, path ...string) string {
 	return p
 }
 
+// Sequential skips a test under the race detector: a long test in one goroutine, in
+// which the detector can find nothing. The test function itself must call it, as its
+// first statement. In make test, .ci/norace.sh runs such tests, and those that run fewer
+// rounds under the detector, without it.
+func Sequential(t testing.TB) {
+	t.Helper()
+	if Race {
+		t.Skip("sequential: .ci/norace.sh runs it without the race detector")
+	}
+}
+
 // TinyGo returns the TinyGo that plugins/scripts/tinygo.sh makes. Where that did not
 // run ok is false, and a log line says so.
 func TinyGo(t testing.TB) (path string, ok bool) {

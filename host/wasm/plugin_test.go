@@ -17,6 +17,7 @@ import (
 	"github.com/kvasir-router/kvasir/abi"
 	"github.com/kvasir-router/kvasir/conformance/guests"
 	"github.com/kvasir-router/kvasir/host/internal/snapshot"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
@@ -125,9 +126,12 @@ func TestQuarantine(t *testing.T) {
 }
 
 // TestSwap_stress swaps plugins under load: no call fails, every instance is
-// closed, nothing is left.
+// closed, nothing is left. Under the race detector it makes a fifth of the swaps.
 func TestSwap_stress(t *testing.T) {
 	swaps, workers := 500, 4
+	if testdeps.Race {
+		swaps = 100
+	}
 	if testing.Short() {
 		swaps, workers = 40, 2
 	}

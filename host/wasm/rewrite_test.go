@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/kvasir-router/kvasir/host/internal/leb"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 	"github.com/tetratelabs/wazero/api"
 )
 
@@ -267,7 +268,7 @@ func generated(t *testing.T, seed uint64, stop func(n int) bool) *seen {
 // the generator is not one-sided.
 func TestRewriteFuel_generated(t *testing.T) {
 	count := 2000
-	if testing.Short() || raceEnabled {
+	if testing.Short() || testdeps.Race {
 		count = 100
 	}
 	s := generated(t, 1, func(n int) bool { return n >= count })

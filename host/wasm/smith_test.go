@@ -73,7 +73,7 @@ func readModule(t *testing.T, r io.Reader) []byte {
 // TestRewriteFuel_smith: modules that wasm-smith generated.
 func TestRewriteFuel_smith(t *testing.T) {
 	count := 1000
-	if testing.Short() || raceEnabled {
+	if testing.Short() || testdeps.Race {
 		count = 1
 	}
 	smith(t, 1, func(n int) bool { return n >= count })

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvasir-router/kvasir/host/testdeps"
 	"github.com/kvasir-router/kvasir/host/wasm"
 )
 
@@ -17,6 +18,7 @@ import (
 // and measures the memory after 100, 200, … of them: on the heap, and of the
 // system, where guests' memory and compiled code are.
 func TestSwap_memory(t *testing.T) {
+	testdeps.Sequential(t)
 	swaps, every := 500, 100
 	if testing.Short() {
 		swaps, every = 100, 20

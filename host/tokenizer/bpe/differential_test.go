@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kvasir-router/kvasir/conformance/oracle"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 	"github.com/kvasir-router/kvasir/host/tokenizer/bpe"
 )
 
@@ -67,6 +68,7 @@ func difference(tok *bpe.Tokenizer, doc []byte, got, want []uint32) string {
 }
 
 func TestEncode_huggingFace(t *testing.T) {
+	testdeps.Sequential(t)
 	for _, name := range real {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
