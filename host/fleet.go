@@ -16,7 +16,7 @@ func (h *Host) openFleet() {
 	h.fleet = fleet.New(fleet.Config{Store: h.store, Index: h.index, Assumed: h.assumed, Tiers: len(tierWeights),
 		Parser: h.plugins.Parser, History: h.history.History, Forgotten: !h.history.Complete(),
 		Revoked: func(url, pool, reason string) { h.note("isolation:revoke", url, nil, "pool", pool, "reason", reason) },
-		Log:     h.log})
+		Ejected: h.eject, Log: h.log})
 	h.admission = &fleet.Admission{Policy: h.admissionPolicy}
 	h.detector = fleet.NewDetector(h.log)
 	h.discovery = fleet.NewDiscovery(fleet.DiscoveryConfig{Fleet: h.fleet, Admission: h.admission,
@@ -27,6 +27,13 @@ func (h *Host) openFleet() {
 		QueueWait: h.queue.Oldest, Override: h.plugins.Sizer, Audit: h.auditScaling, Every: h.opt.ScaleEvery, Log: h.log,
 		Now: h.now,
 	})
+}
+
+// eject has requests without a byte leave an engine that its health check ejected.
+func (h *Host) eject(addr string) {
+	if n := h.proxy.Eject(addr); n > 0 {
+		h.log.Info("the engine does not answer; its waiting requests may move", "endpoint", addr, "n", n)
+	}
 }
 
 // admissionPolicy implements fleet.Admission by the rules in force.

@@ -118,6 +118,10 @@ type Config struct {
 	// must return soon.
 	Revoked func(reason string)
 	History History // nil = none
+	// Ejected is called after each health check that failed while the endpoint is out
+	// of service because of such failures: the engine is stopped or unreachable, not
+	// merely slow. It must return soon; nil = nobody is told.
+	Ejected func()
 	// Forgotten says that the engine may hold blocks that History lacks, because the
 	// router was killed: cached tokens prove nothing until the engine restarts or its
 	// events are live.

@@ -185,6 +185,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 				return ctx.Err()
 			}
 			w.publish(time.Now())
+			if w.cfg.Ejected != nil && w.health.ever && !w.health.up {
+				w.cfg.Ejected()
+			}
 			w.probe(ctx, time.Now())
 			timer.Reset(w.next())
 		}
@@ -195,6 +198,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 // for its cache's history must not be held back longer than JoinWait.
 func (w *Watcher) next() time.Duration {
 	d := jitter(w.cfg.Interval)
+	if w.health.up && w.health.bad > 0 {
+		d /= 4 // a stopped engine holds its clients until FailAfter checks have failed
+	}
 	if left := time.Until(w.healthy.Add(w.cfg.JoinWait)); left > 0 && !w.isReady() {
 		d = min(d, left+time.Millisecond)
 	}

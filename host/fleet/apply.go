@@ -175,6 +175,7 @@ func (f *Fleet) watcherConfig(id endpoint.ID, t target) backend.Config {
 		Probe:   backend.Probe{Every: w.probe, Idle: func() bool { return f.idle(id) }, LogOnly: w.unexplainedLogOnly},
 		History: f.cfg.History, Forgotten: f.cfg.Forgotten,
 		Revoked: func(reason string) { f.cfg.Revoked(t.key.url, t.key.pool, reason) },
+		Ejected: func() { f.cfg.Ejected(t.key.address().url) },
 		Log:     f.cfg.Log.With("endpoint", t.key.url),
 	}
 }

@@ -30,6 +30,9 @@ type Config struct {
 	// Revoked is called when an answer revoked the isolation of an endpoint. It must
 	// return soon.
 	Revoked func(url, pool, reason string)
+	// Ejected is called with the host:port of an endpoint while its health check
+	// fails. It must return soon.
+	Ejected func(addr string)
 	Log     *slog.Logger
 }
 

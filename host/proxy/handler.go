@@ -310,8 +310,9 @@ func (p *Proxy) forward(ctx *fasthttp.RequestCtx, s *stream) {
 	}
 	p.budget.earn()
 	err := s.roundTrip(&ctx.Response)
-	// The prompt is no longer needed: a long stream must not keep it.
-	s.freeBody()
+	if err != nil || !s.resp.events() {
+		s.freeBody()
+	} // else at the first event: see stream.pass
 	if err == nil {
 		s.handOver(ctx)
 		return

@@ -159,12 +159,17 @@ func (s *stream) awaitPlacement() (ok bool) {
 	s.p.budget.earn()
 	resp := fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseResponse(resp)
-	err = s.roundTrip(resp)
-	s.freeBody()
-	if err != nil {
+	if err = s.roundTrip(resp); err != nil {
 		s.endFailed(endOf(err))
 		return false
 	}
+	s.out.begun = true
+	return s.streams(resp)
+}
+
+// streams reports whether the answer of head resp goes on a stream whose own head the
+// client has. If not the client was told in an event.
+func (s *stream) streams(resp *fasthttp.Response) bool {
 	switch s.acct.status = resp.StatusCode(); {
 	case s.acct.status != fasthttp.StatusOK:
 		s.writeEngineError(s.acct.status)

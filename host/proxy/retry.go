@@ -13,6 +13,7 @@ const (
 	retryRewrite                           // the body cannot be what the target needs
 	retryOverload                          // the engine answered 429 or 503
 	retryStale                             // the engine closed the connection as it was reused
+	retryEjected                           // the engine's health check failed while it had sent no byte
 	numRetryReasons
 )
 
@@ -25,6 +26,7 @@ var retryNames = [numRetryReasons]string{
 	retryRewrite:        exchange.EndRewrite.String(),
 	retryOverload:       "overload",
 	retryStale:          "stale",
+	retryEjected:        "ejected",
 }
 
 // String returns the reason in metrics.

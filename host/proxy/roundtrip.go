@@ -23,6 +23,8 @@ type outbound struct {
 	head    []byte        // of the request
 	refusal *llmapi.Error // why the body cannot be edited, if that is the client's fault
 	interim bool          // an interim (1xx) answer came
+	begun   bool          // the client has the head of an answer
+	moved   bool          // the request has left an ejected engine, or must not
 }
 
 // reset drops what belongs to a request and keeps scratch memory.
@@ -58,6 +60,10 @@ func (s *stream) roundTrip(resp *fasthttp.Response) error {
 		err := s.attempt(resp)
 		if end := s.stopEnd(); end != exchange.EndUnset {
 			return attemptError(end)
+		}
+		if err == errEjected { // and the placement has moved
+			s.abandonEjected()
+			continue
 		}
 		reason, status := retryReasonOf(err), 0
 		if err == nil {
@@ -152,6 +158,9 @@ func (s *stream) try(resp *fasthttp.Response, fresh bool) error {
 	}
 	s.p.count.stages[StageConnect].Add(sent.Sub(begin))
 	c.by = earlier(sent.Add(o.timeouts.FirstByte), o.totalBy)
+	if !o.moved && !s.req.API.Op.Once() {
+		o.u.await(c)
+	}
 	c.arm()
 	if s.stopped() { // after setting: see stop
 		return attemptError(exchange.EndClientGone)
@@ -176,6 +185,8 @@ func (s *stream) try(resp *fasthttp.Response, fresh bool) error {
 func (s *stream) classify(err error, c *upConn, sent time.Time) error {
 	end := exchange.EndNoAnswer
 	switch {
+	case errors.Is(err, errEjected):
+		return errEjected
 	case errors.Is(err, errTimeout):
 		end = exchange.EndFirstByte
 		if !time.Now().Before(s.out.totalBy) {

@@ -108,8 +108,9 @@ func (i *interrupt) detach() *upConn {
 }
 
 // release closes the connection of an attempt that failed.
-func (i *interrupt) release() {
-	if c := i.detach(); c != nil {
+func (s *stream) release() {
+	if c := s.detach(); c != nil {
+		s.out.u.answered(c)
 		c.close()
 	}
 }

@@ -69,6 +69,7 @@ func (s *stream) handOver(ctx *fasthttp.RequestCtx) {
 	if size < 0 {
 		s.client.goDirect()
 	}
+	s.out.begun = true
 	ctx.Response.ImmediateHeaderFlush = s.resp.events() && len(s.up.data()) == 0
 	ctx.Response.SetBodyStream(s, size)
 }
@@ -92,6 +93,7 @@ func (s *stream) setRouterHeaders(ctx *fasthttp.RequestCtx) {
 // ends with the connection: fasthttp has no such framing for streams.
 func (s *stream) handOverRaw(ctx *fasthttp.RequestCtx) {
 	head := rawHead(&ctx.Response.Header)
+	s.out.moved = true // the client's head, of which the engine's is made, goes with the hijack
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(c net.Conn) {
 		if _, err := c.Write(head); err == nil {
@@ -164,6 +166,12 @@ func (s *stream) move() {
 		if err = errClientGone; !s.stopped() {
 			err = u.tr.pump()
 		}
+	}
+	if errors.Is(err, errEjected) {
+		if s.again() {
+			s.move()
+		}
+		return
 	}
 	if err == nil {
 		err = s.resp.frameErr
@@ -265,6 +273,8 @@ func (s *stream) pass(payload []byte) bool {
 	r.pieceAt = time.Now()
 	if r.phase == phaseWaiting && r.computes(payload) {
 		r.phase = phaseStarted
+		s.out.u.answered(s.up)
+		s.freeBody()
 		s.acct.ttft = r.pieceAt.Sub(s.req.Received)
 		s.pl.FirstToken()
 	}
@@ -309,6 +319,7 @@ func (s *stream) finish() {
 		s.client.watched.end()
 	}
 	if c := s.detach(); c != nil {
+		s.out.u.answered(c)
 		if s.acct.complete() && s.resp.reusable && !s.stopped() && len(c.data()) == 0 {
 			s.out.u.put(c)
 		} else {

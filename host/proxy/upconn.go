@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -56,6 +57,9 @@ type upConn struct {
 	buf  *[]byte // from bufPool; nil = nothing is buffered
 	r, w int     // data are buf[r:w]
 
+	ejected atomic.Bool // set by Proxy.Eject; the goroutine that drives the connection resets it
+	waiting int         // place in upstream.waiting, from 1; 0 = none; guarded by upstream.mu
+
 	by    time.Time // deadline of reads; zero = none
 	armed time.Time // deadline that is set on the socket: never later than by when a read begins
 	s     *stream   // whose answer is read
@@ -78,15 +82,24 @@ func (u *upConn) setRead(t time.Time) {
 
 // expired is called when a read deadline fired. It returns nil if the read goes on.
 func (u *upConn) expired() error {
-	if u.s.stopped() {
-		return errClientGone
+	if err := u.halted(); err != nil {
+		return err
 	}
 	if !u.by.IsZero() && !time.Now().Before(u.by) {
 		return errTimeout
 	}
 	u.setRead(u.by)
-	if u.s.stopped() { // after setting: see stream.stop
+	return u.halted() // after setting: see stream.stop
+}
+
+// halted returns why the stream must not wait for this engine any longer, nil if it
+// goes on: the client has left, or the request has moved to another engine.
+func (u *upConn) halted() error {
+	switch {
+	case u.s.stopped():
 		return errClientGone
+	case u.ejected.Load() && u.ejected.Swap(false) && u.s.moveEjected():
+		return errEjected
 	}
 	return nil
 }

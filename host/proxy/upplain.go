@@ -46,16 +46,19 @@ func writeRest(u *upConn, parts [][]byte, n int, within time.Duration) error {
 	_, resumable := u.c.(*net.TCPConn)
 	for {
 		u.c.SetWriteDeadline(time.Now().Add(within))
-		if u.s.stopped() { // after setting: see stream.stop
-			return errClientGone
+		if err := u.halted(); err != nil { // after setting: see stream.stop
+			return err
 		}
 		n, err := rest.WriteTo(u.c)
 		switch {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
-		case u.s.stopped():
-			return errClientGone
-		case n == 0 || !resumable:
+		}
+		ejected := u.ejected.Load()
+		if err := u.halted(); err != nil {
+			return err
+		}
+		if n == 0 && !ejected || !resumable {
 			return errSendTimeout
 		}
 	}

@@ -21,6 +21,7 @@ type upstream struct {
 
 	mu      sync.Mutex // guards what follows
 	conns   []*upConn  // idle, oldest first
+	waiting []*upConn  // whose request has no byte of its answer and may move
 	lastUse time.Time
 	closed  bool
 }
