@@ -11,24 +11,24 @@ import (
 // placement has moved to another one.
 var errEjected = errors.New("proxy: engine was ejected")
 
-// Eject tells the requests that wait at addr for the first byte of their answer that
+// Eject notifies the requests that wait at addr for the first byte of their answer that
 // the engine's health check fails: it is stopped or unreachable, not merely slow. Each
 // moves to another endpoint, once, if there is one that can take it; the others wait on.
-// It returns how many were told. While the check fails it is called again and again, so
-// that a request which was sent meanwhile is told as well.
+// It returns the number of these requests. While the check fails it is called again and again, so
+// that a request which was sent meanwhile is notified as well.
 //
 // It is safe for concurrent use and does not block.
-func (p *Proxy) Eject(addr string) (told int) {
+func (p *Proxy) Eject(addr string) (n int) {
 	for _, u := range p.upstreams.at(addr) {
 		u.mu.Lock()
 		for _, c := range u.waiting {
 			c.ejected.Store(true)
 			c.c.SetDeadline(past) // the goroutine that waits looks why: see upConn.halted
 		}
-		told += len(u.waiting)
+		n += len(u.waiting)
 		u.mu.Unlock()
 	}
-	return told
+	return n
 }
 
 // at returns the upstreams of an address, with every TLS configuration.
@@ -101,7 +101,7 @@ func (s *stream) abandonEjected() {
 
 // again sends a request whose client has the head of a stream to the engine that the
 // placement has moved to. It returns false if the stream is over; the client was then
-// told in an event.
+// notified by an event.
 func (s *stream) again() bool {
 	s.abandonEjected()
 	s.resp.reset()

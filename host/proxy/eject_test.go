@@ -45,7 +45,8 @@ func TestEject(t *testing.T) {
 		{"no_head_of_a_stream", true, "", streamHead + chunk, true, "ok"},
 		{"head_of_a_stream", true, streamHead, streamHead + chunk, true, "ok"},
 		{"head_and_the_other_refuses", true, streamHead,
-			"HTTP/1.1 400 X\r\nContent-Type: application/json\r\nContent-Length: 22\r\n\r\n{\"error\":{\"message\":1}}", true, `"error"`},
+			"HTTP/1.1 400 X\r\nContent-Type: application/json\r\n" +
+				"Content-Length: 22\r\n\r\n{\"error\":{\"message\":1}}", true, `"error"`},
 		{"an_event", true, streamHead + "3a\r\n" + event + "\r\n", streamHead + chunk, false, ""},
 		{"no_other", false, "", "", false, ""},
 	} {

@@ -42,7 +42,8 @@ func breakerReason(b endpoint.Breaker) string {
 	case b.Left == 0:
 		return fmt.Sprintf("breaker open: %d requests in a row failed; a probe is under way", b.Failures)
 	}
-	return fmt.Sprintf("breaker open: %d requests in a row failed; next probe in %.1f s", b.Failures, b.Left.Seconds())
+	return fmt.Sprintf("breaker open: %d requests in a row failed; next probe in %.1f s", b.Failures,
+		b.Left.Seconds())
 }
 
 // Endpoints implements admin.Status: it returns every endpoint.
