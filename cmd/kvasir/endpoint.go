@@ -38,6 +38,8 @@ func printEndpoints(w io.Writer, es []admin.Endpoint) error {
 			reason = "figures unknown: " + e.FiguresWhy
 		case e.IsolationWhy != "":
 			reason = "no isolation: " + e.IsolationWhy
+		case e.EventsReason != "":
+			reason = "events: " + e.EventsReason
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t%s\t%d\t%d\t%d\t%.0f%%\t%s\n",
 			e.URL, e.Pool, e.State, e.Events, e.Trust, e.Isolation, e.Inflight, e.Running, e.Waiting, 100*e.KVUsage, reason)

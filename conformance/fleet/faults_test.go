@@ -93,3 +93,45 @@ func TestBreaker_shown(t *testing.T) {
 		t.Errorf("the other endpoint: %+v", good)
 	}
 }
+
+// TestSilentEvents: an engine whose event socket is connected and silent, while its
+// answers report cached tokens, has its cache predicted, with a reason, until events
+// come again.
+func TestSilentEvents(t *testing.T) {
+	es := startEngines(t, 2, "--preset", "instant", "--faults", `{"drop_batches":-1,"drop_replay":true}`)
+	r := serve(t, es, "{name: default, holdout: 0}")
+	system := strings.Repeat("You answer questions about the manual of a machine. ", 40)
+	var warm, id string
+	harness.Await(t, 40*time.Second, "the cache of the warm engine is predicted", func() bool {
+		for i := range 6 {
+			id = chatText(t, r, es[0].Model, system+fmt.Sprint("Question ", i)).RequestID
+		}
+		time.Sleep(300 * time.Millisecond)
+		warm = harness.Explain(t, r.Admin, r.Token, id).Chosen
+		return endpointOf(t, r, warm).Events == "predicted"
+	})
+	if s := endpointOf(t, r, warm); !s.Ready || !strings.Contains(s.EventsReason, "cached tokens") {
+		t.Errorf("got %+v", s)
+	}
+	// The cache is now modelled, so that its contents stay known: without a model, a
+	// prompt is forgotten after some seconds.
+	chatText(t, r, es[0].Model, system+"Question 1")
+	time.Sleep(12 * time.Second)
+	a := chatText(t, r, es[0].Model, system+"Question 1")
+	if y := harness.Explain(t, r.Admin, r.Token, a.RequestID); y.Chosen != warm || y.Predicted < 100 {
+		t.Errorf("predicted %d tokens at %s, want many at %s", y.Predicted, y.Chosen, warm)
+	}
+	for _, e := range es {
+		a, err := harness.Post(e.URL+"/sim/faults", "", `{"drop_batches":0,"drop_replay":false}`)
+		if err != nil || a.Status != 200 {
+			t.Fatalf("sim/faults: %v, %+v", err, a)
+		}
+	}
+	harness.Await(t, 40*time.Second, "its cache is known again", func() bool {
+		for i := range 4 {
+			chatText(t, r, es[0].Model, fmt.Sprint(time.Now(), i)+system)
+		}
+		time.Sleep(300 * time.Millisecond)
+		return endpointOf(t, r, warm).Events == "live"
+	})
+}

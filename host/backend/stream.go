@@ -156,9 +156,15 @@ func (w *Watcher) mode(s *stream, now time.Time) (endpoint.EventMode, string) {
 	if st.Connected {
 		s.gone = false
 		w.trust.down(time.Time{})
+		silent, begins := w.silentHits.check(&st, now)
+		if begins {
+			w.cfg.Log.Warn("answers report cached tokens, and no cache events come: the cache is predicted until they do")
+		}
 		switch {
 		case w.quiet.silent:
 			return endpoint.EventsPredicted, "no cache events while requests ran"
+		case silent:
+			return endpoint.EventsPredicted, "no cache events while answers report cached tokens"
 		case !st.Joined && w.feed.Stats().Joined == s.joined:
 			return endpoint.EventsPredicted, "cache events: history is being replayed"
 		}

@@ -210,6 +210,13 @@ func (t *Trust) counters(hits float64, now time.Time) {
 	*w = window{hits: hits, open: true, since: now}
 }
 
+// blockTokens returns the tokens of one block.
+func (t *Trust) blockTokens() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.block
+}
+
 // use sets whether the endpoint's events are in use, and its block size.
 func (t *Trust) use(live bool, block int) {
 	t.mu.Lock()

@@ -40,9 +40,11 @@ type Watcher struct {
 
 	mu      sync.Mutex // guards status, stream and pending, and writes of cfg
 	status  Status
-	pending *Config     // of Reconfigure; Run takes it up
-	stream  *stream     // nil: no event stream
-	revoked atomic.Bool // isolation was taken away by an answer
+	pending *Config // of Reconfigure; Run takes it up
+	stream  *stream // nil: no event stream
+
+	silentHits silentHits
+	revoked    atomic.Bool // isolation was taken away by an answer
 	// renamed says that the engine may hold blocks that had other names, or that the
 	// history lacks: an answer that reports them proves nothing.
 	renamed atomic.Bool
@@ -145,7 +147,9 @@ func (w *Watcher) expected() int {
 // ObserveCached takes the outcome of a request: tokens predicted and tokens
 // reported as cached.
 func (w *Watcher) ObserveCached(predicted, reported int) {
-	w.trust.Observe(predicted, reported, time.Now())
+	now := time.Now()
+	w.trust.Observe(predicted, reported, now)
+	w.observeHit(predicted, reported, now)
 }
 
 // ObserveSilent takes the outcome of a request that did not report cached tokens.
@@ -374,6 +378,7 @@ func (w *Watcher) restart(why string) {
 	w.renamed.Store(false)
 	w.nextFind = time.Time{}
 	w.quiet = quiet{}
+	w.silentHits.reset(w.streamStats().Messages)
 	w.resetIsolation()
 	w.clearAssumed()
 	if st := w.streamStats(); st.ResetsRestart > w.seen.ResetsRestart {
