@@ -36,6 +36,18 @@ func (h *Host) eject(addr string) {
 	}
 }
 
+// contradicted logs that an engine counts the tokens of a model's prompts differently
+// than the router, or no longer does.
+func (h *Host) contradicted(model, url string, bad bool, differ, of int) {
+	if bad {
+		h.log.Warn("the engine counts other prompt tokens than the router; the model's prompts are approximate there: "+
+			"compare tokenizer and chat template", "model", model, "endpoint", url, "differ", differ, "n", of)
+		return
+	}
+	h.log.Info("the engine counts prompt tokens as the router does; the model's prompts are exact there",
+		"model", model, "endpoint", url, "differ", differ, "n", of)
+}
+
 // admissionPolicy implements fleet.Admission by the rules in force.
 func (h *Host) admissionPolicy() (asked bool, p *policy.Snapshot) {
 	l := h.rules.Acquire()

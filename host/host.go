@@ -209,7 +209,7 @@ func (h *Host) openStores() error {
 	h.metrics = telemetry.NewMetrics(h.registry)
 	h.openFleet()
 	h.state = scheduler.NewState(scheduler.StateConfig{
-		Store: h.store, Observer: h, TraceBytes: int(l.Decisions),
+		Store: h.store, Observer: h, TraceBytes: int(l.Decisions), Contradicted: h.contradicted,
 		Locality: scheduler.Locality{
 			Index: kvindex.Tiered{Index: h.index}, Predictor: h.predictor, Assumed: h.assumed, History: h.history.History,
 			Holders: holders, Tiers: tierWeights,

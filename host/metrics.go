@@ -14,7 +14,7 @@ func (h *Host) collect() {
 		h.collectRouter,
 		collectors.Endpoints(h.store, h.fleet.Watcher, func() time.Time { return h.now() }),
 		collectors.Index(h.index, h.assumed, h.predictor),
-		collectors.Scheduler(h.state),
+		collectors.Scheduler(h.state), collectors.Parity(h.store, h.state),
 		collectors.Queue(&h.queue),
 		collectors.Credentials(h.identity),
 		collectors.Audit(h.audit),

@@ -3,7 +3,9 @@ package fleet
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -134,4 +136,39 @@ func TestSilentEvents(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		return endpointOf(t, r, warm).Events == "live"
 	})
+}
+
+// TestParity: an engine that counts other prompt tokens than the router makes the
+// model's prompts approximate there, in log, metric and explain.
+func TestParity(t *testing.T) {
+	es := startEngines(t, 1, "--preset", "instant")
+	template := filepath.Join(t.TempDir(), "other.jinja")
+	if err := os.WriteFile(template, []byte("{% for m in messages %}Somebody says: {{ m.content }}\n{% endfor %}"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := harness.Serve(t, fmt.Sprintf(`
+listen: {LISTEN}
+admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
+state_dir: "{STATE}"
+identity: {anonymous: {tenant: local}}
+pools: [{name: main, endpoints: [%q], events: {sources: [{endpoint: %[1]q, events: %q, replay: %q}]}}]
+models: [{name: %s, pools: [main], tokenizer: {dir: %s, template_file: %s}}]
+`, es[0].URL, es[0].Events, es[0].Replay, es[0].Model, demoDir(t), template))
+	live(t, r, 1)
+	var id string
+	for i := range 12 {
+		id = chatText(t, r, es[0].Model, fmt.Sprint("Question ", i)).RequestID
+	}
+	sample := fmt.Sprintf("kvasir_prompt_contradicted{endpoint=%q,model=%q}", es[0].URL, es[0].Model)
+	if v := metricOf(t, r, sample); v != "1" {
+		t.Errorf("%s is %q", sample, v)
+	}
+	if !strings.Contains(r.Log.String(), "counts other prompt tokens") {
+		t.Error("the log does not say so")
+	}
+	x := harness.Explain(t, r.Admin, r.Token, id)
+	if x.TokensExact || !strings.Contains(x.PromptReason, "other prompt tokens") {
+		t.Errorf("explain: exact %v, %q", x.TokensExact, x.PromptReason)
+	}
 }

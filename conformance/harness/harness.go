@@ -291,16 +291,20 @@ func (a *Answer) Completion() (*Completion, error) {
 
 // Explanation is what kvasir explain reports of one decision.
 type Explanation struct {
-	RequestID  string   `json:"request_id"`
-	Tenant     string   `json:"tenant"`
-	Allow      bool     `json:"allow"`
-	Reason     string   `json:"reason"`
-	Model      string   `json:"model"`
-	Pool       string   `json:"pool"`
-	Namespace  string   `json:"namespace_hash"`
-	Rules      []string `json:"rules"`
-	Revision   string   `json:"policy_revision"`
-	Tokens     int      `json:"tokens"`
+	RequestID string   `json:"request_id"`
+	Tenant    string   `json:"tenant"`
+	Allow     bool     `json:"allow"`
+	Reason    string   `json:"reason"`
+	Model     string   `json:"model"`
+	Pool      string   `json:"pool"`
+	Namespace string   `json:"namespace_hash"`
+	Rules     []string `json:"rules"`
+	Revision  string   `json:"policy_revision"`
+	Tokens    int      `json:"tokens"`
+
+	TokensExact  bool   `json:"tokens_exact"`
+	PromptReason string `json:"prompt_reason"`
+
 	Candidates []struct {
 		Endpoint string             `json:"endpoint"`
 		State    string             `json:"state"`

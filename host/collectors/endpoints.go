@@ -6,6 +6,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/backend"
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/scheduler"
 	"github.com/kvasir-router/kvasir/host/telemetry"
 	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 )
@@ -36,6 +37,18 @@ func Endpoints(
 			e.Emit(metric.EndpointTenantHHI, hhi, labels...)
 			if w := watcher(id); w != nil {
 				emitWatcher(e, w, labels)
+			}
+		}
+	}
+}
+
+// Parity collects the metrics of models whose prompts an engine counts differently.
+func Parity(store *endpoint.Store, s *scheduler.State) func(*telemetry.Emitter) {
+	return func(e *telemetry.Emitter) {
+		snap := store.Load()
+		for _, p := range s.Parity() {
+			if snap.Current(p.Endpoint, p.Epoch) {
+				e.EmitFlag(metric.PromptContradicted, p.Contradicted, p.Model, snap.Info(p.Endpoint).URL)
 			}
 		}
 	}

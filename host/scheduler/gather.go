@@ -12,7 +12,7 @@ import (
 func (d *decision) gather() *DeniedError {
 	d.resize(len(d.cands))
 	n, capped := 0, false
-	v, b := d.snap, &d.b
+	b := &d.b
 	for i := range d.cands {
 		c := &d.cands[i]
 		if c.state != candKept {
@@ -28,7 +28,7 @@ func (d *decision) gather() *DeniedError {
 		}
 		c.col = int32(n)
 		d.order[n], d.loads[n], b.Endpoints[n] = int32(i), c.load, c.id
-		b.Matched[n], b.Uncached[n], b.Trust[n] = float32(c.matched), c.uncached, v.Trust[c.id]
+		b.Matched[n], b.Uncached[n], b.Trust[n] = float32(c.matched), c.uncached, d.trustOf(c)
 		b.Rates[n] = c.load.PrefillRate()
 		n++
 	}

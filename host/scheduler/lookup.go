@@ -104,7 +104,7 @@ func (d *decision) setMatches(class, size int) {
 			have = tokens
 		}
 		c.matched = have
-		trust := d.snap.Trust[c.id]
+		trust := d.trustOf(c)
 		if d.prof.Distrust {
 			trust = 0
 		}

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"maps"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 // modelState is the state of one model, shared by all revisions of the rules. It is safe for concurrent use.
 type modelState struct {
 	conversations conversations
+	parity        parity
 	output        mean // tokens of its last answers
 	work          mean // uncached tokens of its last prompts
 }
@@ -40,6 +42,13 @@ func (t *modelTable) of(name string) *modelState {
 	l := limitsFor(len(t.models))
 	t.limits.Store(&l)
 	return m
+}
+
+// all returns the state of every model by name.
+func (t *modelTable) all() map[string]*modelState {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.models)
 }
 
 // meanDecay makes a mean that of the last hundred values.

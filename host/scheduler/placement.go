@@ -318,9 +318,10 @@ func (p *Placement) Done(o exchange.Outcome) {
 	p.recycle()
 }
 
-// promptTokens returns the prompt's tokens, 0 if they are an estimate.
+// promptTokens returns the prompt's tokens, 0 if they are an estimate or the engine
+// counts others.
 func (p *Placement) promptTokens() int {
-	if !p.exact {
+	if c := &p.order[p.at]; !p.exact || p.known.parity.has(c.id, c.epoch) {
 		return 0
 	}
 	return p.tokens

@@ -86,6 +86,10 @@ type StateConfig struct {
 	Store    *endpoint.Store // required
 	Locality Locality
 	Observer Observer // may be nil
+	// Contradicted is called when an engine begins to count the prompt tokens of a
+	// model differently, and when it no longer does: differ of the last of answers do. It
+	// is called without locks and must return soon. May be nil.
+	Contradicted func(model, url string, bad bool, differ, of int)
 	// Quota counts the usage of tenants against the limits of their decisions. nil = a
 	// new table.
 	Quota *quota.Table

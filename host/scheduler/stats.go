@@ -130,11 +130,13 @@ func (c *counters) finished(p *Placement, o *exchange.Outcome) {
 		return
 	}
 	if o.HasUsage {
-		if o.PromptTokens == p.tokens {
+		agrees := o.PromptTokens == p.tokens
+		if agrees {
 			c.promptAgreed.Add(1)
 		} else {
 			c.promptDiffered.Add(1)
 		}
+		p.observeParity(agrees)
 	}
 	if o.HasCached {
 		want := int(p.order[p.at].matched)

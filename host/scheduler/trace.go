@@ -253,6 +253,9 @@ func (d *decision) fillHead(h *traceHead) {
 		return
 	}
 	c := &d.cands[d.chosen]
+	if h.exact && d.contradicted(c) {
+		h.exact, h.inexact = false, inexactParity
+	}
 	h.predicted = c.matched
 	h.blockTokens = blockTokens(d.snap.BlockTokens[c.id])
 }

@@ -103,6 +103,9 @@ var (
 		"Compared prompts that differed.", byTokenizer...)
 	PromptAgreed = prompts.counter("kvasir_prompt_agreed_total", "prompts",
 		"Prompts whose token count the engine confirmed.")
+	PromptContradicted = prompts.gauge("kvasir_prompt_contradicted", Flag,
+		"1 if the engine counts the tokens of a model's prompts differently: they are approximate there.",
+		"model", "endpoint")
 	PromptDiffered = prompts.counter("kvasir_prompt_differed_total", "prompts",
 		"Prompts whose token count the engine contradicted.")
 )
