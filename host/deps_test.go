@@ -200,6 +200,7 @@ var mayImport = map[string]struct{ ours, theirs []string }{
 			"host/identity",
 			"host/identity/jwt",
 			"host/internal/spelling",
+			"host/llmapi",
 			"host/plugsign",
 			"host/telemetry/decisions",
 			"plugins",

@@ -59,8 +59,9 @@ func printExplanation(w io.Writer, e *scheduler.Explanation) error {
 	if e.ReportedCached != nil {
 		reported = fmt.Sprint(*e.ReportedCached)
 	}
-	fmt.Fprintf(w, "prompt     %d tokens, blocks of %d\nplaced     %s, arm %s\ncached     %d predicted, %s reported\n\n",
-		e.Tokens, e.BlockTokens, e.Chosen, e.Arm, e.PredictedCached, reported)
+	fmt.Fprintf(w, "prompt     %d tokens, blocks of %d\nprofile    %s: %s\n"+
+		"placed     %s, arm %s\ncached     %d predicted, %s reported\n\n",
+		e.Tokens, e.BlockTokens, e.Profile, e.ProfileReason, e.Chosen, e.Arm, e.PredictedCached, reported)
 	if err := printCandidates(w, e.Candidates); err != nil {
 		return err
 	}

@@ -172,3 +172,28 @@ models: [{name: %s, pools: [main], tokenizer: {dir: %s, template_file: %s}}]
 		t.Errorf("explain: exact %v, %q", x.TokensExact, x.PromptReason)
 	}
 }
+
+// TestProfileMatch: profiles are chosen by label, model and operation without a policy
+// in Rego, and explain says which and why.
+func TestProfileMatch(t *testing.T) {
+	es := startEngines(t, 1, "--preset", "instant")
+	r := serveWith(t, es, "{STATE}", "{anonymous: {tenant: local}}", "{name: default, holdout: 0}, "+
+		"{name: batch, objective: throughput, match: [{labels: {class: [batch, night]}}]}, "+
+		"{name: fast, objective: ttft, match: [{models: ["+es[0].Model+"], operations: [completions]}]}",
+		"client_hints: {labels: {class: x-class}}\n")
+	for _, c := range []struct{ path, body, class, profile, objective, why string }{
+		{"chat/completions", `"messages":[{"role":"user","content":"hi"}]`, "", "default", "blend", "no other profile matches"},
+		{"chat/completions", `"messages":[{"role":"user","content":"hi"}]`, "night", "batch", "throughput", "match[0] holds"},
+		{"completions", `"prompt":"hi"`, "", "fast", "ttft", "match[0] holds"},
+	} {
+		a, err := harness.Post(r.URL+"/v1/"+c.path, "", fmt.Sprintf(`{"model":%q,"max_tokens":2,%s}`, es[0].Model, c.body),
+			"x-class", c.class)
+		if err != nil || a.Status != 200 {
+			t.Fatalf("%v, %+v", err, a)
+		}
+		x := harness.Explain(t, r.Admin, r.Token, a.RequestID)
+		if x.Profile != c.profile || x.Objective != c.objective || !strings.Contains(x.ProfileReason, c.why) {
+			t.Errorf("%s, class %q: got %q (%q), objective %q", c.path, c.class, x.Profile, x.ProfileReason, x.Objective)
+		}
+	}
+}

@@ -305,6 +305,10 @@ type Explanation struct {
 	TokensExact  bool   `json:"tokens_exact"`
 	PromptReason string `json:"prompt_reason"`
 
+	Profile       string `json:"profile"`
+	ProfileReason string `json:"profile_reason"`
+	Objective     string `json:"objective"`
+
 	Candidates []struct {
 		Endpoint string             `json:"endpoint"`
 		State    string             `json:"state"`

@@ -322,6 +322,9 @@ type Tokenizer struct {
 type Profile struct {
 	// unique
 	Name string `yaml:"name" reload:"live"`
+	// kinds of requests that it is for, unless policy names a profile: the first profile
+	// with a match that holds is used, else the first profile of the list, which has none
+	Match []ProfileMatch `yaml:"match" reload:"live"`
 	// ttft, throughput or blend; default blend
 	Objective string `yaml:"objective" reload:"live"`
 	// scorers whose scores are added up, at most 4; default [{plugin: leastwork}], the
@@ -356,6 +359,17 @@ type Profile struct {
 	// 0.005: 4,000 of 800,000 requests a day estimate p95 well, at a cost of at most 0.5
 	// % of the cache hits
 	Holdout *float64 `yaml:"holdout" reload:"live"`
+}
+
+// ProfileMatch is a kind of requests; all conditions that are set must hold.
+type ProfileMatch struct {
+	// names of models; default any
+	Models []string `yaml:"models" reload:"live"`
+	// operations, such as chat.completions; default any
+	Operations []string `yaml:"operations" reload:"live"`
+	// map of label, of the request (client_hints.labels) or its credential, to the
+	// values of which it must have one
+	Labels map[string][]string `yaml:"labels" reload:"live"`
 }
 
 // Scorer is a plugin or a built-in that scores, as one profile uses it.

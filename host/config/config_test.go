@@ -195,6 +195,10 @@ func TestParse_errors(t *testing.T) {
 			`trusted_proxies[0].networks: "everywhere": want a network`}},
 		"decisions": {minimal + "telemetry: {decision_log: {sample_allow: 2}}\n",
 			[]string{":5: telemetry.decision_log.file: missing"}},
+		"bad match": {minimal + "profiles: [{name: a, match: [{models: [x]}]}, {name: b, match: [{}, " +
+			"{operations: [walk], labels: {l: []}}]}]\n", []string{
+			"profiles[0].match: the first profile is the default", `unknown model "x"`, "match[0]: no condition",
+			`unknown operation "walk"`, `label "l" has no values`}},
 		"bad decisions": {minimal + "telemetry: {decision_log: {file: x, sample_allow: 2, mask: [user], max_size: 1KiB, " +
 			"keep: 5000, sample_placements: -1}}\n", []string{
 			"sample_allow: want a share", "sample_placements: want a share", `mask: "user": want a path under /input`,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/exchange"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 )
 
 // MaxEndpoints is the maximum number of endpoints of one router: the index's holder
@@ -212,6 +213,7 @@ func (c *Config) validate() []problem {
 	k.pluginStore(&c.PluginStore)
 	usable := k.plugins(c.Plugins)
 	k.profiles(c.Profiles, usable)
+	k.matches(c)
 	k.poolPlugins(c.Pools, usable)
 	k.signatures(&c.Signatures)
 	return k.out
@@ -319,6 +321,44 @@ func (k *checker) tokenizer(path string, t Tokenizer) {
 	}
 	k.file(path+".template_file", t.TemplateFile)
 	k.dir(path+".dir", t.Dir, "the directory that holds tokenizer.json")
+}
+
+// matches checks the kinds of requests that profiles are for.
+func (k *checker) matches(c *Config) {
+	models := map[string]bool{}
+	for i := range c.Models {
+		models[c.Models[i].Name] = true
+	}
+	for i := range c.Profiles {
+		path := fmt.Sprintf("profiles[%d].match", i)
+		if i == 0 && len(c.Profiles[0].Match) > 0 {
+			k.add(path, "the first profile is the default, which takes all other requests: give it no match")
+		}
+		for n := range c.Profiles[i].Match {
+			k.match(&c.Profiles[i].Match[n], fmt.Sprintf("%s[%d]", path, n), models)
+		}
+	}
+}
+
+func (k *checker) match(m *ProfileMatch, path string, models map[string]bool) {
+	if len(m.Models)+len(m.Operations)+len(m.Labels) == 0 {
+		k.add(path, "no condition: name models, operations or labels")
+	}
+	for _, name := range m.Models {
+		if !models[name] {
+			k.add(path+".models", "unknown model %q", name)
+		}
+	}
+	for _, name := range m.Operations {
+		if !slices.Contains(llmapi.Names(), name) {
+			k.add(path+".operations", "unknown operation %q, want one of %s", name, strings.Join(llmapi.Names(), ", "))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Labels)) {
+		if name == "" || len(m.Labels[name]) == 0 {
+			k.add(path+".labels", "label %q has no values", name)
+		}
+	}
 }
 
 func (k *checker) profiles(profiles []Profile, plugins map[string]bool) {

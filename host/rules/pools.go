@@ -63,8 +63,12 @@ func profileRules(p *config.Profile, first bool) scheduler.Profile {
 	if first {
 		name = "default"
 	}
+	var match []scheduler.ProfileMatch
+	for _, m := range p.Match {
+		match = append(match, scheduler.ProfileMatch(m))
+	}
 	return scheduler.Profile{
-		Name: name, Objective: scheduler.Objective(p.Objective), Holdout: *p.Holdout,
+		Name: name, Match: match, Objective: scheduler.Objective(p.Objective), Holdout: *p.Holdout,
 		Distrust: p.Trust == "off", Normalize: scheduler.Normalize(p.Normalize),
 		Queue: scheduler.Queue{Deadline: time.Duration(*p.Queue.Deadline), Limit: p.Queue.MaxWaiting},
 		Envelope: scheduler.Envelope{

@@ -79,7 +79,11 @@ type Pool struct {
 // Profile is everything about placement that policy may choose by name.
 type Profile struct {
 	Name      string
-	Objective Objective  // "" = Blend
+	Objective Objective // "" = Blend
+	// Match lists the kinds of requests that the profile is for, unless policy names a
+	// profile. The first profile with a match that holds is used. None: only policy, or
+	// being the default, chooses it.
+	Match     []ProfileMatch
 	Scorers   []Weighted // none = LeastWork with the weights of Objective; of one unit, unless normalized
 	Normalize Normalize  // "" = off
 	Filters   []Filter

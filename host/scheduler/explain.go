@@ -35,6 +35,9 @@ type Explanation struct {
 	Arm        string      `json:"arm"` // locality or holdout
 	Objective  string      `json:"objective"`
 
+	Profile       string `json:"profile"`
+	ProfileReason string `json:"profile_reason"` // why it is this one
+
 	PredictedCached int  `json:"predicted_cached_tokens"`
 	ReportedCached  *int `json:"reported_cached_tokens"`
 
@@ -142,7 +145,8 @@ func explain(id string, h *traceHead, cands []candTrace, more *[abi.NumColumns][
 	e := &Explanation{
 		RequestID: id, Tenant: h.tenant, Allow: true, Status: 200, Rules: h.rules, Model: h.model, NamespaceHash: h.namespace,
 		Tokens: h.tokens, TokensExact: h.exact, PromptReason: h.inexact, BlockTokens: h.blockTokens,
-		Kind: h.kind.String(), Arm: h.arm.String(), Objective: h.objective, Retries: int(h.retries),
+		Kind: h.kind.String(), Arm: h.arm.String(), Objective: h.objective,
+		Profile: h.profile, ProfileReason: h.profileWhy, Retries: int(h.retries),
 		PredictedCached: int(h.predicted), PolicyRevision: h.revision, Revision: h.rulesRevision,
 		Policy: policyFields(h.dec), StagesMicros: map[string]float64{}, Order: []string{},
 		Candidates: []Candidate{}, Plugins: []PluginUse{}, Moves: []Move{},

@@ -5,7 +5,6 @@ import "slices"
 // Recorded is what a log keeps of a placement's decision.
 type Recorded struct {
 	*Explanation
-	Profile   string
 	Operation string
 	Adapter   string
 	MaxTokens int
@@ -26,7 +25,7 @@ func (p *Placement) Record(requestID string) (r Recorded, ok bool) {
 	if !ok {
 		return r, false
 	}
-	r = Recorded{Explanation: explain(requestID, &h, cands, &more), Profile: h.profile, Operation: h.op.String(),
+	r = Recorded{Explanation: explain(requestID, &h, cands, &more), Operation: h.op.String(),
 		Adapter: h.adapter, MaxTokens: h.maxTokens, BodyBytes: h.bytes, Session: p.session}
 	p.mu.Lock()
 	defer p.mu.Unlock()

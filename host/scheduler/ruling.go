@@ -12,13 +12,14 @@ import (
 // ruling is the policy's decision about a request and what follows from it before
 // any endpoint is considered.
 type ruling struct {
-	in    policy.Input
-	dec   *policy.Decision // immutable
-	model *model           // the one that policy decided
-	prof  *profile
-	salt  string // of the namespace, or of this request alone
-	arm   arm
-	grant quota.Grant // claim on the tenant's budgets
+	in      policy.Input
+	dec     *policy.Decision // immutable
+	model   *model           // the one that policy decided
+	prof    *profile
+	profWhy string // why it is this one, for explain
+	salt    string // of the namespace, or of this request alone
+	arm     arm
+	grant   quota.Grant // claim on the tenant's budgets
 }
 
 // private reports whether the request shares its cache with no other.
@@ -56,7 +57,7 @@ func (d *decision) decide() *DeniedError {
 			return errPolicy()
 		}
 	}
-	if d.prof = s.profiles[dec.Profile]; d.prof == nil {
+	if !d.chooseProfile() {
 		return errPolicy()
 	}
 	d.salt = dec.Salt

@@ -59,6 +59,7 @@ type Scheduler struct {
 	models   map[string]*model // by name and alias
 	listed   []*model
 	profiles map[string]*profile
+	rules    []profileRule // by which profiles are chosen, in order
 }
 
 // New checks cfg and builds a scheduler over cfg.State.
@@ -86,6 +87,7 @@ func New(cfg Config) (*Scheduler, error) {
 		s.profiles[""] = newProfile(Profile{Name: "default", Holdout: 0})
 		s.profiles["default"] = s.profiles[""]
 	}
+	s.rules = profileRules(cfg.Profiles, s.profiles)
 	return s, nil
 }
 

@@ -74,6 +74,7 @@ type traceHead struct {
 
 	tenant, model, objective string
 	inexact, profile         string
+	profileWhy               string
 	weights                  []float64   // by scorer; nil = the sum was the score of the only one
 	normalize                Normalize   // of the scores before they were added
 	native                   *LeastWork  // recomputes the terms of the built-in
@@ -240,6 +241,7 @@ func (d *decision) fillHead(h *traceHead) {
 	h.adapter, h.priority, h.capped = d.b.Adapter, d.b.Priority, d.b.Capped
 	if d.prof != nil {
 		h.objective, h.profile, h.native = string(d.prof.Objective), d.prof.Name, d.prof.native
+		h.profileWhy = d.profWhy
 		h.weights, h.normalize = d.prof.weights, d.prof.Normalize
 		h.extensions, h.scorers, h.filters, h.source = d.prof.extensions, len(d.prof.Scorers), len(d.prof.Filters), d.source
 		h.op, h.maxTokens, h.bytes, h.session = d.r.API.Op, d.maxTokens, len(d.r.API.Body), d.b.Session
