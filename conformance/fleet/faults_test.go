@@ -181,9 +181,10 @@ func TestProfileMatch(t *testing.T) {
 		"{name: batch, objective: throughput, match: [{labels: {class: [batch, night]}}]}, "+
 		"{name: fast, objective: ttft, match: [{models: ["+es[0].Model+"], operations: [completions]}]}",
 		"client_hints: {labels: {class: x-class}}\n")
+	const hello = `"messages":[{"role":"user","content":"hi"}]`
 	for _, c := range []struct{ path, body, class, profile, objective, why string }{
-		{"chat/completions", `"messages":[{"role":"user","content":"hi"}]`, "", "default", "blend", "no other profile matches"},
-		{"chat/completions", `"messages":[{"role":"user","content":"hi"}]`, "night", "batch", "throughput", "match[0] holds"},
+		{"chat/completions", hello, "", "default", "blend", "no other profile matches"},
+		{"chat/completions", hello, "night", "batch", "throughput", "match[0] holds"},
 		{"completions", `"prompt":"hi"`, "", "fast", "ttft", "match[0] holds"},
 	} {
 		a, err := harness.Post(r.URL+"/v1/"+c.path, "", fmt.Sprintf(`{"model":%q,"max_tokens":2,%s}`, es[0].Model, c.body),
@@ -195,5 +196,38 @@ func TestProfileMatch(t *testing.T) {
 		if x.Profile != c.profile || x.Objective != c.objective || !strings.Contains(x.ProfileReason, c.why) {
 			t.Errorf("%s, class %q: got %q (%q), objective %q", c.path, c.class, x.Profile, x.ProfileReason, x.Objective)
 		}
+	}
+}
+
+// TestMedia: an image is not charged by its base64 text and does not end locality for
+// the text before it; several prompts in one request have a prediction.
+func TestMedia(t *testing.T) {
+	es := startEngines(t, 2, "--preset", "instant")
+	r := serve(t, es, "{name: default, holdout: 0}")
+	system := strings.Repeat("You describe pictures in few words. ", 80)
+	ask := func(path, body string) *harness.Explanation {
+		a, err := harness.Post(r.URL+"/v1/"+path, "", fmt.Sprintf(`{"model":%q,"max_tokens":2,%s}`, es[0].Model, body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return harness.Explain(t, r.Admin, r.Token, a.RequestID)
+	}
+	messages := func(user string) string {
+		return fmt.Sprintf(`"messages":[{"role":"system","content":%q},{"role":"user","content":%s}]`, system, user)
+	}
+	warm := ask("chat/completions", messages(`"hi"`))
+	// The simulated engine refuses images; the placement is made all the same.
+	x := ask("chat/completions", messages(fmt.Sprintf(`[{"type":"text","text":"What is this?"},`+
+		`{"type":"image_url","image_url":{"url":"data:image/png;base64,%s"}}]`, strings.Repeat("QUJD", 20000))))
+	if x.TokensExact || x.Chosen != warm.Chosen || x.Predicted < 300 {
+		t.Errorf("image: %d tokens predicted at %s, want many at %s", x.Predicted, x.Chosen, warm.Chosen)
+	}
+	if extra := x.Tokens - warm.Tokens; extra < 500 || extra > 2000 {
+		t.Errorf("an image of 80 kB is taken for %d tokens", extra)
+	}
+	first := ask("completions", fmt.Sprintf(`"prompt":%q`, system))
+	several := ask("completions", fmt.Sprintf(`"prompt":[%q,%q]`, system, system+" And briefly."))
+	if several.Predicted < 300 || several.Chosen != first.Chosen || several.Tokens < 2*first.Tokens-10 {
+		t.Errorf("several prompts: %d of %d tokens predicted", several.Predicted, several.Tokens)
 	}
 }

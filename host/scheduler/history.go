@@ -17,7 +17,10 @@ func (p *Placement) claimCached() {
 	if h == nil || !c.needsSalt || !p.target.Rewrite.SetSalt || p.claimed && p.claimClass == c.class {
 		return
 	}
-	chain := p.chain()
+	var chain []uint64
+	if p.exact {
+		chain = p.chain()
+	}
 	q := isolation.Prompt{
 		Namespace: blockhash.Seed(p.model, "", p.target.Rewrite.Salt), Chain: chain,
 		Exact: p.exact && c.class >= 0 && p.prompt != nil, Alone: p.alone,

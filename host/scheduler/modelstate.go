@@ -11,6 +11,7 @@ import (
 type modelState struct {
 	conversations conversations
 	parity        parity
+	media         mean // tokens that the engine makes of media, by token of the estimate
 	output        mean // tokens of its last answers
 	work          mean // uncached tokens of its last prompts
 }

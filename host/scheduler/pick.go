@@ -85,7 +85,7 @@ func (d *decision) argmin() int {
 
 // deepest finds the column with the longest match that is given any credit.
 func (d *decision) deepest() {
-	if d.deep = -1; !d.exact || d.arm == armHoldout {
+	if d.deep = -1; !d.exact && !d.partial || d.arm == armHoldout {
 		return
 	}
 	best := -1

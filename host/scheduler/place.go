@@ -85,7 +85,7 @@ func (d *decision) overruled() int {
 	if at < 0 {
 		at, rule = d.firstPicked(), RulePicker
 	}
-	if at < 0 && !d.exact && d.arm == armLocality {
+	if at < 0 && !d.exact && d.deep < 0 && d.arm == armLocality {
 		if key := d.sessionKey(); key != 0 {
 			at, rule = d.stickyColumn(key), RuleSession
 		}
@@ -102,7 +102,7 @@ func (d *decision) classify(at int) {
 	switch {
 	case d.arm == armHoldout:
 		d.kind = KindHoldout
-	case !d.exact:
+	case !d.exact && d.deep < 0:
 		d.kind = KindFallback
 	case d.deep < 0:
 		d.kind = KindCold
@@ -139,7 +139,8 @@ func (d *decision) recordAffinity(c *cand) {
 func (d *decision) newPlacement() *Placement {
 	p := d.s.st.getPlacement()
 	p.prompt, d.prompt = d.prompt, nil
-	p.exact = d.exact
+	p.exact, p.partial = d.exact, d.partial
+	p.textTokens, p.mediaTokens = d.textTokens, d.mediaTokens
 	p.tokens, p.kv = d.tokens, d.kv
 	p.op, p.asked = d.r.API.Op, d.r.API.Model
 	p.model, p.known, p.lane = d.model.name, d.model.state, d.model.lane

@@ -65,23 +65,26 @@ type Placement struct {
 	public   bool // policy's cache scope is public
 	demands  []policy.Constraint
 	exact    bool
-	first    bool
-	op       llmapi.Operation
-	asked    string // the model as the client wrote it; valid until the first token
-	model    string
-	known    *modelState // of model
-	lane     lane        // of model
-	tenant   string
-	session  uint64 // key of the client's session, 0 = none
-	user     string // who may continue the answer, "" = every user of the tenant
-	kind     Kind
-	tokens   int
-	kv       int64
-	charge   endpoint.Charge
-	charged  time.Time
-	grant    quota.Grant
-	branch   branchPoint
-	trace    traceRef
+	partial  bool // the chain is that of a part of the prompt
+
+	textTokens, mediaTokens int // of a prompt that is not exact
+	first                   bool
+	op                      llmapi.Operation
+	asked                   string // the model as the client wrote it; valid until the first token
+	model                   string
+	known                   *modelState // of model
+	lane                    lane        // of model
+	tenant                  string
+	session                 uint64 // key of the client's session, 0 = none
+	user                    string // who may continue the answer, "" = every user of the tenant
+	kind                    Kind
+	tokens                  int
+	kv                      int64
+	charge                  endpoint.Charge
+	charged                 time.Time
+	grant                   quota.Grant
+	branch                  branchPoint
+	trace                   traceRef
 
 	alone      bool // the salt is this request's alone
 	several    bool // more than one answer is asked for
@@ -170,7 +173,7 @@ func (p *Placement) start() {
 // chain returns the chain of the target's block size, nil if it is not known.
 func (p *Placement) chain() []uint64 {
 	c := &p.order[p.at]
-	if p.prompt == nil || !p.exact || c.class < 0 {
+	if p.prompt == nil || !p.exact && !p.partial || c.class < 0 {
 		return nil
 	}
 	return p.prompt.p.Chains[c.class]
@@ -331,7 +334,7 @@ func (p *Placement) promptTokens() int {
 func (p *Placement) recycle() {
 	clear(p.order[:p.n])
 	p.target, p.demands = Target{}, nil
-	p.n, p.at, p.first, p.exact = 0, 0, false, false
+	p.n, p.at, p.first, p.exact, p.partial = 0, 0, false, false, false
 	p.claimed, p.claim = false, isolation.Claim{}
 	p.model, p.known, p.lane, p.tenant, p.user, p.branch, p.trace = "", nil, nil, "", "", branchPoint{}, traceRef{}
 	p.st.places.Put(p)

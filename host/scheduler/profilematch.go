@@ -11,9 +11,11 @@ import (
 // ProfileMatch is a kind of requests that a profile is for. All conditions that are
 // set must hold.
 type ProfileMatch struct {
-	Models     []string            // names of models, as configured; empty = any
-	Operations []string            // names of operations, as policy knows them; empty = any
-	Labels     map[string][]string // values by label of the request or its credential; every label must have one of its values
+	Models     []string // names of models, as configured; empty = any
+	Operations []string // names of operations, as policy knows them; empty = any
+	// Labels is the values by label of the request or its credential; every label must
+	// have one of its values.
+	Labels map[string][]string
 }
 
 // holds reports whether the request is of this kind.

@@ -4,17 +4,22 @@ import (
 	"slices"
 
 	"github.com/kvasir-router/kvasir/host/blockhash"
+	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
 // promptFacts is what is known of a request's prompt.
 type promptFacts struct {
-	prompt    *promptMem // nil = not rendered
-	exact     bool       // tokens are those that the engine counts, and the chains are known
-	inexact   string     // why not
-	tokens    int        // of the prompt, estimated if not exact
-	maxTokens int        // output tokens asked for, 0 = unknown
-	adapter   string     // LoRA adapter asked for, as the engines call it, "" = none
+	prompt  *promptMem // nil = not rendered
+	exact   bool       // tokens are those that the engine counts, and the chains are known
+	inexact string     // why not
+	partial bool       // not exact, but the chains up to its first medium are known, or those of the first prompt
+	// textTokens and mediaTokens are the tokens of its text, and of its media before the
+	// factor that the model has learned; 0 if the prompt is exact.
+	textTokens, mediaTokens int
+	tokens                  int    // of the prompt, estimated if not exact
+	maxTokens               int    // output tokens asked for, 0 = unknown
+	adapter                 string // LoRA adapter asked for, as the engines call it, "" = none
 }
 
 // promptMem is the memory of one prompt's chains; it lives until the first
@@ -69,7 +74,7 @@ func (d *decision) readPrompt() *DeniedError {
 		d.render()
 	}
 	if !d.exact {
-		d.tokens = 1 + len(api.Body)/bytesPerToken
+		d.estimate()
 		return d.textTooLong()
 	}
 	if limit := d.dec.MaxPromptTokens; limit > 0 && d.tokens > limit {
@@ -77,6 +82,23 @@ func (d *decision) readPrompt() *DeniedError {
 	}
 	d.filterContext()
 	return nil
+}
+
+// estimate sets the tokens of a prompt that is not exact, for load only.
+func (d *decision) estimate() {
+	if d.prompt != nil && d.prompt.p.Partial {
+		d.partial, d.textTokens, d.mediaTokens = true, d.prompt.p.Tokens, d.prompt.p.MediaTokens
+	} else {
+		in := llmapi.InlineMedia(d.r.API.Body)
+		d.textTokens, d.mediaTokens = 1+(len(d.r.API.Body)-in.Bytes)/bytesPerToken, in.Tokens
+	}
+	factor := 1.0
+	if d.mediaTokens > 0 {
+		if f := d.model.state.media.get(); f > 0 {
+			factor = f
+		}
+	}
+	d.tokens = max(1, d.textTokens+int(factor*float64(d.mediaTokens)))
 }
 
 // textTooLong applies the limit of prompt tokens to a prompt that cannot be counted

@@ -126,6 +126,7 @@ func (c *counters) finished(p *Placement, o *exchange.Outcome) {
 	if o.HasUsage {
 		p.known.output.add(float64(o.OutputTokens))
 	}
+	p.learnMedia(o)
 	if !p.exact {
 		return
 	}
@@ -151,3 +152,16 @@ func (c *counters) finished(p *Placement, o *exchange.Outcome) {
 
 // micros returns a duration in microseconds.
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// Bounds of what one answer says about the estimate of media.
+const minMediaFactor, maxMediaFactor = 0.01, 100
+
+// learnMedia compares the tokens that the engine made of media with their estimate.
+// Only prompts whose text was counted tell.
+func (p *Placement) learnMedia(o *exchange.Outcome) {
+	if !p.partial || p.mediaTokens == 0 || !o.HasUsage || o.PromptTokens <= p.textTokens {
+		return
+	}
+	f := float64(o.PromptTokens-p.textTokens) / float64(p.mediaTokens)
+	p.known.media.add(min(max(f, minMediaFactor), maxMediaFactor))
+}

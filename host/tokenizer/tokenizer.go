@@ -27,15 +27,22 @@ type Query struct {
 // Prompt holds what is known about a request's prompt. Its slices belong to
 // the caller, who reuses them from request to request.
 type Prompt struct {
-	Tokens int                // prompt tokens; 0 if not Exact
+	Tokens int                // prompt tokens; 0 if neither Exact nor Partial
 	Chains [MaxSizes][]uint64 // Chains[i]: hashes of the whole blocks of Query.Sizes[i] tokens
 	Exact  bool               // Tokens and Chains equal those of the engine
 	Reason string             // why Exact is false, "" if it is true
+
+	// Partial says of a prompt that is not Exact what is known of it: Chains are those
+	// of the prompt up to its first medium, or of the first of several prompts; Tokens
+	// counts all its text. MediaTokens estimates the tokens of its media.
+	Partial     bool
+	MediaTokens int
 }
 
 // Reset empties p and keeps its memory.
 func (p *Prompt) Reset() {
 	p.Tokens, p.Exact, p.Reason = 0, false, ""
+	p.Partial, p.MediaTokens = false, 0
 	for i := range p.Chains {
 		p.Chains[i] = p.Chains[i][:0]
 	}

@@ -173,6 +173,9 @@ func (m *Model) Blocks(r *llmapi.Request, q *tokenizer.Query, p *tokenizer.Promp
 	reason := m.blocks(w, r, q, p)
 	check := reason == "" && !q.Private && m.cfg.CheckEvery > 0 && n%int64(m.cfg.CheckEvery) == 0
 	m.finish(w, p, reason)
+	if reason == reasonMedia || reason == reasonPrompts {
+		m.partial(r, reason, q, p)
+	}
 	if check {
 		m.offer(r, q, p, w.now)
 	}
