@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -246,13 +245,13 @@ func TestRevoke_faultyFile(t *testing.T) {
 }
 
 // TestRevoke_waitsForNothing checks that 99 of 100 revocations take effect within 0.2 s
-// while other changes take long to prepare and are committed one after another. The time
-// in which this process gets no processor, measured by the same loop without a
-// revocation, does not count.
+// while other changes take long to prepare and are committed one after another. Other
+// programs make a round slower, never faster, so the best of three rounds counts.
 func TestRevoke_waitsForNothing(t *testing.T) {
+	const rounds, most = 3, 200 * time.Millisecond
 	x := newLive(t)
 	var tenants []string
-	for i := range 100 {
+	for i := range rounds * 100 {
 		tenants = append(tenants, fmt.Sprint("t", i))
 	}
 	keys, ids := x.keyFile("keys.json", tenants...)
@@ -261,7 +260,30 @@ func TestRevoke_waitsForNothing(t *testing.T) {
 	x.write("kvasir.yaml",
 		x.yaml("api_keys_file: "+x.path("keys.json"), "endpoints: [\""+x.engine()+"\"]", "policy: {dir: "+dir+"}\n"))
 	x.start()
-	ctx, cancel := context.WithCancel(t.Context())
+	stop := x.hostileChanges()
+	best := time.Hour
+	var revoked []string
+	for round := range rounds {
+		revoked = tenants[:100*(round+1)]
+		if best = min(best, x.revokeAll(revoked[100*round:], keys, ids)); best <= most {
+			break
+		}
+	}
+	stop()
+	if best > most {
+		t.Errorf("p99 of the revocations is %v in the best of %d rounds, want at most %v", best, rounds, most)
+	}
+	for _, tenant := range revoked {
+		if got := x.ask(keys[tenant]); got == 200 { // 401, or 429 after too many failures
+			t.Errorf("%s is accepted after the pushes", tenant)
+		}
+	}
+}
+
+// hostileChanges pushes policies that take long to compile and reloads everything, one
+// after another, until stop is called.
+func (x *liveRouter) hostileChanges() (stop func()) {
+	ctx, cancel := context.WithCancel(x.t.Context())
 	var wg sync.WaitGroup
 	files := hostilePolicy()
 	for range 2 {
@@ -278,14 +300,23 @@ func TestRevoke_waitsForNothing(t *testing.T) {
 			x.Reload()
 		}
 	})
-	var effect, written, idle []time.Duration
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// revokeAll revokes the tenants' keys, one after another, and returns the time within
+// which 99 of 100 are refused.
+func (x *liveRouter) revokeAll(tenants []string, keys, ids map[string]string) (p99 time.Duration) {
+	x.t.Helper()
+	var effect, written []time.Duration
 	admin := rules.Keys{Manager: x.rules}
 	for _, tenant := range tenants {
-		idle = append(idle, idleTime())
 		begun := time.Now()
 		done := make(chan error, 1)
 		go func() {
-			_, err := admin.Revoke(ctx, ids[tenant])
+			_, err := admin.Revoke(context.Background(), ids[tenant])
 			done <- err
 		}()
 		c := &identity.Credentials{APIKey: []byte(keys[tenant])}
@@ -297,41 +328,17 @@ func TestRevoke_waitsForNothing(t *testing.T) {
 		}
 		effect = append(effect, time.Since(begun))
 		if err := <-done; err != nil {
-			t.Fatal(err)
+			x.t.Fatal(err)
 		}
 		written = append(written, time.Since(begun))
 		time.Sleep(5 * time.Millisecond)
 	}
-	cancel()
-	wg.Wait()
-	for _, s := range [][]time.Duration{effect, written, idle} {
-		slices.Sort(s)
-	}
+	slices.Sort(effect)
+	slices.Sort(written)
 	at := len(effect)*99/100 - 1
-	p99 := effect[at] - idle[at]
-	t.Logf("in force: p50 %v, p99 %v; in the file: p50 %v, p99 %v; nothing: p50 %v, p99 %v; %d revisions meanwhile",
-		effect[len(effect)/2], effect[at], written[len(written)/2], written[at], idle[len(idle)/2], idle[at],
-		x.rules.Policy().Revision)
-	if p99 > 200*time.Millisecond {
-		t.Errorf("p99 of the revocations is %v", p99)
-	}
-	for _, tenant := range tenants {
-		if got := x.ask(keys[tenant]); got == 200 { // 401, or 429 after too many failures
-			t.Errorf("%s is accepted after the pushes", tenant)
-		}
-	}
-}
-
-// idleTime returns how long it takes to wait for a goroutine that does nothing.
-func idleTime() time.Duration {
-	begun := time.Now()
-	var done atomic.Bool
-	go func() { done.Store(true) }()
-	for !done.Load() {
-		time.Sleep(time.Millisecond)
-	}
-	time.Sleep(time.Millisecond)
-	return time.Since(begun)
+	x.t.Logf("in force: p50 %v, p99 %v; in the file: p50 %v, p99 %v; %d revisions so far", effect[len(effect)/2],
+		effect[at], written[len(written)/2], written[at], x.rules.Policy().Revision)
+	return effect[at]
 }
 
 // hostilePolicy returns a policy whose tests take about a second.

@@ -82,12 +82,22 @@ func (m *Manager) changeKeys(edit func(f *identity.KeyFile, now time.Time) (ids 
 }
 
 func (m *Manager) changeKeysLocked(edit func(f *identity.KeyFile, now time.Time) (ids []string, err error)) error {
+	changed, err := m.editKeysLocked(edit)
+	if err != nil {
+		return err
+	}
+	return m.changeIdentityLocked(func(s *identity.Set) *identity.Set { return s.WithKeys(changed...) })
+}
+
+// editKeysLocked edits the key file and returns the records that edit names.
+func (m *Manager) editKeysLocked(
+	edit func(f *identity.KeyFile, now time.Time) (ids []string, err error),
+) (changed []identity.Record, err error) {
 	path := m.keyPath()
 	if path == "" {
-		return errNoKeyFile
+		return nil, errNoKeyFile
 	}
-	var changed []identity.Record
-	err := identity.Update(path, func(f *identity.KeyFile) error {
+	err = identity.Update(path, func(f *identity.KeyFile) error {
 		m.applyPendingLocked(f)
 		ids, err := edit(f, m.opt.Now())
 		if err != nil {
@@ -99,10 +109,10 @@ func (m *Manager) changeKeysLocked(edit func(f *identity.KeyFile, now time.Time)
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	clear(m.pending)
-	return m.changeIdentityLocked(func(s *identity.Set) *identity.Set { return s.WithKeys(changed...) })
+	return changed, nil
 }
 
 func (m *Manager) keyPath() string {
@@ -122,12 +132,13 @@ func (m *Manager) revoke(id string) error {
 	if err != nil {
 		return err
 	}
-	if known {
+	edit := func(f *identity.KeyFile, now time.Time) ([]string, error) { return []string{id}, f.Revoke(id, now) }
+	if known { // the credentials in force have it already
 		m.pending[id] = now
+		_, err = m.editKeysLocked(edit)
+	} else {
+		err = m.changeKeysLocked(edit)
 	}
-	err = m.changeKeysLocked(func(f *identity.KeyFile, now time.Time) ([]string, error) {
-		return []string{id}, f.Revoke(id, now)
-	})
 	switch {
 	case err == nil, !known:
 		return err
