@@ -66,7 +66,8 @@ func (x *residency) config(policy string, engines [2]*site, labels [2]string) {
 			"endpoints: [%q]}\n", i, labels[i], engines[i].url)
 	}
 	x.write("kvasir.yaml", fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {http: \"127.0.0.1:0\"}\nidentity: {anonymous: "+
-		"{tenant: local}}\nstate_dir: %s\npolicy: {dir: %s, required_labels: [site]}\npools:\n%smodels: [{name: m, pools: [p0, p1]}]\n",
+		"{tenant: local}}\nstate_dir: %s\npolicy: {dir: %s, required_labels: [site]}\npools:\n%s"+
+		"models: [{name: m, pools: [p0, p1]}]\n",
 		x.path("state"), x.path(policy), &pools))
 }
 

@@ -206,7 +206,8 @@ func TestStore_Replace(t *testing.T) {
 	if err != nil || fmt.Sprint(ids) != "[0 1 2]" || version() != 1 {
 		t.Fatalf("got %v, %v, version %d", ids, err, version())
 	}
-	if ids, err = s.Replace([]ID{2, 0, 5}, add("d:1", "a:1")); err != nil || fmt.Sprint(ids) != "[0 2]" || version() != 2 {
+	ids, err = s.Replace([]ID{2, 0, 5}, add("d:1", "a:1"))
+	if err != nil || fmt.Sprint(ids) != "[0 2]" || version() != 2 {
 		t.Fatalf("got %v, %v, version %d", ids, err, version())
 	}
 	load := s.Load().Loads[0]

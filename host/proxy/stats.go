@@ -27,27 +27,27 @@ func (s Stage) String() string { return stageNames[s] }
 
 // Stats are counters since the proxy was made.
 type Stats struct {
-	Connections   int   // of clients, open
-	InFlight      int   // requests
-	BodyBytesHeld int64 // memory of request bodies
+	Connections   int   `json:"connections"`     // of clients, open
+	InFlight      int   `json:"in_flight"`       // requests
+	BodyBytesHeld int64 `json:"body_bytes_held"` // memory of request bodies
 
-	Requests   uint64            // with a known path
-	Completed  uint64            // answers of engines passed on whole
-	ClientGone uint64            // clients that left before their answer's end
-	Refused    map[string]uint64 // answers of the router itself, by code
-	Failed     map[string]uint64 // by what ended the request: names of exchange.End
-	Retries    map[string]uint64 // by what was wrong with the attempt before
-	BytesIn    uint64            // of request bodies
-	BytesOut   uint64            // of answers' bodies
+	Requests   uint64            `json:"requests"`    // with a known path
+	Completed  uint64            `json:"completed"`   // answers of engines passed on whole
+	ClientGone uint64            `json:"client_gone"` // clients that left before their answer's end
+	Refused    map[string]uint64 `json:"refused"`     // answers of the router itself, by code
+	Failed     map[string]uint64 `json:"failed"`      // by what ended the request: names of exchange.End
+	Retries    map[string]uint64 `json:"retries"`     // by what was wrong with the attempt before
+	BytesIn    uint64            `json:"bytes_in"`    // of request bodies
+	BytesOut   uint64            `json:"bytes_out"`   // of answers' bodies
 
-	UsageRemoved uint64 // usage events that the router requested and removed
-	Heartbeats   uint64 // to clients of streams that wait for an endpoint to be started
-	Dials        uint64 // of connections to engines
-	Reuses       uint64
-	Stale        uint64 // pooled connections found dead before use
-	IdleConns    int    // to engines
+	UsageRemoved uint64 `json:"usage_removed"` // usage events that the router requested and removed
+	Heartbeats   uint64 `json:"heartbeats"`    // to clients of streams that wait for an endpoint to be started
+	Dials        uint64 `json:"dials"`         // of connections to engines
+	Reuses       uint64 `json:"reuses"`
+	Stale        uint64 `json:"stale"`      // pooled connections found dead before use
+	IdleConns    int    `json:"idle_conns"` // to engines
 
-	Stages [NumStages]timing.Counts
+	Stages [NumStages]timing.Counts `json:"stages"`
 }
 
 type counters struct {

@@ -49,15 +49,14 @@ type Queue struct {
 	mu    sync.Mutex // guards lanes, with their bands and waiters
 	lanes map[string]*lane
 
-	entered, placed, expired, left, full atomic.Uint64
-	waits                                timing.Histogram
+	placed, expired, left, full atomic.Uint64
+	waits                       timing.Histogram
 }
 
 // Stats counts since the queue was made.
 type Stats struct {
 	Waiting int // now
 
-	Entered uint64
 	Placed  uint64
 	Expired uint64 // that waited until their deadline
 	Left    uint64 // whose clients left
@@ -67,7 +66,7 @@ type Stats struct {
 
 // Stats returns the counts.
 func (q *Queue) Stats() Stats {
-	return Stats{int(q.waiting.Load()), q.entered.Load(), q.placed.Load(), q.expired.Load(), q.left.Load(), q.full.Load(),
+	return Stats{int(q.waiting.Load()), q.placed.Load(), q.expired.Load(), q.left.Load(), q.full.Load(),
 		q.waits.Load()}
 }
 
@@ -122,7 +121,6 @@ func (q *Queue) Enter(w Want, limit int, now time.Time) *Waiter {
 	l.n++
 	l.put(x)
 	q.waiting.Add(1)
-	q.entered.Add(1)
 	if first {
 		q.give(&round{lane: l, tries: 1})
 	}

@@ -11,28 +11,32 @@ import (
 
 // Stats counts decisions and their outcomes since the State was made.
 type Stats struct {
-	Decisions map[string]uint64 // by Kind
-	Refused   map[string]uint64 // by code of the DeniedError
-	Retries   uint64            // placements that moved to another endpoint
-	Faults    uint64            // decisions that the built-in scored because no scorer of the profile counted
-	Passed    uint64            // decisions in which the envelope passed an endpoint over
+	Decisions map[string]uint64 `json:"decisions"` // by Kind
+	Refused   map[string]uint64 `json:"refused"`   // by code of the DeniedError
+	Retries   uint64            `json:"retries"`   // placements that moved to another endpoint
+	// Faults counts decisions that the built-in scored because no scorer of the profile
+	// counted.
+	Faults uint64 `json:"faults"`
+	Passed uint64 `json:"passed"` // decisions in which the envelope passed an endpoint over
 
-	PromptTokens    uint64 // of exact prompts placed
-	PredictedTokens uint64 // of these, predicted to be cached where placed
-	BestTokens      uint64 // of these, held by the endpoint that held most
+	PromptTokens    uint64 `json:"prompt_tokens"`    // of exact prompts placed
+	PredictedTokens uint64 `json:"predicted_tokens"` // of these, predicted to be cached where placed
+	BestTokens      uint64 `json:"best_tokens"`      // of these, held by the endpoint that held most
 
-	Finished       uint64 // placements ended
-	Reported       uint64 // of these, with exact prompt and reported cached tokens
-	ReportedTokens uint64 // cached tokens they reported
-	ExpectedTokens uint64 // cached tokens predicted for them
-	Exact          uint64 // predictions equal to the report
-	PromptAgreed   uint64 // prompt token counts equal to the report
-	PromptDiffered uint64
+	Finished       uint64 `json:"finished"`        // placements ended
+	Reported       uint64 `json:"reported"`        // of these, with exact prompt and reported cached tokens
+	ReportedTokens uint64 `json:"reported_tokens"` // cached tokens they reported
+	ExpectedTokens uint64 `json:"expected_tokens"` // cached tokens predicted for them
+	Exact          uint64 `json:"exact"`           // predictions equal to the report
+	PromptAgreed   uint64 `json:"prompt_agreed"`   // prompt token counts equal to the report
+	PromptDiffered uint64 `json:"prompt_differed"`
 
-	Stages [stages]timing.Counts // by StageNames
+	Stages [stages]timing.Counts `json:"stages"` // by StageNames
 
-	Unsalted    map[string]uint64 // requests with a prompt sent without a salt, by reason: public, dedicated, fault
-	ClientSalts uint64            // requests in which the client set a salt
+	// Unsalted counts requests with a prompt that were sent without a salt, by reason:
+	// public, dedicated, fault.
+	Unsalted    map[string]uint64 `json:"unsalted"`
+	ClientSalts uint64            `json:"client_salts"` // requests in which the client set a salt
 }
 
 // Reasons why a request is sent without a salt.

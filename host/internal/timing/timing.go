@@ -28,9 +28,9 @@ func (h *Histogram) Add(d time.Duration) {
 
 // Counts is the content of a Histogram at one moment.
 type Counts struct {
-	Count    uint64
-	SumNanos uint64
-	Buckets  [Buckets]uint64 // not cumulative
+	Count    uint64          `json:"count"`
+	SumNanos uint64          `json:"sum_nanos"`
+	Buckets  [Buckets]uint64 `json:"buckets"` // not cumulative
 }
 
 // Load returns the counts. A duration that is added at the same time may be part of some

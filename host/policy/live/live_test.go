@@ -136,7 +136,8 @@ func (b *bench) is(what, state, source, decisions string) {
 	b.t.Helper()
 	st := Admin{Keeper: b.Keeper, Rules: b.rules}.Status()
 	if st.State != state || st.Source != source {
-		b.t.Errorf("%s: state %q from %q, want %q from %q (%s)", what, st.State, st.Source, state, source, st.LastError)
+		b.t.Errorf("%s: state %q from %q, want %q from %q (%s)", what, st.State, st.Source, state, source,
+			st.LastError)
 	}
 	var got []string
 	if s := b.rules.Policy().Snapshot; s != nil {
@@ -351,7 +352,8 @@ func TestWatcher(t *testing.T) {
 			t.Errorf("audited %q, want %q", notes, want)
 		}
 	}
-	const taken, refused = "policy:activate policy true cause=file changed", "policy:activate policy false cause=file changed"
+	const taken = "policy:activate policy true cause=file changed"
+	const refused = "policy:activate policy false cause=file changed"
 	looks(3)
 	b.policy(2, "acme")
 	looks(1)
