@@ -8,6 +8,7 @@ package host
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,8 +43,11 @@ import (
 
 // Options are settings outside the configuration file.
 type Options struct {
-	Log     *slog.Logger // nil = silent
-	Version string
+	Log *slog.Logger // nil = silent
+	// LogLevel is the level of Log, which follows telemetry.log_level at reloads; nil =
+	// the level stays.
+	LogLevel *slog.LevelVar
+	Version  string
 
 	// CompileChild is the command line of a program that compiles plugins
 	// (wasm.ServeChild, with the modules of hostmod); nil = they are compiled in
@@ -244,6 +248,9 @@ func (h *Host) openServers() (err error) {
 	if pc.TLS, err = c.Listen.TLS.Server(); err != nil {
 		return err
 	}
+	if pc.TLS != nil {
+		pc.TLS.Certificates, pc.TLS.GetCertificate = nil, h.certificate
+	}
 	if h.proxy, err = proxy.New(pc, route.New(route.Config{
 		Rules: routeRules{h}, Queue: &h.queue, Room: h.scaling.Room(), Log: h.decisionLog, Now: h.clock,
 	}), h.log); err != nil {
@@ -308,11 +315,18 @@ func (h *Host) ruleOptions() rules.Options {
 	return rules.Options{
 		Boot: h.cfg, Log: h.log, Now: h.clock, Started: h.started,
 		Identity: h.identity, Pepper: h.pepper, State: h.state, Plugins: h.plugins, Policies: h.policies,
-		Fleet: h.fleet, Scaling: h.scaling, Note: h.note,
+		Fleet: h.fleet, Scaling: h.scaling, Note: h.note, LogLevel: h.opt.LogLevel,
 		AdminToken: func(c *config.Config) (string, error) {
 			return statedir.AdminToken(c.Admin.TokenFile, h.cfg.StateDir)
 		},
 	}
+}
+
+// certificate returns the certificate in force.
+func (h *Host) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	l := h.rules.Acquire()
+	defer l.Release()
+	return l.Value().Certificate, nil
 }
 
 // clock is the time of h, which tests replace.

@@ -26,6 +26,8 @@ type liveRouter struct {
 	dir string // holds kvasir.yaml, keys.json and the files that a test adds
 	log *syncBuffer
 
+	level *slog.LevelVar // of the log; nil = it does not change
+
 	mu   sync.Mutex
 	seen http.Header // of the last prompt that reached the engine
 	body string
@@ -116,7 +118,7 @@ func (x *liveRouter) start() {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	if x.Host, err = New(cfg, Options{Log: slog.New(slog.NewTextHandler(x.log, nil))}); err != nil {
+	if x.Host, err = New(cfg, Options{Log: slog.New(slog.NewTextHandler(x.log, nil)), LogLevel: x.level}); err != nil {
 		x.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

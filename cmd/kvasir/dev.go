@@ -112,7 +112,7 @@ func writeModel(dir string) error {
 
 // run starts the fleet, serves until ctx ends, and ends all it started.
 func (f *devFlags) run(ctx context.Context, out io.Writer) error {
-	log := logger(&config.Telemetry{LogLevel: f.level})
+	log, _ := logger(&config.Telemetry{LogLevel: f.level})
 	state, err := os.MkdirTemp("", "kvasir-dev-")
 	if err != nil {
 		return exit(exitNo, "%v", err)

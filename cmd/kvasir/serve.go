@@ -29,8 +29,9 @@ func serveCommand() *cobra.Command {
 		if err != nil {
 			return &exitError{exitNo, err}
 		}
-		log := logger(&cfg.Telemetry)
-		h, err := host.New(cfg, host.Options{Log: log, Version: version, CompileChild: childCommand(log)})
+		log, level := logger(&cfg.Telemetry)
+		h, err := host.New(cfg, host.Options{Log: log, LogLevel: level, Version: version,
+			CompileChild: childCommand(log)})
 		if err != nil {
 			return &exitError{exitNo, err}
 		}
@@ -66,12 +67,12 @@ func reloads(ctx context.Context, hup <-chan os.Signal) <-chan struct{} {
 	return c
 }
 
-// logger returns the process's logger. Its settings were checked with the
-// configuration.
-func logger(t *config.Telemetry) *slog.Logger {
-	handler, _, err := telemetry.NewLogHandler(os.Stderr, telemetry.LogConfig{Format: t.LogFormat, Level: t.LogLevel})
+// logger returns the process's logger and its level. The settings were checked with
+// the configuration.
+func logger(t *config.Telemetry) (*slog.Logger, *slog.LevelVar) {
+	handler, level, err := telemetry.NewLogHandler(os.Stderr, telemetry.LogConfig{Format: t.LogFormat, Level: t.LogLevel})
 	if err != nil {
 		handler = slog.NewTextHandler(os.Stderr, nil)
 	}
-	return slog.New(handler)
+	return slog.New(handler), level
 }

@@ -93,10 +93,11 @@ type Listen struct {
 
 // TLS names the files of a TLS identity.
 type TLS struct {
-	// PEM
-	CertFile string `yaml:"cert_file" reload:"restart"`
-	// PEM
-	KeyFile string `yaml:"key_file" reload:"restart"`
+	// PEM; watched: a renewed certificate is in force for the next connections. To add or
+	// remove TLS takes a restart
+	CertFile string `yaml:"cert_file" reload:"live"`
+	// PEM; watched, as cert_file
+	KeyFile string `yaml:"key_file" reload:"live"`
 	// PEM; clients must present a certificate issued by this authority
 	ClientCAFile string `yaml:"client_ca_file" reload:"restart"`
 }
@@ -537,7 +538,7 @@ type Limits struct {
 // Telemetry is logs and metrics.
 type Telemetry struct {
 	// debug, info, warn or error; default info
-	LogLevel string `yaml:"log_level" reload:"restart"`
+	LogLevel string `yaml:"log_level" reload:"live"`
 	// json or text; default text
 	LogFormat string `yaml:"log_format" reload:"restart"`
 

@@ -20,6 +20,10 @@ func Settle(boot, next *Config) (settled *Config, waiting []string) {
 	out := *next
 	d := new(differ)
 	settle(d, "", reflect.ValueOf(boot).Elem(), reflect.ValueOf(&out).Elem())
+	if had := &boot.Listen.TLS; (had.CertFile == "") != (out.Listen.TLS.CertFile == "") { // a listener has TLS or not
+		d.value("listen.tls", reflect.ValueOf(*had), reflect.ValueOf(out.Listen.TLS))
+		out.Listen.TLS = *had
+	}
 	return &out, d.out
 }
 

@@ -60,18 +60,18 @@ func TestSettle(t *testing.T) {
 	was := *next
 	got, waiting := Settle(boot, next)
 	want := []string{"limits.index: 268435456 → 1073741824", "listen.http: 127.0.0.1:80 → 127.0.0.1:81",
-		"telemetry.decision_log.file: \"\" → /x", "telemetry.log_level: info → debug"}
+		"telemetry.decision_log.file: \"\" → /x"}
 	for _, w := range want {
 		if !slices.Contains(waiting, w) {
 			t.Errorf("%q lacks %q", waiting, w)
 		}
 	}
-	if got.Listen.HTTP != "127.0.0.1:80" || got.Limits.Index != boot.Limits.Index || got.Telemetry.LogLevel != "info" ||
+	if got.Listen.HTTP != "127.0.0.1:80" || got.Limits.Index != boot.Limits.Index ||
 		got.Telemetry.DecisionLog.File != "" {
 		t.Errorf("a change that requires a restart takes effect: %+v", got)
 	}
 	if got.Listen.MaxBody != 1<<20 || got.Limits.Concurrent != 7 || len(got.Admin.Hosts) != 1 ||
-		!got.Telemetry.TenantLabels {
+		!got.Telemetry.TenantLabels || got.Telemetry.LogLevel != "debug" {
 		t.Errorf("a live change has no effect: %+v", got)
 	}
 	if !reflect.DeepEqual(was, *next) {
@@ -80,6 +80,26 @@ func TestSettle(t *testing.T) {
 	if _, waiting := Settle(boot, parse("listen: 127.0.0.1:80\n"+rest)); len(waiting) != 0 {
 		t.Errorf("nothing changed: got %q", waiting)
 	}
+}
+
+// TestSettle_tls: the files of a certificate may change, but whether there is TLS takes a
+// restart.
+func TestSettle_tls(t *testing.T) {
+	none, first, second := new(Config), new(Config), new(Config)
+	first.Listen.TLS = TLS{CertFile: "a.pem", KeyFile: "a.key"}
+	second.Listen.TLS = TLS{CertFile: "b.pem", KeyFile: "b.key"}
+	f := func(boot, next *Config, want TLS, waiting int) {
+		t.Helper()
+		got, lines := Settle(boot, next)
+		if got.Listen.TLS != want || len(lines) != waiting {
+			t.Errorf("%+v and then %+v: got %+v and %q, want %+v and %d lines", boot.Listen.TLS, next.Listen.TLS,
+				got.Listen.TLS, lines, want, waiting)
+		}
+	}
+	f(first, second, second.Listen.TLS, 0)
+	f(none, first, TLS{}, 2)
+	f(first, none, first.Listen.TLS, 2)
+	f(none, none, TLS{}, 0)
 }
 
 // TestParseIdentity: a valid section is returned even if the rest of the file is invalid.

@@ -7,9 +7,8 @@ import (
 	"os"
 )
 
-// Server reads the files of t and returns what a listener serves with; nil if t
-// names no certificate.
-func (t *TLS) Server() (*tls.Config, error) {
+// Certificate reads the certificate and its key; nil if t names none.
+func (t *TLS) Certificate() (*tls.Certificate, error) {
 	if t.CertFile == "" {
 		return nil, nil
 	}
@@ -17,7 +16,20 @@ func (t *TLS) Server() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen.tls: %w", err)
 	}
-	c := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	return &cert, nil
+}
+
+// Server reads the files of t and returns what a listener serves with; nil if t
+// names no certificate.
+func (t *TLS) Server() (*tls.Config, error) {
+	if t.CertFile == "" {
+		return nil, nil
+	}
+	cert, err := t.Certificate()
+	if err != nil {
+		return nil, err
+	}
+	c := &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12}
 	if t.ClientCAFile == "" {
 		return c, nil
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
-// Options are what a Manager uses. All fields are required.
+// Options are what a Manager uses. All fields are required, but for LogLevel.
 type Options struct {
 	Boot    *config.Config // as the process was started; what waits for a restart is as it says
 	Log     *slog.Logger
@@ -39,6 +39,9 @@ type Options struct {
 	AdminToken func(*config.Config) (string, error)
 	// Note records in the audit log what the router did by itself.
 	Note live.NoteFunc
+	// LogLevel is set to the level of the revision in force. Unlike the other fields it
+	// may be nil: the level stays.
+	LogLevel *slog.LevelVar
 }
 
 // Manager owns the revision in force. Its methods may be called concurrently once
@@ -242,6 +245,9 @@ func (m *Manager) swap(r *Revision) { m.current.Swap(r, (*Revision).release) }
 // cannot fail. The caller holds turn.
 func (m *Manager) reconcile(r, base *Revision, c *fleet.Change) {
 	c.End()
+	if m.opt.LogLevel != nil {
+		m.opt.LogLevel.UnmarshalText([]byte(r.Config.Telemetry.LogLevel)) // the configuration was checked
+	}
 	m.opt.Scaling.Apply(r.scaling)
 	var before live.InForce
 	if base != nil {

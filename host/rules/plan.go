@@ -141,8 +141,11 @@ func (m *Manager) planParts(r *Revision, in planInput) error {
 // planAccess reads the credentials: keys, certificates, issuers and the admin token.
 func (m *Manager) planAccess(r *Revision, in planInput) (err error) {
 	if !in.credentials {
-		r.Tokens, r.Admin = in.base.Tokens, in.base.Admin
+		r.Tokens, r.Admin, r.Certificate = in.base.Tokens, in.base.Admin, in.base.Certificate
 		return r.adopt(in.base.Identity, in.base)
+	}
+	if r.Certificate, err = r.Config.Listen.TLS.Certificate(); err != nil {
+		return err
 	}
 	if r.Tokens, err = tokenVerifier(r.Config, in.base); err != nil {
 		return err

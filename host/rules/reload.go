@@ -196,6 +196,8 @@ func watched(cfgs ...*config.Config) (out []string) {
 	for _, c := range cfgs {
 		add(c.Identity.APIKeysFile)
 		add(c.Admin.TokenFile)
+		add(c.Listen.TLS.CertFile)
+		add(c.Listen.TLS.KeyFile)
 		for i := range c.Identity.JWT {
 			add(c.Identity.JWT[i].JWKSFile)
 		}

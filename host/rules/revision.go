@@ -15,6 +15,7 @@
 package rules
 
 import (
+	"crypto/tls"
 	"sync/atomic"
 	"time"
 
@@ -46,6 +47,8 @@ type Revision struct {
 	LogPolicy decisions.Policy // nil without a policy
 	Tokens    *jwt.Verifier    // nil without issuers
 	Prompts   []*Prompts
+
+	Certificate *tls.Certificate // of the clients' listener; nil without TLS
 
 	authorization map[string]string    // towards the engines, by pool; never logged
 	engineTLS     map[string]fleet.TLS // by pool
