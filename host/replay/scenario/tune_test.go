@@ -32,7 +32,8 @@ func TestTune_findsGain(t *testing.T) {
 	sticky := func(ratio float64) (Policy, error) {
 		return Peer("stickyspill", map[string]float64{"ratio": ratio, "slack": 0})
 	}
-	r, err := Tune(&Tunable{Name: "test", Params: []router.Param{{Name: "stay", Default: 1e9, Choices: []float64{1e9, 1.5}}},
+	stay := router.Param{Name: "stay", Default: 1e9, Choices: []float64{1e9, 1.5}}
+	r, err := Tune(&Tunable{Name: "test", Params: []router.Param{stay},
 		With: func(set map[string]float64) (Policy, error) {
 			if v, ok := set["stay"]; ok {
 				return sticky(v)

@@ -178,7 +178,8 @@ func (r *run) arriveAt(at time.Duration, conversation, turn int) {
 	case r.cfg.Trace.Turnless:
 		continues, repeats = true, n
 	}
-	r.events.push(event{at: at, request: &Request{Conversation: conversation, Continues: continues, Repeats: repeats, Turn: turn, Name: c.Name, Tenant: c.Tenant,
+	r.events.push(event{at: at, request: &Request{Conversation: conversation, Continues: continues,
+		Repeats: repeats, Turn: turn, Name: c.Name, Tenant: c.Tenant,
 		Session: session, Blocks: q.Blocks[:min(len(q.Blocks), n/r.block)], Prompt: n, Output: max(1, q.Output)}})
 }
 

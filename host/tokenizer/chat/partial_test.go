@@ -28,7 +28,8 @@ func TestPartial(t *testing.T) {
 	system := strings.Repeat("You describe pictures in few words. ", 60)
 	data := "data:image/png;base64," + strings.Repeat("QUJD", 20000)
 	conversation := func(parts string) string {
-		return fmt.Sprintf(`{"model":"m","messages":[{"role":"system","content":%q},{"role":"user","content":%s}]}`, system, parts)
+		return fmt.Sprintf(`{"model":"m","messages":[{"role":"system","content":%q},`+
+			`{"role":"user","content":%s}]}`, system, parts)
 	}
 	plain := blocks(llmapi.OpChat, conversation(`"What is this?"`))
 	for name, body := range map[string]struct {
