@@ -28,11 +28,19 @@ func explainCommand() *cobra.Command {
 	id := c.Flags().String("request", "", "x-request-id of a served request")
 	tenant := c.Flags().String("tenant", "",
 		"for FILE: the tenant of the request; with --request: the tenant, if several used the id")
+	other := c.Flags().Bool("counterfactual", false,
+		"with --request: show what other profiles and baselines would have chosen from the same columns")
 	path := c.Flags().String("path", "/v1/chat/completions", "for FILE: the API path of the request")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *id != "" && len(args) == 0:
-			return show(cmd, a, *output, admin.Explain, &admin.ExplainRequest{ID: *id, Tenant: *tenant}, printExplanation)
+			text := printExplanation
+			if *other {
+				text = printCounterfactual
+			}
+			return show(cmd, a, *output, admin.Explain, &admin.ExplainRequest{ID: *id, Tenant: *tenant}, text)
+		case *other:
+			return exit(exitUsage, "--counterfactual needs --request: it compares the columns of a served request")
 		case *id == "" && len(args) == 1:
 			body, err := os.ReadFile(args[0])
 			if err != nil {
@@ -75,6 +83,26 @@ func printExplanation(w io.Writer, e *scheduler.Explanation) error {
 	}
 	_, err := fmt.Fprintf(w, "order: %s\n", strings.Join(e.Order, ", "))
 	return err
+}
+
+// printCounterfactual writes what other profiles and baselines would have chosen.
+func printCounterfactual(w io.Writer, e *scheduler.Explanation) error {
+	if !e.Allow {
+		return printExplanation(w, e)
+	}
+	fmt.Fprintf(w, "request    %s, %d tokens\nplaced     %s by profile %s (%d tokens predicted)\n\n", e.RequestID, e.Tokens,
+		e.Chosen, e.Profile, e.PredictedCached)
+	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "WOULD CHOOSE\tENDPOINT\tSAME\tMATCHED\tTO COMPUTE\tIN FLIGHT\tNOTE")
+	for _, x := range e.Counterfactual {
+		same := "no"
+		if x.Same {
+			same = "yes"
+		}
+		fmt.Fprintf(t, "%s %s\t%s\t%s\t%.0f\t%.0f\t%.0f\t%s\n", x.Kind, x.Name, x.Endpoint, same, x.MatchedTokens,
+			x.UncachedTokens, x.Inflight, x.Note)
+	}
+	return t.Flush()
 }
 
 // printPolicy writes the fields of the policy's decision that are set.

@@ -48,6 +48,9 @@ type Explanation struct {
 	StagesMicros   map[string]float64 `json:"stages_us"`
 	QueuedMillis   float64            `json:"queued_ms,omitempty"` // time that it waited for a place
 	Outcome        *OutcomeSeen       `json:"outcome,omitempty"`
+
+	// Counterfactual is what other profiles and baselines would have chosen.
+	Counterfactual []Alternative `json:"counterfactual,omitempty"`
 }
 
 // Move is one change of the choice by a rule: the scores, or the rules before it, would

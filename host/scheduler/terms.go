@@ -26,6 +26,7 @@ func (s *Scheduler) Explain(tenant, requestID string) (*Explanation, bool) {
 	}
 	e := explain(requestID, &h, cands, &more)
 	s.fillTerms(e, &h, cands, &more)
+	e.Counterfactual = s.counterfactual(&h, cands, &more)
 	return e, true
 }
 

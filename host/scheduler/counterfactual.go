@@ -1,0 +1,95 @@
+package scheduler
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/kvasir-router/kvasir/abi"
+)
+
+// Alternative is the endpoint that another way of placing would have chosen for a
+// recorded decision, from its candidates and columns.
+type Alternative struct {
+	Name     string `json:"name"`
+	Kind     string `json:"kind"` // profile or baseline
+	Endpoint string `json:"endpoint"`
+	Same     bool   `json:"same"` // as the decision
+
+	MatchedTokens  float32 `json:"matched_tokens"`
+	UncachedTokens float32 `json:"uncached_tokens"`
+	Inflight       float32 `json:"inflight"`
+
+	Note string `json:"note,omitempty"` // what is left out
+}
+
+// baseline chooses by columns alone. cost is what it minimizes.
+type baseline struct {
+	name string
+	cost func(b *Batch, i int) float64
+}
+
+// baselines are ways of placing that need nothing but the columns of one decision.
+// Those that depend on earlier decisions (round robin, sticky sessions) or on chance
+// have no answer for a single request; kvasir replay has them.
+var baselines = []baseline{
+	{"least in flight", func(b *Batch, i int) float64 { return float64(b.Inflight[i]) }},
+	{"least work", func(b *Batch, i int) float64 { return float64(b.Outstanding[i]) + 1e-3*float64(b.Inflight[i]) }},
+	{"longest prefix", func(b *Batch, i int) float64 { return 1e-4*float64(b.Inflight[i]) - float64(b.Matched[i]) }},
+	// arXiv 2603.15202: prefill tokens, of the request and queued ones, times the batch.
+	{"our implementation of LMETRIC", func(b *Batch, i int) float64 {
+		return float64(b.Outstanding[i]+b.Uncached[i]) * float64(b.Inflight[i]+1)
+	}},
+	// ai-dynamo/dynamo, lib/llm/src/kv_router/scheduler.rs: blocks to prefill and blocks
+	// that decode, with weight 1.
+	{"our implementation of Dynamo's KV router", func(b *Batch, i int) float64 {
+		return float64(b.Outstanding[i]+b.Uncached[i]) + float64(b.KVActive[i])
+	}},
+}
+
+// notScores says what the choice of a profile leaves out.
+const notScores = "by scores alone: without envelope, spread, session and picker"
+
+// counterfactual returns what each profile and each baseline would have chosen.
+func (s *Scheduler) counterfactual(h *traceHead, cands []candTrace, more *[abi.NumColumns][]float32) []Alternative {
+	if h.chosen < 0 {
+		return nil
+	}
+	var out []Alternative
+	add := func(name, kind, note string, b *Batch, at []int, cost func(i int) float64) {
+		best := 0
+		for i := range at {
+			if cost(i) < cost(best) {
+				best = i
+			}
+		}
+		c := &cands[at[best]]
+		out = append(out, Alternative{Name: name, Kind: kind, Endpoint: c.info.URL, Same: int32(at[best]) == h.chosen,
+			MatchedTokens: b.Matched[best], UncachedTokens: b.Uncached[best], Inflight: b.Inflight[best], Note: note})
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.profiles)) {
+		if name == "" {
+			continue // the default, by its name
+		}
+		b, at := s.rebuildBatch(h, cands)
+		if len(at) == 0 {
+			return nil
+		}
+		b.More, b.held = *more, h.held
+		d := &decision{s: s}
+		d.prof, d.arm, d.tokens = s.profiles[name], armLocality, h.tokens
+		d.b = *b
+		d.score()
+		note := notScores
+		if d.source == sourceBuiltin && !d.prof.builtin {
+			note += "; its scorers gave no scores, so that the built-in did"
+		} else if d.prof.want&sourced&^h.held != 0 {
+			note += "; columns that the decision did not read are at their defaults"
+		}
+		add(name, "profile", note, &d.b, at, func(i int) float64 { return -float64(d.b.Scores[i]) })
+	}
+	b, at := s.rebuildBatch(h, cands)
+	for _, x := range baselines {
+		add(x.name, "baseline", "", b, at, func(i int) float64 { return x.cost(b, i) })
+	}
+	return out
+}
