@@ -251,6 +251,12 @@ var mayImport = map[string]struct{ ours, theirs []string }{
 			"host/replay",
 		},
 	},
+	"host/replay/analyze": {
+		ours: []string{
+			"host/replay",
+			"host/telemetry/placements",
+		},
+	},
 	"host/replay/virtual": {
 		ours: []string{
 			"host/replay",
@@ -433,6 +439,7 @@ var mayImport = map[string]struct{ ours, theirs []string }{
 			"host/plugincheck",
 			"host/plugsign",
 			"host/policy",
+			"host/replay/analyze",
 			"host/replay/scenario",
 			"host/rules",
 			"host/scheduler",

@@ -90,8 +90,8 @@ func printCounterfactual(w io.Writer, e *scheduler.Explanation) error {
 	if !e.Allow {
 		return printExplanation(w, e)
 	}
-	fmt.Fprintf(w, "request    %s, %d tokens\nplaced     %s by profile %s (%d tokens predicted)\n\n", e.RequestID, e.Tokens,
-		e.Chosen, e.Profile, e.PredictedCached)
+	fmt.Fprintf(w, "request    %s, %d tokens\nplaced     %s by profile %s (%d tokens predicted)\n\n", e.RequestID,
+		e.Tokens, e.Chosen, e.Profile, e.PredictedCached)
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "WOULD CHOOSE\tENDPOINT\tSAME\tMATCHED\tTO COMPUTE\tIN FLIGHT\tNOTE")
 	for _, x := range e.Counterfactual {

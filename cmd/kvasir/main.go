@@ -72,7 +72,7 @@ func root() *cobra.Command {
 	}
 	c.AddCommand(serveCommand(), devCommand(), engineCommand(), explainCommand(), endpointCommand(),
 		autoscaleCommand(), devDriverCommand(), tokenizeCommand(), keyCommand(), configCommand(), reloadCommand(),
-		pluginCommand(), policyCommand(), auditCommand(), replayCommand(), tuneCommand(), versionCommand())
+		pluginCommand(), policyCommand(), auditCommand(), replayCommand(), tuneCommand(), analyzeCommand(), versionCommand())
 	return c
 }
 
