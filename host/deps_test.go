@@ -214,7 +214,13 @@ var mayImport = map[string]struct{ ours, theirs []string }{
 			"host/tokenizer/jinja",
 		},
 	},
-	"host/replay": {},
+	"host/replay": {
+		ours: []string{
+			"host/llmapi",
+			"host/telemetry/placements",
+			"host/tokenizer",
+		},
+	},
 
 	"host/autoscale": {},
 	"host/discovery": {ours: []string{"host/endpoint"}},
@@ -439,6 +445,7 @@ var mayImport = map[string]struct{ ours, theirs []string }{
 			"host/plugincheck",
 			"host/plugsign",
 			"host/policy",
+			"host/replay",
 			"host/replay/analyze",
 			"host/replay/scenario",
 			"host/rules",

@@ -72,7 +72,8 @@ func root() *cobra.Command {
 	}
 	c.AddCommand(serveCommand(), devCommand(), engineCommand(), explainCommand(), endpointCommand(),
 		autoscaleCommand(), devDriverCommand(), tokenizeCommand(), keyCommand(), configCommand(), reloadCommand(),
-		pluginCommand(), policyCommand(), auditCommand(), replayCommand(), tuneCommand(), analyzeCommand(), versionCommand())
+		pluginCommand(), policyCommand(), auditCommand(), replayCommand(), traceCommand(), tuneCommand(), analyzeCommand(),
+		versionCommand())
 	return c
 }
 

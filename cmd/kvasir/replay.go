@@ -12,7 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/replay"
 	"github.com/kvasir-router/kvasir/host/replay/scenario"
+	"github.com/kvasir-router/kvasir/host/rules"
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
@@ -57,6 +60,8 @@ func replayCommand() *cobra.Command {
 	fl.StringVar(&f.scenario.Trace.File, "trace", "", "recorded trace, in the folder of traces or a path")
 	fl.StringVar(&f.scenario.Trace.Format, "format", "",
 		"format of --trace: "+strings.Join(scenario.Formats(), ", ")+"; default by its name")
+	fl.StringVar(&f.scenario.Trace.Tokenizer, "tokenizer", "",
+		"folder with the model's tokenizer files, for --trace with OpenAI requests")
 	fl.Float64Var(&f.scenario.Trace.Rate, "rate", 0, "conversations a second that begin at random; default as recorded")
 	fl.IntVar(&f.scenario.Trace.Conversations, "conversations", 0, "conversations of --trace at most; default all")
 	fl.IntVar(&f.scenario.Trace.MaxContext, "max-context", 0,
@@ -219,7 +224,7 @@ func (f *replayFlags) cases(args []string) (out []scenario.Case, err error) {
 		return nil, exit(exitUsage, "%v", err)
 	}
 	for _, file := range files {
-		w, err := file.Open(f.traces)
+		w, err := file.Open(&scenario.Sources{Traces: f.traces, Prompts: openPrompts})
 		if err != nil {
 			return nil, exit(exitNo, "%v", err)
 		}
@@ -255,6 +260,18 @@ func (f *replayFlags) files(args []string) ([]*scenario.File, error) {
 		out = append(out, s)
 	}
 	return out, nil
+}
+
+// promptBytes bounds the memory of cached prompts while a log of requests is read.
+const promptBytes = 256 << 20
+
+// openPrompts opens a tokenizer folder for a log of requests.
+func openPrompts(dir string) (replay.Prompter, error) {
+	p, err := rules.OpenPrompts(&config.Tokenizer{Dir: dir}, promptBytes)
+	if err != nil {
+		return nil, err
+	}
+	return p.Chat(), nil
 }
 
 // progress shows on a terminal how far a command is.

@@ -177,6 +177,12 @@ func ReadWEKA(r io.Reader, f Filter) ([]Conversation, error) {
 		if err := json.Unmarshal(s.Bytes(), &w); err != nil {
 			return nil, fmt.Errorf("%w: line %d: %v", ErrFormat, line, err)
 		}
+		if w.In < 0 || w.In > maxTokens || w.Out < 0 || w.Out > maxTokens || w.Think < 0 {
+			return nil, fmt.Errorf("%w: line %d: %d tokens, %d out, think %g s", ErrFormat, line, w.In, w.Out, w.Think)
+		}
+		if line > maxRequests {
+			return nil, errTooMany(line)
+		}
 		if w.Conversation != cur.Name {
 			flush()
 			if f.Conversations > 0 && len(out) >= f.Conversations {
@@ -215,8 +221,8 @@ func wekaBlocks(w, head *wekaLine, most int) ([]uint64, error) {
 	common := hashName(fmt.Sprintf("shared %d %d", head.Tool, head.Sys))
 	blocks := []uint64{}
 	for _, run := range w.Runs {
-		if run[1] < 0 || run[1] > 1<<20 {
-			return nil, fmt.Errorf("run of %d blocks", run[1])
+		if run[1] < 0 || int64(len(blocks))+run[1] > 1<<20 {
+			return nil, fmt.Errorf("run of %d blocks behind %d", run[1], len(blocks))
 		}
 		if most > 0 && len(blocks)+int(run[1]) > most {
 			return nil, nil

@@ -31,7 +31,8 @@ type File struct {
 // Recording is a recorded trace and how it is used.
 type Recording struct {
 	File          string          `yaml:"file"`          // below the folder of traces, or a path
-	Format        string          `yaml:"format"`        // mooncake or weka; default by the name
+	Format        string          `yaml:"format"`        // azure, decisions, mooncake, openai or weka; default by the name
+	Tokenizer     string          `yaml:"tokenizer"`     // folder with the model's tokenizer files, for openai
 	Speed         float64         `yaml:"speed"`         // how many times as fast as recorded; default 1
 	Rate          float64         `yaml:"rate"`          // conversations a second, at random times; default as recorded
 	Skip          int             `yaml:"skip"`          // conversations
@@ -231,19 +232,19 @@ type Workload struct {
 	recorded *replay.Trace // nil: it is generated
 }
 
-// Open reads the recorded trace of the scenario, from the folder traces unless its
+// Open reads the recorded trace of the scenario, from the folder of traces unless its
 // name is a path. If it is not there, the scenario's generator takes its place; without
 // one the error wraps [fs.ErrNotExist].
-func (f *File) Open(traces string) (*Workload, error) {
+func (f *File) Open(s *Sources) (*Workload, error) {
 	w := &Workload{file: f}
 	if f.Trace.File == "" {
 		return w, nil
 	}
 	path := f.Trace.File
 	if !strings.ContainsRune(path, filepath.Separator) {
-		path = filepath.Join(traces, path)
+		path = filepath.Join(s.Traces, path)
 	}
-	t, err := f.Trace.open(path)
+	t, err := f.Trace.open(path, s)
 	switch {
 	case err == nil:
 		w.recorded = t

@@ -1,6 +1,8 @@
 package scenario
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -8,10 +10,31 @@ import (
 	"github.com/kvasir-router/kvasir/host/replay"
 )
 
+// Sources is where scenarios find what they name.
+type Sources struct {
+	Traces string // folder of recorded traces
+	// Prompts opens the tokenizer of a folder; nil: the format openai cannot be read.
+	Prompts func(dir string) (replay.Prompter, error)
+}
+
 // formats are the readers of traces by name.
-var formats = map[string]func(path string, r *Recording) (*replay.Trace, error){
-	"mooncake": func(path string, _ *Recording) (*replay.Trace, error) { return replay.OpenMooncake(path) },
-	"weka": func(path string, r *Recording) (*replay.Trace, error) {
+var formats = map[string]func(path string, r *Recording, s *Sources) (*replay.Trace, error){
+	"azure": func(path string, _ *Recording, _ *Sources) (*replay.Trace, error) { return replay.OpenAzure(path) },
+	"decisions": func(path string, _ *Recording, _ *Sources) (*replay.Trace, error) {
+		return replay.OpenDecisions(path)
+	},
+	"mooncake": func(path string, _ *Recording, _ *Sources) (*replay.Trace, error) { return replay.OpenMooncake(path) },
+	"openai": func(path string, r *Recording, s *Sources) (*replay.Trace, error) {
+		if r.Tokenizer == "" || s.Prompts == nil {
+			return nil, errors.New("the format openai needs a tokenizer: the folder with the model's tokenizer files")
+		}
+		p, err := s.Prompts(r.Tokenizer)
+		if err != nil {
+			return nil, err
+		}
+		return replay.OpenOpenAI(path, p)
+	},
+	"weka": func(path string, r *Recording, _ *Sources) (*replay.Trace, error) {
 		c, err := replay.OpenWEKA(path, replay.Filter{CutBlocks: r.MaxContext / replay.WEKABlock, Skip: r.Skip,
 			Conversations: r.Conversations})
 		return &replay.Trace{BlockTokens: replay.WEKABlock, Conversations: c}, err
@@ -26,17 +49,24 @@ func (r *Recording) format() string {
 	if r.Format != "" {
 		return r.Format
 	}
-	if strings.Contains(r.File, "weka") {
+	switch name := strings.ToLower(r.File); {
+	case strings.Contains(name, "weka"):
 		return "weka"
+	case strings.Contains(name, ".csv"):
+		return "azure"
+	case strings.Contains(name, "decision"):
+		return "decisions"
+	case r.Tokenizer != "":
+		return "openai"
 	}
 	return "mooncake"
 }
 
 // open reads the recording and selects conversations.
-func (r *Recording) open(path string) (*replay.Trace, error) {
-	t, err := formats[r.format()](path, r)
+func (r *Recording) open(path string, s *Sources) (*replay.Trace, error) {
+	t, err := formats[r.format()](path, r, s)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	t.Name = r.File
 	if r.format() != "weka" { // which selects as it reads

@@ -1,6 +1,8 @@
 package scenario
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -75,5 +77,22 @@ const (
 	maxConversations = 100_000
 	maxSystem        = 200_000
 )
+
+// Generate checks the generator and returns its workload for a seed.
+func (g *Generator) Generate(seed uint64) (*replay.Trace, error) {
+	var errs []error
+	g.check(func(wrong bool, path, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(path+": "+format, args...))
+		}
+	})
+	if g.Kind == "" {
+		errs = append(errs, errors.New("generate.kind: want one of "+strings.Join(Kinds(), ", ")))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return scale(g.trace(seed), orOne(g.Speed)), nil
+}
 
 func (g *Generator) trace(seed uint64) *replay.Trace { return kinds[g.Kind](g, seed) }

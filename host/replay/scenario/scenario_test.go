@@ -52,7 +52,7 @@ func TestCompare_repeats(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := f.Open("")
+		w, err := f.Open(&Sources{})
 		if err != nil {
 			t.Fatal(err)
 		}

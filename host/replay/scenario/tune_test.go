@@ -17,7 +17,7 @@ func openCase(t *testing.T, text string) Case {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := f.Open("")
+	w, err := f.Open(&Sources{})
 	if err != nil {
 		t.Fatal(err)
 	}

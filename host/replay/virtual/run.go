@@ -178,9 +178,9 @@ func (r *run) arriveAt(at time.Duration, conversation, turn int) {
 	case r.cfg.Trace.Turnless:
 		continues, repeats = true, n
 	}
-	r.events.push(event{at: at, request: &Request{Conversation: conversation, Continues: continues,
-		Repeats: repeats, Turn: turn, Name: c.Name, Tenant: c.Tenant,
-		Session: session, Blocks: q.Blocks[:min(len(q.Blocks), n/r.block)], Prompt: n, Output: max(1, q.Output)}})
+	r.events.push(event{at: at, request: &Request{Conversation: conversation, Turn: turn, Name: c.Name, Tenant: c.Tenant,
+		Continues: continues, Repeats: repeats, Session: session, Blocks: q.Blocks[:min(len(q.Blocks), n/r.block)],
+		Prompt: n, Output: max(1, q.Output)}})
 }
 
 // loop runs until every request of the trace is answered.
