@@ -255,6 +255,8 @@ var mayImport = map[string]struct{ ours, theirs []string }{
 		ours: []string{
 			"host/autoscale",
 			"host/replay",
+			"host/replay/virtual",
+			"host/simengine",
 		},
 	},
 	"host/replay/analyze": {

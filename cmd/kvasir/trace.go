@@ -72,7 +72,7 @@ func writeTrace(name string, stdout io.Writer, t *replay.Trace) error {
 	if err != nil {
 		return exit(exitNo, "%v", err)
 	}
-	fmt.Fprintf(os.Stderr, "%s: %d conversations, %d requests, ideal hit %.1f %%\n", t.Name, len(t.Conversations), t.Requests(),
-		100*replay.IdealHit(t))
+	fmt.Fprintf(os.Stderr, "%s: %d conversations, %d requests, ideal hit %.1f %%\n", t.Name, len(t.Conversations),
+		t.Requests(), 100*replay.IdealHit(t))
 	return nil
 }

@@ -26,8 +26,8 @@ func ReadAzure(r io.Reader) (*Trace, error) {
 		f := strings.Split(strings.TrimSpace(s.Text()), ",")
 		if line == 1 {
 			if len(f) != 3 || !strings.EqualFold(f[0], "TIMESTAMP") || f[1] != "ContextTokens" || f[2] != "GeneratedTokens" {
-				return nil, fmt.Errorf("%w: line 1: want the columns TIMESTAMP,ContextTokens,GeneratedTokens, got %.100q", ErrFormat,
-					s.Text())
+				return nil, fmt.Errorf("%w: line 1: want the columns TIMESTAMP,ContextTokens,GeneratedTokens, got %.100q",
+					ErrFormat, s.Text())
 			}
 			continue
 		}

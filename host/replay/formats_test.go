@@ -42,7 +42,8 @@ func TestReadOpenAI(t *testing.T) {
 		return fmt.Sprintf(`{"messages":[{"role":"user","content":%q}],"model":"m","max_tokens":7}`, text)
 	}
 	long := strings.Repeat("x", 100)
-	tr, err := readOpenAI(`{"timestamp":"2026-01-01T00:00:02Z","conversation":"a","tenant":"t","body":` + body(long) + "}\n\n" +
+	tr, err := readOpenAI(`{"timestamp":"2026-01-01T00:00:02Z","conversation":"a","tenant":"t","body":` +
+		body(long) + "}\n\n" +
 		`{"timestamp":1767225600.5,"body":` + body("image") + `,"output_tokens":9}` + "\n" +
 		`{"timestamp":1767225605,"conversation":"a","tenant":"t","think":1.5,"url":"/v1/chat/completions","body":` +
 		body(long+long) + "}\n")
@@ -109,8 +110,8 @@ func TestReadAzure(t *testing.T) {
 func decisionsText() string {
 	placement := func(id, second, key string, step int, blocks ...uint64) string {
 		c, _ := placements.Chain(blocks).MarshalText()
-		return fmt.Sprintf(`{"decision_id":%q,"timestamp":"2026-01-01T00:00:0%sZ","request_id":"r%s","tenant":"a","placement":`+
-			`{"v":%d,"prompt_tokens":90,"exact":true,"key":%q,"block_tokens":%d,"blocks":%q}}`+"\n", id, second, id,
+		return fmt.Sprintf(`{"decision_id":%q,"timestamp":"2026-01-01T00:00:0%sZ","request_id":"r%s","tenant":"a",`+
+			`"placement":{"v":%d,"prompt_tokens":90,"exact":true,"key":%q,"block_tokens":%d,"blocks":%q}}`+"\n", id, second, id,
 			placements.Version, key, step, c)
 	}
 	return placement("1", "1", "k", 16, 1, 2, 3, 4) +

@@ -35,7 +35,8 @@ func OpenMooncake(path string) (*Trace, error) { return open(path, ReadMooncake)
 
 // ReadMooncake is OpenMooncake for a stream.
 func ReadMooncake(r io.Reader) (*Trace, error) {
-	m := mooncake{trace: &Trace{BlockTokens: MooncakeBlock, SlotSeconds: mooncakeSlot, Turnless: true}, at: map[string]int{}}
+	m := mooncake{at: map[string]int{},
+		trace: &Trace{BlockTokens: MooncakeBlock, SlotSeconds: mooncakeSlot, Turnless: true}}
 	s := bufio.NewScanner(r)
 	s.Buffer(make([]byte, 1<<20), maxLine)
 	for line := 1; s.Scan(); line++ {

@@ -25,8 +25,7 @@ func (s *sim) startControl() error {
 // add adds an engine that serves after cold milliseconds.
 func (s *sim) add(cold float64) {
 	s.added++
-	s.engines = append(s.engines, newEngine(fmt.Sprintf("e%03d", s.added), &s.cfg.Engine, s.cfg.Load.BlockTokens, s.now,
-		s.now+cold))
+	s.engines = append(s.engines, newEngine(fmt.Sprintf("e%03d", s.added), &s.cfg.Engine, s.now, s.now+cold))
 }
 
 // cloud is the autoscaler's interface to the simulation: the fleet and its driver.

@@ -35,7 +35,7 @@ func (r *Report) add(s *sim, q *request) {
 		r.good++
 	}
 	r.ttft = append(r.ttft, ttft)
-	r.found += float64(q.cached)
+	r.found += float64(q.seq.Cached)
 	r.asked += float64(q.prompt)
 }
 

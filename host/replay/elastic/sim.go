@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/autoscale"
 	"github.com/kvasir-router/kvasir/host/replay"
+	"github.com/kvasir-router/kvasir/host/replay/virtual"
 )
 
 // Load is the load of a run.
@@ -20,9 +21,9 @@ type Load struct {
 // Config is one run.
 type Config struct {
 	Load   Load
-	Engine Engine
-	Size   int           // engines at the start
-	Cold   time.Duration // from the order of an engine to its readiness
+	Engine virtual.Engine // its blocks are those of the load
+	Size   int            // engines at the start
+	Cold   time.Duration  // from the order of an engine to its readiness
 	// Scaling configures the autoscaler; nil = the size is fixed. Override, if set,
 	// proposes instead of the built-in loop.
 	Scaling  *autoscale.Config
@@ -65,6 +66,7 @@ func Run(cfg Config) (*Report, error) {
 	if cfg.MaxTPOT == 0 {
 		cfg.MaxTPOT = 50 * time.Millisecond
 	}
+	cfg.Engine.BlockTokens = cfg.Load.BlockTokens
 	s := &sim{cfg: cfg, answer: 256}
 	if err := s.prepare(); err != nil {
 		return nil, err
@@ -123,10 +125,7 @@ func (s *sim) arriveAt(at float64, conv, turn int) {
 	if r.prompt == 0 {
 		r.prompt = len(q.Blocks) * b
 	}
-	if most := (r.prompt + b - 1) / b; len(r.blocks) > most {
-		r.blocks = r.blocks[:most]
-	}
-	r.private = (r.output + b - 1) / b
+	r.blocks = r.blocks[:min(len(r.blocks), r.prompt/b)]
 	s.push(event{at: at, request: r})
 }
 
@@ -162,7 +161,7 @@ func (s *sim) arrive(r *request) {
 	}
 	r.estimate = r.prompt - e.match(r)
 	r.weight = r.prompt + int(s.answer)
-	s.work += e.spec.prefillMs(r.estimate, r.prompt-r.estimate) + e.spec.answerMs(s.answer, r.prompt)
+	s.work += prefillMs(e.spec, r.estimate, r.prompt-r.estimate) + answerMs(e.spec, s.answer, r.prompt)
 	e.place(r)
 	if !e.busy {
 		s.begin(e)
@@ -202,10 +201,10 @@ func (s *sim) tick() {
 	n := 0
 	for _, e := range s.engines {
 		sig.InFlight += e.inflight
-		sig.Backlog += e.spec.TokenMs * float64(e.prefill) / 1000
+		sig.Backlog += e.spec.Timing.A * float64(e.prefill) / 1000
 		if e.up <= s.now {
 			n++
-			sig.KVUsage += float64(e.active) / float64(e.spec.KVTokens)
+			sig.KVUsage += float64(e.active) / float64(e.spec.CacheTokens)
 		}
 	}
 	if n > 0 {

@@ -112,9 +112,8 @@ func Summarize(all []*Comparison) []Summary {
 
 // WriteSummary writes a summary as a Markdown table, which terminals show as well.
 func WriteSummary(w io.Writer, all []Summary, scenarios int) error {
-	fmt.Fprintf(w, "| over %d scenarios, 1 = the best of each | good requests | worst scenario | "+
-		"mean TTFT | p95 TTFT | hit %% |\n"+
-		"|---|---|---|---|---|---|\n", scenarios)
+	fmt.Fprintf(w, "| over %d scenarios, 1 = the best of each | good requests | worst scenario | mean TTFT | p95 TTFT | "+
+		"hit %% |\n|---|---|---|---|---|---|\n", scenarios)
 	for _, s := range all {
 		if _, err := fmt.Fprintf(w, "| %s | %.3f | %.3f (%s) | %.2f | %.2f | %.1f |\n", s.Policy, s.Good, s.Worst, s.Where,
 			s.TTFT, s.TTFT95, 100*s.Hit); err != nil {

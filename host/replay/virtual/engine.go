@@ -13,8 +13,11 @@ type Engine struct {
 	Timing      simengine.Timing
 	BlockTokens int
 	CacheTokens int
-	MaxSeqs     int // sequences in one step; 0 = 256, vLLM's
+	MaxSeqs     int // sequences in one step; 0 = DefaultSeqs
 }
+
+// DefaultSeqs is vLLM's bound of the sequences in one step.
+const DefaultSeqs = 256
 
 // Preset returns the engine that simengine has under a name, with blocks of n tokens.
 func Preset(name string, n int) (Engine, error) {
@@ -75,7 +78,7 @@ type EngineStats struct {
 func newEngine(i int, spec *Engine) *engine {
 	seqs := spec.MaxSeqs
 	if seqs == 0 {
-		seqs = 256
+		seqs = DefaultSeqs
 	}
 	return &engine{index: i, spec: spec, stats: EngineStats{Name: spec.Name}, model: simengine.NewModel(
 		simengine.ModelConfig{Timing: spec.Timing, BlockTokens: spec.BlockTokens,
