@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvasir-router/kvasir/host"
 	"github.com/kvasir-router/kvasir/host/config"
 	"github.com/kvasir-router/kvasir/host/replay"
 	"github.com/kvasir-router/kvasir/host/replay/scenario"
@@ -30,9 +32,14 @@ type replayFlags struct {
 	output    string
 	html      string
 
+	config  string
+	name    string            // of the profile
+	profile scheduler.Profile // of the router
+
 	scenario scenario.File // of flags, where no file is given
 	count    int
 	preset   string
+	cache    float64
 }
 
 func replayCommand() *cobra.Command {
@@ -66,6 +73,12 @@ func replayCommand() *cobra.Command {
 	fl.IntVar(&f.scenario.Trace.Conversations, "conversations", 0, "conversations of --trace at most; default all")
 	fl.IntVar(&f.scenario.Trace.MaxContext, "max-context", 0,
 		"tokens; a conversation of --trace ends before a longer prompt")
+	fl.DurationVar((*time.Duration)(&f.scenario.Trace.MaxThink), "max-think", 0,
+		"longest pause of a client of --trace; default as recorded")
+	fl.DurationVar((*time.Duration)(&f.scenario.SLO.TTFT), "slo-ttft", 0,
+		"time to the first token of a good request; default 2s")
+	fl.DurationVar((*time.Duration)(&f.scenario.SLO.TPOT), "slo-tpot", 0, "time per token of a good request; default 50ms")
+	fl.Float64Var(&f.cache, "cache", 1, "KV memory of an engine beside the preset's")
 	fl.StringVar(&f.scenario.Generate.Kind, "generate", "", "generated workload: "+strings.Join(scenario.Kinds(), ", "))
 	fl.IntVar(&f.count, "endpoints", 4, "engines")
 	fl.StringVar(&f.preset, "preset", "8b-h100", "kind of engines: 8b-a100, 8b-h100 or 70b-4xh100")
@@ -78,7 +91,10 @@ func (f *replayFlags) common(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.traces, "traces", envOr("KVASIR_TRACES", "../shared/traces"),
 		"folder of recorded traces (KVASIR_TRACES)")
-	fl.StringVar(&f.objective, "objective", "blend", "objective of the router's profile: ttft, throughput or blend")
+	fl.StringVar(&f.objective, "objective", "", "objective of the router's profile: ttft, throughput or blend")
+	fl.StringVarP(&f.config, "config", "c", "",
+		"configuration file whose profile places, with its plugins; default the built-in profile")
+	fl.StringVar(&f.name, "profile", "", "profile of --config; default its first")
 	fl.IntVar(&f.seeds, "seeds", 3, "number of seeds; intervals are of 95 % over them")
 	fl.IntVar(&f.firstSeed, "first-seed", 1, "the first seed")
 	fl.StringVar(&f.output, "output", "text", "text or json")
@@ -92,7 +108,7 @@ func (f *replayFlags) options() (o scenario.Options, err error) {
 	if f.seeds < 1 || f.seeds > 1000 || f.firstSeed < 0 {
 		return o, exit(exitUsage, "--seeds %d --first-seed %d: want 1 to 1000 seeds from 0 on", f.seeds, f.firstSeed)
 	}
-	if !slices.Contains(objectiveNames, f.objective) {
+	if f.objective != "" && !slices.Contains(objectiveNames, f.objective) {
 		return o, exit(exitUsage, "--objective %s: want ttft, throughput or blend", f.objective)
 	}
 	for i := range f.seeds {
@@ -103,9 +119,27 @@ func (f *replayFlags) options() (o scenario.Options, err error) {
 
 var objectiveNames = []string{string(scheduler.TTFT), string(scheduler.Throughput), string(scheduler.Blend)}
 
-// profile is the router's profile.
-func (f *replayFlags) profile() scheduler.Profile {
-	return scheduler.Profile{Objective: scheduler.Objective(f.objective)}
+// openProfile sets the router's profile. close releases its plugins.
+func (f *replayFlags) openProfile() (close func() error, err error) {
+	close = func() error { return nil }
+	if f.config != "" {
+		cfg, err := config.Load(f.config)
+		if err != nil {
+			return nil, exit(exitUsage, "%v", err)
+		}
+		p, err := host.OpenPlacement(cfg)
+		if err != nil {
+			return nil, exit(exitNo, "%v", err)
+		}
+		if f.profile, err = p.Profile(f.name); err != nil {
+			return nil, errors.Join(exit(exitUsage, "%v", err), p.Close())
+		}
+		close = p.Close
+	}
+	if f.objective != "" {
+		f.profile.Objective = scheduler.Objective(f.objective)
+	}
+	return close, nil
 }
 
 func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
@@ -113,6 +147,11 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	done, err := f.openProfile()
+	if err != nil {
+		return err
+	}
+	defer done()
 	policies, err := f.policies()
 	if err != nil {
 		return exit(exitUsage, "%v", err)
@@ -173,13 +212,13 @@ func (f *replayFlags) report(w io.Writer, all []*scenario.Comparison) error {
 
 // policies returns the router's scheduler and the policies that it is compared with.
 func (f *replayFlags) policies() ([]scenario.Policy, error) {
-	out := []scenario.Policy{scenario.Product(scenario.ProductName, f.profile())}
+	out := []scenario.Policy{scenario.Product(scenario.ProductName, f.profile)}
 	names, err := policyNames(f.against)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		p, err := scenario.ParsePolicy(name, f.profile())
+		p, err := scenario.ParsePolicy(name, f.profile)
 		if err != nil {
 			return nil, err
 		}
@@ -244,7 +283,7 @@ func (f *replayFlags) files(args []string) ([]*scenario.File, error) {
 	}
 	if own {
 		s := &f.scenario
-		s.Engines = []scenario.Group{{Count: f.count, Preset: f.preset}}
+		s.Engines = []scenario.Group{{Count: f.count, Preset: f.preset, Cache: f.cache}}
 		s.Name = s.Trace.File + s.Generate.Kind
 		if err := s.Check(); err != nil {
 			return nil, err

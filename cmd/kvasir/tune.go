@@ -36,6 +36,11 @@ func tuneCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		done, err := f.openProfile()
+		if err != nil {
+			return err
+		}
+		defer done()
 		list, err := policyNames(*names)
 		if err != nil {
 			return exit(exitUsage, "%v", err)
@@ -44,7 +49,7 @@ func tuneCommand() *cobra.Command {
 		o.Progress = bar.show
 		var all []*scenario.Tuned
 		for _, name := range list {
-			t, err := scenario.FindTunable(name, f.profile())
+			t, err := scenario.FindTunable(name, f.profile)
 			if err != nil {
 				return exit(exitUsage, "%v", err)
 			}

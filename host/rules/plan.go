@@ -72,7 +72,7 @@ func (m *Manager) plan(in planInput) (_ *Revision, err error) {
 	}
 	sc.Edition = r.fleet.Edition()
 	for i := range cfg.Profiles {
-		p := profileRules(&cfg.Profiles[i], i == 0)
+		p := Profile(&cfg.Profiles[i], i == 0)
 		r.Plugins.Extend(i, &p)
 		sc.Profiles = append(sc.Profiles, p)
 	}

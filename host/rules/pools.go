@@ -56,9 +56,10 @@ func (m *Manager) modelRules(c *config.Model, r *Revision, in planInput) (schedu
 	return out, nil
 }
 
-// profileRules turns a profile of the configuration into one of the scheduler. The
+// Profile turns a profile of the configuration into one of the scheduler, without its
+// plugins. The
 // first profile is the default, whatever its name.
-func profileRules(p *config.Profile, first bool) scheduler.Profile {
+func Profile(p *config.Profile, first bool) scheduler.Profile {
 	name := p.Name
 	if first {
 		name = "default"
