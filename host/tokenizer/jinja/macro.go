@@ -157,6 +157,9 @@ func (a *arguments) eval(f *frame) ([]Value, []keyword) {
 		}
 	}
 	var kw []keyword
+	if len(a.kw) > 0 {
+		kw = make([]keyword, 0, len(a.kw))
+	}
 	for i, x := range a.kw {
 		v := x(f)
 		switch a.names[i] {
