@@ -486,6 +486,11 @@ func (h *Host) housekeep(ctx context.Context) error {
 			h.index.Maintain(maintainFor)
 		case <-epoch.C:
 			h.index.Tick()
+			if h.index.Empty() {
+				maintain.Reset(time.Minute) // it is looked at again in a second
+			} else {
+				maintain.Reset(maintainEvery)
+			}
 		case <-turn.C:
 			h.queue.Tick()
 		case <-ctx.Done():
