@@ -18,7 +18,7 @@ import (
 
 // MaxEndpoints is the maximum number of endpoints of one router: the index's holder
 // sets and the plugins' batches are sized for it.
-const MaxEndpoints = 512
+const MaxEndpoints = 2048
 
 func or[T comparable](p *T, v T) {
 	var zero T

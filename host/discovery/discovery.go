@@ -13,7 +13,7 @@ import (
 )
 
 // Max bounds the endpoints of one source.
-const Max = 512
+const Max = 2048
 
 // Source lists the endpoints of a pool. Its methods are called by one goroutine.
 type Source interface {

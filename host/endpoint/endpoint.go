@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// MaxEndpoints bounds the slots of a Store. 1,024 keeps a candidate set at
-// 128 bytes, small enough for the stack; larger fleets are several routers.
-const MaxEndpoints = 1024
+// MaxEndpoints bounds the slots of a Store. 2,048 keeps a candidate set at
+// 256 bytes, small enough for the stack; larger fleets are several routers.
+const MaxEndpoints = 2048
 
 // SetWords is the length of a Set that can hold every slot.
 const SetWords = MaxEndpoints / 64

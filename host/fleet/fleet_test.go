@@ -84,7 +84,7 @@ func TestNewPlan_refuses(t *testing.T) {
 		"want a port":                   {mainPool("http://10.0.0.1")},
 		`duplicate endpoint http://a:1`: {mainPool("http://a:1", "http://a:1/")},
 		`unknown dialect "esperanto"`:   {mainPool("http://10.0.0.1:1"), {Name: "p", Dialect: "esperanto"}},
-		"513 endpoints, at most 512":    {mainPool(many...)},
+		"2049 endpoints, at most 2048":  {mainPool(many...)},
 	} {
 		p, err := NewPlan(&config.Config{Pools: pools}, Secrets{}, nil)
 		if p != nil || err == nil || !strings.Contains(err.Error(), want) {
@@ -182,7 +182,7 @@ func TestDiscovered_full(t *testing.T) {
 		many = append(many, fmt.Sprintf("http://127.0.0.1:%d", 1000+i))
 	}
 	if err := f.setDiscovered("main", many); err == nil ||
-		!strings.Contains(err.Error(), "no room for 1 endpoints, the router serves at most 512: http://127.0.0.1:1511") {
+		!strings.Contains(err.Error(), "no room for 1 endpoints, the router serves at most 2048: http://127.0.0.1:3047") {
 		t.Errorf("one endpoint too many: %v", err)
 	}
 	if err := f.setDiscovered("main", many[:3]); err != nil {

@@ -18,8 +18,8 @@ var ErrOrphan = errors.New("kvindex: unknown parent")
 // the host's memory, 2 its disk, 3 a remote store.
 const Tiers = 4
 
-// MaxHolders bounds Config.Holders: 1,024 endpoints of four tiers.
-const MaxHolders = 1024 * Tiers
+// MaxHolders bounds Config.Holders: 2,048 endpoints of four tiers.
+const MaxHolders = 2048 * Tiers
 
 // HolderOf returns the holder number of memory tier `tier`, in [0, Tiers), of
 // endpoint slot `id`. The tiers of an endpoint are neighbours, so an index of n

@@ -156,8 +156,8 @@ func TestTrace_byteBound(t *testing.T) {
 		req.ID = fmt.Sprint("id", i)
 		end(r.place(req))
 	}
-	if n := len(r.state.trace[0].cands); n != 1024 {
-		t.Errorf("got %d candidates kept, want 1,024", n)
+	if n := len(r.state.trace[0].cands); n != minTraceCands {
+		t.Errorf("got %d candidates kept, want %d", n, minTraceCands)
 	}
 	kept := 0
 	for i := range 50 {
@@ -168,8 +168,8 @@ func TestTrace_byteBound(t *testing.T) {
 			}
 		}
 	}
-	if kept != 10 {
-		t.Errorf("got %d decisions kept, want 10 of 100 candidates each", kept)
+	if kept != minTraceCands/100 {
+		t.Errorf("got %d decisions kept, want %d of 100 candidates each", kept, minTraceCands/100)
 	}
 }
 
