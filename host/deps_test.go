@@ -74,7 +74,7 @@ var mayImport = map[string]struct{ ours, theirs []string }{
 	"host/tokenizer/hf":         {theirs: []string{"github.com/daulet/tokenizers"}},
 	"host/tokenizer/demo":       {ours: []string{"host/tokenizer/bpe"}},
 	"host/tokenizer/demo/train": {ours: []string{"host/tokenizer/bpe"}},
-	"host/tokenizer/jinja":      {},
+	"host/tokenizer/jinja":      {ours: []string{"host/internal/jsonscan"}},
 	"host/tokenizer/chat/parity": {
 		ours: []string{
 			"host/llmapi",

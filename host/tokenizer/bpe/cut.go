@@ -2,6 +2,7 @@ package bpe
 
 import (
 	"bytes"
+	"encoding/binary"
 	"unicode/utf8"
 )
 
@@ -68,6 +69,9 @@ func (t *Tokenizer) lineCut(text []byte, end, limit int) int {
 		return 0
 	}
 	for p := limit - 1; p > end; p-- {
+		for p-end > 8 && !lineEnds(binary.LittleEndian.Uint64(text[p-7:])) {
+			p -= 8
+		}
 		if c := text[p]; c != '\n' && c != '\r' {
 			continue
 		}
@@ -77,6 +81,13 @@ func (t *Tokenizer) lineCut(text []byte, end, limit int) int {
 		}
 	}
 	return 0
+}
+
+// lineEnds reports whether one of the 8 bytes of x is a line feed or a carriage return.
+func lineEnds(x uint64) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	a, b := x^'\n'*ones, x^'\r'*ones
+	return ((a-ones)&^a|(b-ones)&^b)&highs != 0
 }
 
 // lineCutsHold reports whether the added tokens that are matched after

@@ -273,7 +273,7 @@ func (w *work) settle(m *Model, o *memo) {
 		}
 		o.mu.Lock()
 		was := s.charged.Load()
-		if was != evicted && was < now {
+		if !o.gone && was != evicted && was < now {
 			s.charged.Store(now)
 			o.bytes.Add(now - was)
 			m.grow(now - was)

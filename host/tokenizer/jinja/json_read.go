@@ -9,6 +9,8 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 	"unsafe"
+
+	"github.com/kvasir-router/kvasir/host/internal/jsonscan"
 )
 
 // ErrJSON is returned by DecodeJSON for input that Python's json.loads would
@@ -215,50 +217,25 @@ func (p *jsonReader) number() (Value, bool) {
 	return Int(n), true
 }
 
-// endOfString returns the index after the string that begins at b[i] == '"', or
-// -1. It does not validate the string.
-func endOfString(b []byte, i int) int {
-	for j := i + 1; ; j++ {
-		k := bytes.IndexByte(b[j:], '"')
-		if k < 0 {
-			return -1
-		}
-		j += k
-		e := j
-		for e > i+1 && b[e-1] == '\\' {
-			e--
-		}
-		if (j-e)&1 == 0 {
-			return j + 1
-		}
-	}
-}
-
 // string decodes the string at p.i with one copy, or without one if it shares p.b.
 func (p *jsonReader) string() (s string, own, ok bool) {
-	e := endOfString(p.b, p.i)
-	if e < 0 {
+	end, escaped, err := jsonscan.String(p.b, p.i)
+	if err != nil {
 		return "", false, false
 	}
-	raw := p.b[p.i+1 : e-1]
-	p.i = e
-	for _, c := range raw {
-		if c < 0x20 {
-			return "", false, false
-		}
-	}
+	raw := p.b[p.i+1 : end-1]
+	p.i = end
 	if !utf8.Valid(raw) {
 		return "", false, false
 	}
-	k := bytes.IndexByte(raw, '\\')
-	if k < 0 {
+	if !escaped {
 		if p.shared {
 			return unsafe.String(unsafe.SliceData(raw), len(raw)), false, true
 		}
 		return string(raw), true, true
 	}
 	out := make([]byte, 0, len(raw))
-	for ; k >= 0; k = bytes.IndexByte(raw, '\\') {
+	for k := bytes.IndexByte(raw, '\\'); k >= 0; k = bytes.IndexByte(raw, '\\') {
 		out = append(out, raw[:k]...)
 		n := 0
 		if out, n = appendEscaped(out, raw[k:]); n == 0 {
