@@ -63,9 +63,10 @@ func analyzeCommand() *cobra.Command {
 		Use:   "analyze FILE",
 		Short: "measure how much of a workload's prompts could be reused, and what ends their reuse",
 		Long: "kvasir analyze reads JSON lines, compressed if the name ends in .gz: a decision log with\n" +
-			"sample_placements, a Mooncake or WEKA trace, or request bodies of the OpenAI API. It prints the ideal share of cached tokens by\n" +
-			"the size of all caches together, and for bodies what makes prompts differ (times, ids, the order of\n" +
-			"tools) with what its removal would gain in an unbounded cache. The file does not leave the machine.",
+			"sample_placements, a Mooncake or WEKA trace, or request bodies of the OpenAI API.\n" +
+			"It prints the ideal share of cached tokens by the size of all caches together, and for bodies\n" +
+			"what makes prompts differ (times, ids, the order of tools) with what its removal would gain in an\n" +
+			"unbounded cache. The file does not leave the machine.",
 		Args: cobra.ExactArgs(1),
 	}
 	output := outputFlag(c)
