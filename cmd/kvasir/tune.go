@@ -16,8 +16,9 @@ func tuneCommand() *cobra.Command {
 		Use:   "tune SCENARIO.yaml …",
 		Short: "search the constants of a placement policy by replay, and say when the gain is noise",
 		Long: "kvasir tune changes one constant at a time, keeps what improves the mean over the scenarios, and measures\n" +
-			"the result again with seeds that the search has not used. Better is: more requests within the SLO a\n" +
-			"second; one per cent of that outweighs ten per cent of the mean time to the first token. A gain whose\n" +
+			"the result again with seeds that the search has not used. Better is: more requests within the SLO (a\n" +
+			"second, where all clients begin at once); one per cent of that outweighs ten per cent of the mean time\n" +
+			"to the first token. A gain whose\n" +
 			"95 % confidence interval contains 0 is noise, and reported so.\n\n" +
 			"  kvasir tune examples/replay/tuning/*.yaml\n" +
 			"  kvasir tune --policy lmetric,e2 examples/replay/tuning/*.yaml\n\n" +

@@ -98,7 +98,7 @@ func (s *seedRun) run(p *Policy, row *Row) error {
 	if err != nil {
 		return fmt.Errorf("scenario %s: policy %s: %w", s.file.Name, p.Name, err)
 	}
-	row.Runs = append(row.Runs, metricsOf(result, s.file.SLO, s.ideal))
+	row.Runs = append(row.Runs, metricsOf(result, s.file.SLO, s.ideal, closed(s.trace)))
 	row.Seconds += time.Since(began).Seconds()
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kvasir-router/kvasir/host/replay"
 	"github.com/kvasir-router/kvasir/host/replay/virtual"
 )
 
@@ -25,10 +26,14 @@ type Metrics struct {
 	Ideal   float64 `json:"ideal_hit"`            // that one endpoint with an unbounded cache would reuse
 	Avoided float64 `json:"prefill_tokens_saved"` // prompt tokens that were not computed
 
-	Goodput  float64 `json:"goodput"`            // share of requests within the SLO
-	Good     float64 `json:"good_per_second"`    // requests within the SLO
-	Answers  float64 `json:"answers_per_second"` // all requests
-	SkewBusy float64 `json:"busy_cov"`           // coefficient of variation of the engines' busy time
+	Goodput float64 `json:"goodput"`            // share of requests within the SLO
+	Good    float64 `json:"good_per_second"`    // requests within the SLO
+	Answers float64 `json:"answers_per_second"` // all requests
+	// Score is what policies are ranked by, more is better: Good where the clients begin
+	// at once, so that a better policy ends sooner; else Goodput, because the time of an
+	// open load's end is that of its last client, whatever the policy.
+	Score    float64 `json:"score"`
+	SkewBusy float64 `json:"busy_cov"` // coefficient of variation of the engines' busy time
 	SkewMax  float64 `json:"busy_max_over_mean"`
 	Queue    float64 `json:"queue_mean"` // requests that wait in an engine, mean over engines and scrapes
 	QueueMax float64 `json:"queue_max"`
@@ -38,7 +43,7 @@ type Metrics struct {
 }
 
 // metricsOf computes the metrics of a run.
-func metricsOf(r *virtual.Result, slo SLO, ideal float64) Metrics {
+func metricsOf(r *virtual.Result, slo SLO, ideal float64, closed bool) Metrics {
 	n := len(r.Samples)
 	ttft, tpot, e2e := make([]float64, 0, n), make([]float64, 0, n), make([]float64, 0, n)
 	var prompt, cached, predicted, off, good float64
@@ -67,8 +72,21 @@ func metricsOf(r *virtual.Result, slo SLO, ideal float64) Metrics {
 		TPOT99: quantile(tpot, 0.99), E2E50: quantile(e2e, 0.5), E2EMean: mean(e2e), Hit: cached / max(1, prompt),
 		Ideal: ideal, Avoided: cached, Goodput: good / float64(n), Good: good / took, Answers: float64(n) / took,
 		PredictedHit: predicted / max(1, prompt), PredictedOff: off / max(1, prompt)}
+	m.Score = m.Goodput
+	if closed {
+		m.Score = m.Good
+	}
 	m.engines(r)
 	return m
+}
+
+// closedSeconds is within how many seconds all conversations of a closed load begin.
+const closedSeconds = 1
+
+// closed reports whether the clients of a trace begin at once.
+func closed(t *replay.Trace) bool {
+	n := len(t.Conversations)
+	return t.Conversations[n-1].Start-t.Conversations[0].Start <= closedSeconds
 }
 
 // engines computes skew and queues.

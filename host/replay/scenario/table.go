@@ -70,7 +70,7 @@ func WriteTable(w io.Writer, c *Comparison) error {
 type Summary struct {
 	Policy string  `json:"policy"`
 	Title  string  `json:"title"`
-	Good   float64 `json:"good_of_best"`  // geometric mean of requests within the SLO a second, of the best policy's
+	Good   float64 `json:"good_of_best"`  // geometric mean of Metrics.Score, of the best policy's
 	Worst  float64 `json:"worst_of_best"` // the least of these
 	Where  string  `json:"worst_scenario"`
 	TTFT   float64 `json:"ttft_mean_of_best"` // geometric mean of the mean time to the first token, of the best policy's
@@ -89,11 +89,11 @@ func Summarize(all []*Comparison) []Summary {
 	for _, c := range all {
 		good, ttft, ttft95 := 1e-9, math.Inf(1), math.Inf(1)
 		for _, r := range c.Rows {
-			good, ttft = max(good, r.Mean.Good), min(ttft, r.Mean.TTFTMean)
+			good, ttft = max(good, r.Mean.Score), min(ttft, r.Mean.TTFTMean)
 			ttft95 = min(ttft95, r.Mean.TTFT95)
 		}
 		for i, r := range c.Rows {
-			s, share := &out[i], max(1e-9, r.Mean.Good)/good
+			s, share := &out[i], max(1e-9, r.Mean.Score)/good
 			s.Good += math.Log(share) / n
 			s.TTFT += math.Log(r.Mean.TTFTMean/ttft) / n
 			s.TTFT95 += math.Log(r.Mean.TTFT95/ttft95) / n

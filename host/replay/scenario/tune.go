@@ -88,7 +88,7 @@ type Case struct {
 }
 
 // ttftWeight is what a change of the mean time to the first token counts beside one of
-// the requests within the SLO a second: one per cent of these outweighs ten of it.
+// Metrics.Score: one per cent of that outweighs ten of it.
 const ttftWeight = 0.1
 
 // Tuned is the result of tuning one policy. Gains are logarithms of ratios, so that
@@ -227,7 +227,7 @@ func gains(base, m [][]Metrics) (bySeed, byCase []float64) {
 		sum := 0.0
 		for k := range base[i] {
 			a, b := &base[i][k], &m[i][k]
-			g := math.Log(max(1e-6, b.Good)/max(1e-6, a.Good)) - ttftWeight*math.Log(max(1e-6, b.TTFTMean)/max(1e-6, a.TTFTMean))
+			g := math.Log(max(1e-6, b.Score)/max(1e-6, a.Score)) - ttftWeight*math.Log(max(1e-6, b.TTFTMean)/max(1e-6, a.TTFTMean))
 			bySeed[k] += g / float64(len(base))
 			sum += g
 		}

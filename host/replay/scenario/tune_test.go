@@ -78,7 +78,7 @@ func TestFindTunable(t *testing.T) {
 // TestSummarize: shares are of the best policy of each scenario.
 func TestSummarize(t *testing.T) {
 	row := func(name string, good, ttft float64) *Row {
-		return &Row{Policy: name, Mean: Metrics{Good: good, TTFTMean: ttft, TTFT95: 2 * ttft, Hit: 0.5}}
+		return &Row{Policy: name, Mean: Metrics{Score: good, TTFTMean: ttft, TTFT95: 2 * ttft, Hit: 0.5}}
 	}
 	s := Summarize([]*Comparison{
 		{Scenario: "one", Rows: []*Row{row("a", 10, 1), row("b", 5, 4)}},
