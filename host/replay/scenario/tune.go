@@ -227,7 +227,8 @@ func gains(base, m [][]Metrics) (bySeed, byCase []float64) {
 		sum := 0.0
 		for k := range base[i] {
 			a, b := &base[i][k], &m[i][k]
-			g := math.Log(max(1e-6, b.Score)/max(1e-6, a.Score)) - ttftWeight*math.Log(max(1e-6, b.TTFTMean)/max(1e-6, a.TTFTMean))
+			g := math.Log(max(1e-6, b.Score)/max(1e-6, a.Score)) -
+				ttftWeight*math.Log(max(1e-6, b.TTFTMean)/max(1e-6, a.TTFTMean))
 			bySeed[k] += g / float64(len(base))
 			sum += g
 		}
