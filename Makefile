@@ -20,7 +20,7 @@ FLEET := $(GO) test -count=1 -timeout 9m -parallel 6 ./conformance/harness ./con
 
 .DEFAULT_GOAL := build
 .PHONY: help build build-hf run generate check lint lint-quick deps deps-hf deps-engine \
-	test test-core test-race test-fuzz test-oracle test-load test-engine test-long bench bench-check bench-readme \
+	test test-core test-race test-fuzz test-oracle test-load test-engine test-long bench bench-check bench-readme replay-readme \
 	bench-policy bench-wasm
 
 help: ## this list
@@ -114,6 +114,9 @@ bench-check: ## fails if a ratio of the data path to nginx is 10 % worse than RE
 
 bench-readme: ## measures the data path beside nginx and writes the table of README; installs nginx
 	@bash conformance/bench/run.sh -bench.write README.md
+
+replay-readme: ## tunes the policies of others, compares placement in virtual time, writes the table of README
+	@bash conformance/bench/replay.sh README.md
 
 bench-policy: ## decisions of the shipped policy with 1,000 tenants, their reload, constraints, limits
 	$(GO) test -run '^$$' -bench 'Snapshot|Reload' -benchtime 2s ./host/policy
