@@ -46,6 +46,29 @@ var baselines = []baseline{
 	}},
 }
 
+// forOperator is a scorer that is called for an operator: its faults are not those of
+// a decision.
+type forOperator struct{ Scorer }
+
+// Score implements Scorer.
+func (f forOperator) Score(b *Batch) error {
+	if x, ok := f.Scorer.(Explained); ok {
+		_, _, err := x.Explain(b)
+		return err
+	}
+	return f.Scorer.Score(b)
+}
+
+// forOperator returns p with scorers whose calls are not counted.
+func (p *profile) forOperator() *profile {
+	out := *p
+	out.Scorers = slices.Clone(p.Scorers)
+	for k := range out.Scorers {
+		out.Scorers[k].Scorer = forOperator{p.Scorers[k].Scorer}
+	}
+	return &out
+}
+
 // notScores says what the choice of a profile leaves out.
 const notScores = "by scores alone: without envelope, spread, session and picker"
 
@@ -76,7 +99,7 @@ func (s *Scheduler) counterfactual(h *traceHead, cands []candTrace, more *[abi.N
 		}
 		b.More, b.held = *more, h.held
 		d := &decision{s: s}
-		d.prof, d.arm, d.tokens = s.profiles[name], armLocality, h.tokens
+		d.prof, d.arm, d.tokens = s.profiles[name].forOperator(), armLocality, h.tokens
 		d.b = *b
 		d.score()
 		note := notScores
