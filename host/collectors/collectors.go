@@ -96,6 +96,7 @@ func Queue(q *queue.Queue) func(*telemetry.Emitter) {
 		e.Emit(metric.QueueEnded, float64(st.Expired), "expired")
 		e.Emit(metric.QueueEnded, float64(st.Left), "client_gone")
 		e.Emit(metric.QueueEnded, float64(st.Full), "full")
+		e.Emit(metric.QueueEnded, float64(st.Slow), "too_slow")
 		e.EmitDurations(metric.QueueSeconds, &st.Waits)
 	}
 }

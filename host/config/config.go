@@ -491,6 +491,10 @@ type Queue struct {
 	// maximum wait; default 30s: clients give up earlier than a longer one; 0s refuses
 	// at once, with status 429
 	Deadline *Duration `yaml:"deadline" reload:"live"`
+	// longest expected wait with which a request may wait: the work that goes before it, by
+	// the rate at which requests were placed; one that would wait longer is refused at
+	// once, with status 429 and the expected wait as Retry-After; default the deadline
+	MaxDelay *Duration `yaml:"max_delay" reload:"live"`
 	// maximum number of waiting requests of all profiles; default 1000: each holds its
 	// body and a connection; further ones are refused at once, with status 429
 	MaxWaiting int `yaml:"max_waiting" reload:"live"`

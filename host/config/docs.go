@@ -127,6 +127,7 @@ var docs = map[string]string{
 	"config.Profile.Normalize":          "off, minmax or rank; default off. minmax maps each scorer's scores of a request's candidates to 0 (worst) to 1 (best) before they are weighted and added up; rank uses their order instead and is robust against outliers. One of them is required for scorers of different units",
 	"config.Profile.Queue":              "how requests wait while every endpoint that could take them is at its max_inflight",
 	"config.Queue.Deadline":             "maximum wait; default 30s: clients give up earlier than a longer one; 0s refuses at once, with status 429",
+	"config.Queue.MaxDelay":             "longest expected wait with which a request may wait: the work that goes before it, by the rate at which requests were placed; one that would wait longer is refused at once, with status 429 and the expected wait as Retry-After; default the deadline",
 	"config.Queue.MaxWaiting":           "maximum number of waiting requests of all profiles; default 1000: each holds its body and a connection; further ones are refused at once, with status 429",
 	"config.Profile.Filters":            "plugins that may drop candidates, in this order, at most 4",
 	"config.Profile.Picker":             "builtin or a plugin that puts the candidates in order; default builtin",

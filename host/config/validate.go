@@ -111,6 +111,9 @@ func (p *Profile) defaults() {
 		d := Duration(30 * time.Second)
 		p.Queue.Deadline = &d
 	}
+	if p.Queue.MaxDelay == nil {
+		p.Queue.MaxDelay = p.Queue.Deadline
+	}
 	or(&p.Queue.MaxWaiting, 1000)
 	or(&p.Normalize, "off")
 	or(&p.Trust, "measured")
@@ -373,6 +376,10 @@ func (k *checker) profiles(profiles []Profile, plugins map[string]bool) {
 		k.uses(p, path, plugins)
 		k.oneOf(path+".normalize", p.Normalize, "off", "minmax", "rank")
 		k.oneOf(path+".trust", p.Trust, "measured", "off")
+		if d := *p.Queue.MaxDelay; d > *p.Queue.Deadline || d <= 0 && *p.Queue.Deadline > 0 {
+			k.add(path+".queue.max_delay", "want more than 0s and at most the deadline of %v, got %v",
+				time.Duration(*p.Queue.Deadline), time.Duration(d))
+		}
 		if *p.Holdout < 0 || *p.Holdout > 1 {
 			k.add(path+".holdout", "want a share from 0 to 1, got %v", *p.Holdout)
 		}

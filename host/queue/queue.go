@@ -49,8 +49,8 @@ type Queue struct {
 	mu    sync.Mutex // guards lanes, with their bands and waiters
 	lanes map[string]*lane
 
-	placed, expired, left, full atomic.Uint64
-	waits                       timing.Histogram
+	placed, expired, left, full, slow atomic.Uint64
+	waits                             timing.Histogram
 }
 
 // Stats counts since the queue was made.
@@ -61,13 +61,14 @@ type Stats struct {
 	Expired uint64 // that waited until their deadline
 	Left    uint64 // whose clients left
 	Full    uint64 // that did not enter: too many waited
+	Slow    uint64 // that did not enter: the expected wait was too long
 	Waits   timing.Counts
 }
 
 // Stats returns the counts.
 func (q *Queue) Stats() Stats {
 	return Stats{int(q.waiting.Load()), q.placed.Load(), q.expired.Load(), q.left.Load(), q.full.Load(),
-		q.waits.Load()}
+		q.slow.Load(), q.waits.Load()}
 }
 
 // lane holds the requests that wait for the same pools.
@@ -75,6 +76,7 @@ type lane struct {
 	name  string
 	pools []string
 	n     int     // requests
+	rate  rate    // of placements
 	late  bool    // a place became free while all requests had turns
 	bands []*band // by falling priority; none is empty
 }
@@ -113,6 +115,7 @@ func (q *Queue) Enter(w Want, limit int, now time.Time) *Waiter {
 	l := q.lanes[w.Lane]
 	if l == nil {
 		l = &lane{name: w.Lane, pools: w.Pools}
+		l.rate.begin(now)
 		q.lanes[w.Lane] = l
 	}
 	// A place that became free while the lane was empty gave no turn.
@@ -252,6 +255,9 @@ func (w *Waiter) Leave(how End, now time.Time) {
 	defer q.mu.Unlock()
 	l := w.lane
 	l.take(w, how == Placed)
+	if how == Placed {
+		l.rate.take(work(w.want.Tokens), now)
+	}
 	if l.n--; l.n == 0 {
 		delete(q.lanes, l.name)
 	}

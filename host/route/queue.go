@@ -23,9 +23,16 @@ func (t *Router) place(c caller, req *scheduler.Request) (*scheduler.Placement, 
 	if want == nil {
 		return p, err
 	}
-	w := t.cfg.Queue.Enter(queue.Want{
+	place := queue.Want{
 		Lane: want.Lane, Pools: want.Pools, Tenant: tenantOf(req), Priority: want.Priority, Tokens: want.Tokens,
-	}, want.Limit, t.cfg.Now())
+	}
+	if delay, known := t.cfg.Queue.Expect(place, t.cfg.Now()); known && want.MaxDelay > 0 && delay > want.MaxDelay {
+		if p, err = t.decideLast(c, req); err != nil {
+			t.cfg.Queue.Slow()
+		}
+		return p, withDelay(err, delay)
+	}
+	w := t.cfg.Queue.Enter(place, want.Limit, t.cfg.Now())
 	if w == nil {
 		return t.decideLast(c, req)
 	}
@@ -137,6 +144,22 @@ func tenantOf(r *scheduler.Request) string {
 	}
 	return r.Principal.Tenant
 }
+
+// withDelay adds to a refusal how long the request would have waited for a place.
+func withDelay(err error, delay time.Duration) error {
+	d, ok := errors.AsType[*scheduler.DeniedError](err)
+	if !ok {
+		return err
+	}
+	out := *d // the trace keeps d
+	out.Message += "; the expected wait for a place is " + strconv.FormatFloat(delay.Seconds(), 'f', 1, 64) + " s"
+	out.RetryAfter = max(out.RetryAfter, min(delay, maxRetryAfter))
+	return &out
+}
+
+// maxRetryAfter bounds what a client is asked to wait: estimates beyond it are worth
+// nothing.
+const maxRetryAfter = 5 * time.Minute
 
 // withWait adds to a refusal how long the request waited for a place.
 func withWait(err error, waited time.Duration) error {

@@ -71,7 +71,8 @@ func Profile(p *config.Profile, first bool) scheduler.Profile {
 	return scheduler.Profile{
 		Name: name, Match: match, Objective: scheduler.Objective(p.Objective), Holdout: *p.Holdout,
 		Distrust: p.Trust == "off", Normalize: scheduler.Normalize(p.Normalize),
-		Queue: scheduler.Queue{Deadline: time.Duration(*p.Queue.Deadline), Limit: p.Queue.MaxWaiting},
+		Queue: scheduler.Queue{Deadline: time.Duration(*p.Queue.Deadline), MaxDelay: time.Duration(*p.Queue.MaxDelay),
+			Limit: p.Queue.MaxWaiting},
 		Envelope: scheduler.Envelope{
 			MaxLoadRatio: float32(p.Envelope.MaxLoadRatio), SlackTokens: orOff(p.Envelope.SlackTokens),
 			MaxShare: float32(p.Envelope.MaxShare),

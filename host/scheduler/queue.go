@@ -6,7 +6,10 @@ import "time"
 // its cap.
 type Queue struct {
 	Deadline time.Duration // longest wait, 0 = they are refused at once
-	Limit    int           // requests that may wait, of all profiles
+	// MaxDelay is the longest expected wait with which a request enters the queue; 0 =
+	// any.
+	MaxDelay time.Duration
+	Limit    int // requests that may wait, of all profiles
 }
 
 // Wait is what a request that was refused for capacity may wait for.

@@ -79,7 +79,8 @@ var (
 	QueueWaiting = placement.gauge("kvasir_queue_waiting", "requests", "Requests that wait for a place.")
 	QueueEnded   = placement.counter("kvasir_queue_ended_total", "requests",
 		"Requests that waited for a place, by how the wait ended: placed or answered; expired: their deadline "+
-			"passed; client_gone: the client left; full: there was no room to wait.", "end")
+			"passed; client_gone: the client left; full: there was no room to wait; "+
+			"too_slow: the expected wait was too long.", "end")
 	QueueSeconds = placement.histogram("kvasir_queue_seconds", Seconds,
 		"Time that requests waited for a place.")
 )
