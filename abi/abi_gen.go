@@ -349,6 +349,7 @@ const (
 	ColPreferWeight
 	ColAffinityWeight
 	ColSessionMatch
+	ColDecodeDelayTokens
 	ColEndpointID
 	NumColumns
 )
@@ -391,6 +392,7 @@ var Columns = [NumColumns]Column{
 	{"prefer_weight", F32, "", 0, "sum of the weights of the policy's preferences for it, at least 0; the host takes it off the cost by itself"},
 	{"affinity_weight", F32, "", 1, "how much the policy lets a cached prefix count, the same for all; uncached_tokens has it already"},
 	{"session_match", F32, "flag", 0, "1 = the last request of the session was placed here"},
+	{"decode_delay_tokens", F32, "tokens", 0, "cost of an answer that is decoded more than twice as slowly there as on the fastest candidate: a tenth of the delay, at the mean prefill rate; halves while nothing is answered there; 0 = not slow, or nothing learned yet"},
 	{"endpoint_id", U32, "", 0, "slot in the low 12 bits, epoch of the slot above"},
 }
 

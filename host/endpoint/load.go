@@ -19,6 +19,11 @@ type Load struct {
 	kvActive    atomic.Int64  // tokens of the requests in flight
 	rate        atomic.Uint32 // learned prefill rate, float32 bits, tokens/s; 0 = too few samples
 	itl         atomic.Uint32 // learned time between two output tokens, float32 bits, ms; 0 = too few samples
+	recentITL   atomic.Uint32 // as itl, of the last few requests; 0 before the first
+	since       atomic.Int64  // Unix nanoseconds since when requests wait for their first token, 0 = none does
+	progress    atomic.Int64  // Unix nanoseconds of the last first token or end of an answer, 0 = none yet
+	gaveUp      atomic.Int64  // Unix nanoseconds when a request ended without a first token; carried is of then
+	carried     atomic.Int64  // nanoseconds for which requests that gave up had waited without progress
 	ready       atomic.Int64  // Unix nanoseconds since when it takes requests, 0 = it does not
 	gone        atomic.Bool   // removed from the store
 	charges     atomic.Uint64 // requests ever charged
@@ -113,7 +118,9 @@ func (c *Charge) ReleaseWork() {
 	if c.load == nil || !c.waits {
 		return
 	}
-	c.load.pending.Add(-1)
+	if c.load.pending.Add(-1) == 0 {
+		c.load.since.Store(0)
+	}
 	c.load.outstanding.Add(-c.uncached)
 	c.load.tenant(c.tenant, -c.uncached)
 	c.uncached, c.waits = 0, false
@@ -175,6 +182,11 @@ func (l *Load) ObserveDecode(tokens int, elapsed time.Duration) {
 	l.gaps[l.gapped%rateSamples] = float32(elapsed.Seconds() * 1e3 / float64(tokens-1))
 	l.gapped++
 	n := min(l.gapped, rateSamples)
+	last := l.gaps[(l.gapped-1)%rateSamples]
+	if was := math.Float32frombits(l.recentITL.Load()); was > 0 {
+		last = was + recentShare*(last-was)
+	}
+	l.recentITL.Store(math.Float32bits(last))
 	var sorted [rateSamples]float32
 	copy(sorted[:], l.gaps[:n])
 	l.mu.Unlock()
@@ -188,6 +200,57 @@ func (l *Load) ObserveDecode(tokens int, elapsed time.Duration) {
 // ITLMillis returns the median time between two output tokens over the last 64
 // requests in milliseconds, 0 before 8 of them.
 func (l *Load) ITLMillis() float32 { return math.Float32frombits(l.itl.Load()) }
+
+// recentShare makes a moving mean that of the last four values.
+const recentShare = 0.25
+
+// SlowITLMillis returns the time between two output tokens in milliseconds by which an
+// endpoint can be called slow: that of the last 64 requests or of the last few,
+// whichever is less, so that one slow answer makes no endpoint slow and a few fast ones
+// show that it has recovered. 0 before 8 requests.
+func (l *Load) SlowITLMillis() float32 {
+	return min(l.ITLMillis(), math.Float32frombits(l.recentITL.Load()))
+}
+
+// Waits records that a request waits for its first token at now.
+func (l *Load) Waits(now time.Time) { l.since.CompareAndSwap(0, now.UnixNano()) }
+
+// Progressed records that a first token came, or an answer ended well, at now.
+func (l *Load) Progressed(now time.Time) {
+	l.progress.Store(now.UnixNano())
+	l.carried.Store(0)
+}
+
+// GaveUp records that a request ended at now without a first token. Call it before its
+// charge is released: what it has waited for still counts for a while.
+func (l *Load) GaveUp(now time.Time) {
+	l.carried.Store(int64(l.Stalled(now)))
+	l.gaveUp.Store(now.UnixNano())
+}
+
+// carriedHalf is the time in which the wait of requests that gave up counts half.
+const carriedHalf = 5 * time.Second
+
+// Idle returns the time since the last first token or end of an answer, a very long
+// time before the first.
+func (l *Load) Idle(now time.Time) time.Duration {
+	return time.Duration(max(0, now.UnixNano()-l.progress.Load()))
+}
+
+// Stalled returns how long requests have waited for their first token while none came
+// and no answer ended, including what requests that gave up have waited.
+func (l *Load) Stalled(now time.Time) time.Duration {
+	at := now.UnixNano()
+	var stalled int64
+	if since := l.since.Load(); since != 0 {
+		stalled = max(0, at-max(since, l.progress.Load(), l.gaveUp.Load()))
+	}
+	if carried := l.carried.Load(); carried != 0 {
+		age := float64(max(0, at-l.gaveUp.Load())) / float64(carriedHalf)
+		stalled += int64(float64(carried) * math.Exp2(-age))
+	}
+	return time.Duration(stalled)
+}
 
 // ReadyFor returns how long an endpoint has taken requests without a break at now,
 // 0 if it takes none.

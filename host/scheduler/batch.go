@@ -36,6 +36,7 @@ type Batch struct {
 	Inflight    []float32 // requests of this router
 	KVActive    []float32 // tokens of those requests
 	Speed       []float32 // S(w): time per token relative to the mean endpoint
+	Delay       []float32 // cost of decoding more slowly than other candidates
 	Running     []float32 // requests, as the engine reported; if read
 	Waiting     []float32 // requests, as the engine reported; if read
 	KVUsage     []float32 // in [0, 1], as the engine reported; if read
@@ -84,7 +85,7 @@ type Scorer interface {
 }
 
 // columns is the number of float32 columns of a Batch, without More.
-const columns = 14 + MaxTiers
+const columns = 15 + MaxTiers
 
 // resize gives every column room for n candidates, reusing memory. The columns
 // share one allocation; strides are multiples of 16.
@@ -107,7 +108,7 @@ func (b *Batch) resize(n int) {
 
 // all returns the columns of the batch, without More.
 func (b *Batch) all() [columns]*[]float32 {
-	return [columns]*[]float32{&b.Matched, &b.Uncached, &b.Outstanding, &b.Inflight, &b.KVActive, &b.Speed,
+	return [columns]*[]float32{&b.Matched, &b.Uncached, &b.Outstanding, &b.Inflight, &b.KVActive, &b.Speed, &b.Delay,
 		&b.Running, &b.Waiting, &b.KVUsage, &b.Trust, &b.AgeMS, &b.Rates, &b.Prefer,
 		&b.Tiers[0], &b.Tiers[1], &b.Tiers[2], &b.Scores}
 }
@@ -134,6 +135,8 @@ func (b *Batch) Column(c int) []float32 {
 		return b.KVActive
 	case abi.ColSpeed:
 		return b.Speed
+	case abi.ColDecodeDelayTokens:
+		return b.Delay
 	case abi.ColRunning:
 		return b.Running
 	case abi.ColWaiting:

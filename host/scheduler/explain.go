@@ -295,7 +295,7 @@ func (c *candTrace) render(h *traceHead) Candidate {
 		"matched_tokens": c.matchedTokens(), "uncached_tokens": c.uncached, "outstanding_uncached_tokens": c.outstanding,
 		"inflight": c.inflight, "kv_active_tokens": c.kvActive, "speed": c.speed,
 		"running": float32(c.running), "waiting": float32(c.waiting),
-		"kv_usage": c.kvUsage, "index_trust": c.trust, "lines": c.lines,
+		"decode_delay_tokens": c.delay, "kv_usage": c.kvUsage, "index_trust": c.trust, "lines": c.lines,
 		"prefer_weight": c.prefer, "affinity_weight": affinityOf(h.dec),
 	}
 	if c.others > 0 {

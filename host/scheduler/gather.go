@@ -46,6 +46,7 @@ func (d *decision) gather() *DeniedError {
 	if d.meanWork == 0 {
 		d.meanWork = otherTokens
 	}
+	d.fillDelays()
 	if !d.prof.builtin {
 		d.readLoads(d.live)
 		d.want = d.prof.columnsRead()

@@ -30,7 +30,7 @@ var objectives = map[Objective]Weights{
 // LeastWork is the built-in scorer. It prefers the endpoint with the least work until
 // the request's first token, including what the request costs others.
 //
-//	cost = S * (outstanding + a*new + 0.05*new*inflight + 0.1*kv_active)
+//	cost = S * (outstanding + a*new + 0.05*new*inflight + 0.1*kv_active) + delay
 //
 // Every product and sum is rounded to float32 (Go may fuse x*y + z unless it is
 // converted), so that an implementation in another language agrees bit for bit.
@@ -60,19 +60,19 @@ func (*LeastWork) Wants() ColumnSet { return 0 }
 func (l *LeastWork) Score(b *Batch) error {
 	n := b.N
 	uncached, out, infl := b.Uncached[:n], b.Outstanding[:n], b.Inflight[:n]
-	kv, speed, scores := b.KVActive[:n], b.Speed[:n], b.Scores[:n]
+	kv, speed, delay, scores := b.KVActive[:n], b.Speed[:n], b.Delay[:n], b.Scores[:n]
 	for i := range scores {
-		scores[i] = -l.cost(uncached[i], out[i], infl[i], kv[i], speed[i])
+		scores[i] = -l.cost(uncached[i], out[i], infl[i], kv[i], speed[i], delay[i])
 	}
 	return nil
 }
 
 // cost returns the cost of a candidate in tokens.
-func (l *LeastWork) cost(uncached, outstanding, inflight, kv, speed float32) float32 {
+func (l *LeastWork) cost(uncached, outstanding, inflight, kv, speed, delay float32) float32 {
 	c := float32(outstanding + float32(l.w.Own*uncached))
 	c = float32(c + float32(float32(l.w.Interference*uncached)*inflight))
 	c = float32(c + float32(l.w.KV*kv))
-	return float32(speed * c)
+	return float32(float32(speed*c) + delay)
 }
 
 // terms returns the parts of a recorded candidate's score, for explain.
@@ -83,6 +83,7 @@ func (l *LeastWork) terms(c *candTrace) map[string]float32 {
 		"interference": 0 - float32(float32(l.w.Interference*c.uncached)*c.inflight),
 		"kv_active":    0 - float32(l.w.KV*c.kvActive),
 		"speed":        c.speed,
+		"decode_delay": 0 - c.delay,
 	}
 }
 

@@ -16,14 +16,17 @@ func (l *loadColumns) resize(n int) {
 	l.outstanding, l.inflight, l.kv = l.outstanding[:n], l.inflight[:n], l.kv[:n]
 }
 
-// readLoads sets dst to the present loads: what this router has in flight, and what the
-// engines report of others.
+// readLoads sets dst to the present loads: what this router has in flight, what the
+// engines report of others, and what their lack of progress shows.
 func (d *decision) readLoads(dst loadColumns) {
 	for i, l := range d.loads {
 		dst.outstanding[i], dst.inflight[i] = float32(l.Outstanding()), float32(l.Inflight())
 		dst.kv[i] = float32(l.KVActive())
 		if id := d.b.Endpoints[i]; d.snap.Others[id].Requests > 0 {
 			d.addOthers(dst, i, id)
+		}
+		if stalled := l.Stalled(d.now); stalled > stallMargin {
+			dst.outstanding[i] += stallTokens(stalled, dst.outstanding[i], d.b.Rates[i])
 		}
 	}
 }
@@ -54,8 +57,8 @@ func (d *decision) costGrowth(i int) float32 {
 		return 0
 	}
 	b := &d.b
-	was := d.prof.native.cost(b.Uncached[i], b.Outstanding[i], b.Inflight[i], b.KVActive[i], b.Speed[i])
-	is := d.prof.native.cost(b.Uncached[i], d.live.outstanding[i], d.live.inflight[i], d.live.kv[i], b.Speed[i])
+	was := d.prof.native.cost(b.Uncached[i], b.Outstanding[i], b.Inflight[i], b.KVActive[i], b.Speed[i], 0)
+	is := d.prof.native.cost(b.Uncached[i], d.live.outstanding[i], d.live.inflight[i], d.live.kv[i], b.Speed[i], 0)
 	return d.prof.scale * (is - was)
 }
 

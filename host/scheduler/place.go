@@ -57,6 +57,7 @@ func (d *decision) choose() (charge endpoint.Charge, at int, err *DeniedError) {
 	c := &d.cands[d.order[at]]
 	d.recordAffinity(c)
 	tenant, _ := d.answerOwner()
+	c.load.Waits(d.now)
 	return c.load.Charge(tenant, int64(c.uncached), d.kv), at, nil
 }
 

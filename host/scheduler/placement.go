@@ -221,6 +221,7 @@ func (p *Placement) NextAfter(status int) bool {
 	}
 	p.charge.Release()
 	charge := p.order[to].load.Charge(p.tenant, p.order[to].uncached, p.kv)
+	p.order[to].load.Waits(now)
 	p.lane.unlock()
 	a, b := &p.order[from], &p.order[to]
 	p.known.conversations.move(&p.branch, a.id, a.epoch, b.id, b.epoch)
@@ -256,6 +257,7 @@ func (p *Placement) FirstToken() {
 	now := p.st.now()
 	c.load.ObservePrefill(c.uncached, now.Sub(p.charged))
 	c.load.Worked(p.tenant, c.uncached, now)
+	c.load.Progressed(now)
 	p.known.work.add(float64(c.uncached))
 	p.computed()
 	p.settle()
@@ -299,11 +301,16 @@ func (p *Placement) Done(o exchange.Outcome) {
 	if !p.first {
 		if o.Succeeded() {
 			p.computed()
+		} else {
+			c.load.GaveUp(st.now())
 		}
 		p.settle()
 	}
 	p.charge.Release()
 	p.settleQuota(&o)
+	if o.Succeeded() {
+		c.load.Progressed(st.now())
+	}
 	if p.streamed && o.HasUsage && o.TTFT > 0 {
 		c.load.ObserveDecode(o.OutputTokens, o.E2E-o.TTFT)
 	}

@@ -78,6 +78,7 @@ func (s *Scheduler) rebuildBatch(h *traceHead, cands []candTrace) (b *Batch, at 
 		b.Outstanding[i], b.Inflight[i] = c.outstanding, c.inflight
 		b.KVActive[i], b.Speed[i], b.Running[i], b.Waiting[i] = c.kvActive, c.speed, float32(c.running), float32(c.waiting)
 		b.KVUsage[i], b.Trust[i], b.Rates[i], b.Prefer[i] = c.kvUsage, c.trust, c.rate, c.prefer
+		b.Delay[i] = c.delay
 		b.AgeMS[i] = endpoint.AgeMS(c.scraped, h.at)
 		for t, n := range c.tiers {
 			b.Tiers[t][i] = float32(n)

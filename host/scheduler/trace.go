@@ -118,7 +118,7 @@ type candTrace struct {
 	tiers  [MaxTiers]uint32
 
 	uncached, outstanding, inflight, kvActive, speed, trust float32
-	kvUsage, lines, total, rate, prefer, others             float32
+	kvUsage, lines, total, rate, prefer, others, delay      float32
 
 	parts [MaxScorers]float32 // by scorer; [0] is the built-in's score if it scored
 
@@ -280,7 +280,7 @@ func (d *decision) record(t *candTrace, i int) {
 	t.kvActive, t.speed, t.trust = b.KVActive[k], b.Speed[k], b.Trust[k]
 	t.running, t.waiting, t.kvUsage, t.scraped = v.Running[c.id], v.Waiting[c.id], v.KVUsage[c.id], v.ScrapedAt[c.id]
 	t.total, t.rate, t.prefer, t.lines = d.total[k], b.Rates[k], b.Prefer[k], 0
-	t.others = d.others(c.id)
+	t.others, t.delay = d.others(c.id), b.Delay[k]
 	if t.parts[0] = b.Scores[k]; d.source == sourceProfile && !d.prof.direct {
 		for s := range d.prof.Scorers {
 			t.parts[s] = d.parts[s][k]

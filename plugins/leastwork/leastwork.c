@@ -1,6 +1,6 @@
 /* leastwork: the default cost, as host/scheduler has it natively, bit for bit.
 
-       cost = S * (outstanding + a*new + 0.05*new*inflight + 0.1*kv_active)
+       cost = S * (outstanding + a*new + 0.05*new*inflight + 0.1*kv_active) + delay
 
    in float32, every product and sum rounded. a is 2 for the objective blend,
    1 for ttft, 3 for throughput; the objective is the request's, unless the
@@ -9,9 +9,10 @@
 
 KVASIR_MANIFEST(
 	"{\"name\":\"leastwork\",\"version\":\"1.0.0\",\"abi\":\"1.0\",\"roles\":{\"score\":{"
-	"\"columns\":[\"uncached_tokens\",\"outstanding_uncached_tokens\",\"inflight\",\"kv_active_tokens\",\"speed\"],"
+	"\"columns\":[\"uncached_tokens\",\"outstanding_uncached_tokens\",\"inflight\",\"kv_active_tokens\",\"speed\","
+	"\"decode_delay_tokens\"],"
 	"\"request\":[\"objective\"],"
-	"\"terms\":[\"outstanding\",\"own\",\"interference\",\"kv_active\",\"speed\"],"
+	"\"terms\":[\"outstanding\",\"own\",\"interference\",\"kv_active\",\"speed\",\"decode_delay\"],"
 	"\"unit\":\"cost_tokens\"},\"configure\":{}},\"state_version\":1,"
 	"\"config_schema\":{\"type\":\"object\",\"properties\":{\"objective\":{\"enum\":[\"blend\",\"ttft\",\"throughput\"]}}}}")
 
@@ -53,11 +54,13 @@ static int choose(uint32_t objective) {
 KVASIR_SCORE_EACH_IF(b, c, choose(fixed < 3 ? fixed : kvasir_req_u32(b, 0))) {
 	kvasir_num uncached = kvasir_col(c, 0), outstanding = kvasir_col(c, 1);
 	kvasir_num inflight = kvasir_col(c, 2), kv = kvasir_col(c, 3), speed = kvasir_col(c, 4);
+	kvasir_num delay = kvasir_col(c, 5);
 	kvasir_num mine = own * uncached, between = interference * uncached * inflight, active = kv_weight * kv;
 	kvasir_set_term(c, 0, 0 - outstanding);
 	kvasir_set_term(c, 1, 0 - mine);
 	kvasir_set_term(c, 2, 0 - between);
 	kvasir_set_term(c, 3, 0 - active);
 	kvasir_set_term(c, 4, speed);
-	return -(speed * (outstanding + mine + between + active));
+	kvasir_set_term(c, 5, 0 - delay);
+	return -(speed * (outstanding + mine + between + active) + delay);
 }
