@@ -301,7 +301,9 @@ type ModelPool struct {
 	Name string `yaml:"name" reload:"live"`
 	// the engine's name of the model; default the model's name
 	ServedAs string `yaml:"served_as" reload:"live"`
-	// share of requests relative to the model's other pools; default 1
+	// share of requests that one endpoint of the pool gets relative to those of the
+	// model's other pools, as far as locality and load leave the choice; more than 0;
+	// default 1
 	Weight float64 `yaml:"weight" reload:"live"`
 }
 

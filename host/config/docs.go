@@ -103,7 +103,7 @@ var docs = map[string]string{
 	"config.Model.Pools":                "pools that serve it: names, or {name, served_as, weight}",
 	"config.ModelPool.Name":             "of a pool",
 	"config.ModelPool.ServedAs":         "the engine's name of the model; default the model's name",
-	"config.ModelPool.Weight":           "share of requests relative to the model's other pools; default 1",
+	"config.ModelPool.Weight":           "share of requests that one endpoint of the pool gets relative to those of the model's other pools, as far as locality and load leave the choice; more than 0; default 1",
 	"config.Model.Tokenizer":            "without it, placement does not see prompts",
 	"config.Tokenizer.Dir":              "holds tokenizer.json, tokenizer_config.json and, for some, chat_template.jinja",
 	"config.Tokenizer.Digest":           "sha256:…; refuses a directory with other contents",

@@ -43,7 +43,7 @@ func bearer(file string) (string, error) {
 func (m *Manager) modelRules(c *config.Model, r *Revision, in planInput) (scheduler.Model, error) {
 	out := scheduler.Model{Name: c.Name, Aliases: c.Aliases, Created: m.opt.Started.Unix()}
 	for _, p := range c.Pools {
-		out.Pools = append(out.Pools, scheduler.PoolRef{Pool: p.Name, ServedAs: p.ServedAs})
+		out.Pools = append(out.Pools, scheduler.PoolRef{Pool: p.Name, ServedAs: p.ServedAs, Weight: p.Weight})
 	}
 	if c.Tokenizer.Dir == "" || c.Locality == "off" {
 		return out, nil

@@ -59,6 +59,9 @@ type Model struct {
 type PoolRef struct {
 	Pool     string
 	ServedAs string // the engines' name of the model, "" = Model.Name
+	// Weight is the share of requests that one endpoint of the pool gets beside those of
+	// the model's other pools, > 0; 0 = 1.
+	Weight float64
 }
 
 // Pool is what the endpoints of one pool have in common.
@@ -274,6 +277,9 @@ func (m *Model) validate(pools, names map[string]bool, bad func(string, ...any))
 	for _, r := range m.Pools {
 		if !pools[r.Pool] || seen[r.Pool] {
 			bad("model %q: unknown or duplicate pool %q", m.Name, r.Pool)
+		}
+		if !(r.Weight >= 0) || math.IsInf(r.Weight, 0) {
+			bad("model %q: pool %q: weight %v: want a positive number", m.Name, r.Pool, r.Weight)
 		}
 		seen[r.Pool] = true
 	}

@@ -29,7 +29,22 @@ func (d *decision) readLoads(dst loadColumns) {
 			dst.outstanding[i] += stallTokens(stalled, dst.outstanding[i], d.b.Rates[i])
 		}
 	}
+	if d.model.weighted {
+		d.weighLoads(dst)
+	}
 }
+
+// weighLoads scales the loads of each pool by its weight: an endpoint with three times
+// the weight is as loaded as another with a third of its work.
+func (d *decision) weighLoads(dst loadColumns) {
+	for i := range d.loads {
+		f := d.factor(i)
+		dst.outstanding[i], dst.inflight[i], dst.kv[i] = f*dst.outstanding[i], f*dst.inflight[i], f*dst.kv[i]
+	}
+}
+
+// factor returns how much the loads of a column count.
+func (d *decision) factor(i int) float32 { return d.model.pools[d.cands[d.order[i]].pool].factor }
 
 // refreshLoads reads the loads again, by which the choice is made. The built-in
 // scores here. Extensions have scored the loads that they were called with; costs

@@ -20,6 +20,7 @@ type model struct {
 	state    *modelState // shared by all revisions
 	lane     lane        // of pools
 
+	weighted  bool     // the pools have different weights
 	capped    bool     // a pool bounds the requests of its endpoints
 	poolNames []string // sorted
 	queue     string   // name of the queue that its requests wait in: poolNames, joined
@@ -29,6 +30,7 @@ type model struct {
 type poolUse struct {
 	*Pool
 	served string
+	factor float32 // mean weight of the model's pools / the pool's: how much its loads count
 }
 
 // newModel returns the model that c configures, with its state and lane in st.
@@ -40,13 +42,32 @@ func newModel(c *Model, st *State, pools map[string]*Pool) *model {
 		if served == "" {
 			served = c.Name
 		}
-		m.pools = append(m.pools, poolUse{pools[r.Pool], served})
+		m.pools = append(m.pools, poolUse{pools[r.Pool], served, 1})
 		m.capped = m.capped || pools[r.Pool].MaxInflight > 0
 		m.poolNames = append(m.poolNames, r.Pool)
 	}
+	m.weigh(c.Pools)
 	slices.Sort(m.poolNames)
 	m.queue, m.lane = strings.Join(m.poolNames, "\n"), st.lanes.of(m.poolNames)
 	return m
+}
+
+// weigh sets how much the loads of each pool count.
+func (m *model) weigh(refs []PoolRef) {
+	weight := func(i int) float64 {
+		if refs[i].Weight == 0 {
+			return 1
+		}
+		return refs[i].Weight
+	}
+	var mean float64
+	for i := range refs {
+		mean += weight(i) / float64(len(refs))
+		m.weighted = m.weighted || weight(i) != weight(0)
+	}
+	for i := range refs {
+		m.pools[i].factor = float32(mean / weight(i))
+	}
 }
 
 // reservedForOther reports whether the pool is reserved for another tenant than

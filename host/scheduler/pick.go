@@ -1,5 +1,7 @@
 package scheduler
 
+import "math"
+
 // pick chooses a column, -1 if all are passed over. The cost decides, except for
 // differences that are small beside the cost of a whole conversation: there the rules of
 // the profile decide.
@@ -69,7 +71,17 @@ func (d *decision) lessTie(i, j int) bool {
 	if a, b := d.live.inflight[i], d.live.inflight[j]; a != b {
 		return a < b
 	}
-	return mix(d.seed^uint64(d.b.Endpoints[i])<<1) < mix(d.seed^uint64(d.b.Endpoints[j])<<1)
+	a, b := mix(d.seed^uint64(d.b.Endpoints[i])<<1), mix(d.seed^uint64(d.b.Endpoints[j])<<1)
+	if d.model.weighted {
+		return d.draw(i, a) < d.draw(j, b)
+	}
+	return a < b
+}
+
+// draw returns an exponential variate of a column with its pool's weight as rate: the
+// least of several is a column's with the probability of its weight among them.
+func (d *decision) draw(i int, hash uint64) float64 {
+	return -math.Log((float64(hash>>11)+1)/(1<<53)) * float64(d.factor(i))
 }
 
 // argmin returns the cheapest column that is not passed over, -1 if there is none.

@@ -153,12 +153,16 @@ func (d *decision) maySpread(i, best int, limit float32) bool {
 }
 
 // hasFewer orders by conversations of the group, then of the model, both scaled by
-// how slow the endpoint is, then by cost.
+// how slow the endpoint is and by the weight of its pool, then by cost.
 func (d *decision) hasFewer(i, j int) bool {
-	if a, b := d.groupCounts[i]*d.b.Speed[i], d.groupCounts[j]*d.b.Speed[j]; a != b {
+	x, y := d.b.Speed[i], d.b.Speed[j]
+	if d.model.weighted {
+		x, y = x*d.factor(i), y*d.factor(j)
+	}
+	if a, b := d.groupCounts[i]*x, d.groupCounts[j]*y; a != b {
 		return a < b
 	}
-	if a, b := d.modelCounts[i]*d.b.Speed[i], d.modelCounts[j]*d.b.Speed[j]; a != b {
+	if a, b := d.modelCounts[i]*x, d.modelCounts[j]*y; a != b {
 		return a < b
 	}
 	return d.less(i, j)

@@ -77,7 +77,8 @@ type Manifest struct {
 	Publishes          []Publication
 	Imports            []string
 	StateVersion       uint32
-	ConfigSchema       bool // it has one
+
+	schema *configSchema // of the configuration, nil = none
 }
 
 // ParseManifest reads a manifest strictly: keys that are unknown or stand
@@ -95,6 +96,15 @@ func ParseManifest(text []byte) (*Manifest, error) {
 		return nil, err
 	}
 	return m, m.validate()
+}
+
+// CheckConfig returns what of a configuration, JSON, the manifest's config_schema refuses;
+// nil if there is no schema or nothing.
+func (m *Manifest) CheckConfig(config []byte) error {
+	if m.schema == nil {
+		return nil
+	}
+	return m.schema.check(config)
 }
 
 func (m *Manifest) member(at, key string, v any) (bool, error) {
@@ -120,8 +130,9 @@ func (m *Manifest) member(at, key string, v any) (bool, error) {
 		}
 		m.StateVersion = uint32(i)
 	case "config_schema":
-		m.ConfigSchema = true
-		_, err = wantObject(at, v)
+		if _, err = wantObject(at, v); err == nil {
+			m.schema, err = readSchema(at, v)
+		}
 	default:
 		return false, nil
 	}

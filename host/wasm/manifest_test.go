@@ -56,3 +56,46 @@ func TestParseManifest(t *testing.T) {
 		}
 	}
 }
+
+// TestManifest_checkConfig: a configuration is checked by the manifest's schema.
+func TestManifest_checkConfig(t *testing.T) {
+	const schema = `{"type":"object","required":["objective"],"additionalProperties":false,"title":"ignored",` +
+		`"properties":{"objective":{"enum":["ttft","blend"]},"n":{"type":"integer","minimum":1,"maximum":3},` +
+		`"hours":{"type":"array","maxItems":2,"items":{"type":["number","null"]}},"name":{"type":"string","minLength":2},` +
+		`"any":true,"deep":{"type":"object","additionalProperties":{"type":"boolean"}}}}`
+	parse := func(schema string) (*Manifest, error) {
+		return ParseManifest([]byte(`{"name":"a","version":"1","abi":"1.0","roles":{"score":{}},"config_schema":` + schema + `}`))
+	}
+	m, err := parse(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for config, want := range map[string]string{
+		`{"objective":"ttft","n":2.0,"hours":[1,null],"name":"ab","any":[{}],"deep":{"x":true}}`: "",
+		`{"objektive":"ttft"}`:                 `config: unknown key "objektive"`,
+		`{}`:                                   `config: missing required key "objective"`,
+		`{"objective":"fast"}`:                 `config.objective: "fast": want one of ["ttft","blend"]`,
+		`{"objective":"ttft","n":4}`:           "config.n: want at most 3, got 4",
+		`{"objective":"ttft","n":0}`:           "config.n: want at least 1, got 0",
+		`{"objective":"ttft","n":1.5}`:         "config.n: want integer",
+		`{"objective":"ttft","hours":[1,2,3]}`: "config.hours: want at most 2 entries, got 3",
+		`{"objective":"ttft","hours":[1,"x"]}`: "config.hours[1]: want number or null",
+		`{"objective":"ttft","name":"é"}`:      "config.name: want at least 2 characters, got 1",
+		`{"objective":"ttft","deep":{"x":1}}`:  "config.deep.x: want boolean",
+		`[]`:                                   "config: not an object",
+	} {
+		got := ""
+		if err := m.CheckConfig([]byte(config)); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", config, got, want)
+		}
+	}
+	for _, bad := range []string{`{"type":"text"}`, `{"properties":[]}`, `{"minimum":"1"}`, `{"required":"x"}`,
+		`{"properties":{"x":{"type":7}}}`} {
+		if _, err := parse(bad); err == nil {
+			t.Errorf("accepted the schema %s", bad)
+		}
+	}
+}

@@ -14,7 +14,8 @@ KVASIR_MANIFEST(
 	"\"request\":[\"objective\"],"
 	"\"terms\":[\"outstanding\",\"own\",\"interference\",\"kv_active\",\"speed\",\"decode_delay\"],"
 	"\"unit\":\"cost_tokens\"},\"configure\":{}},\"state_version\":1,"
-	"\"config_schema\":{\"type\":\"object\",\"properties\":{\"objective\":{\"enum\":[\"blend\",\"ttft\",\"throughput\"]}}}}")
+	"\"config_schema\":{\"type\":\"object\",\"properties\":{\"objective\":{\"enum\":[\"blend\",\"ttft\",\"throughput\"]}},"
+	"\"additionalProperties\":false}}")
 
 static const float own_of[3] = {2, 1, 3}; /* by KVASIR_OBJECTIVE_… */
 static const float interference = 0.05f, kv_weight = 0.1f;
