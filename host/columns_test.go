@@ -193,6 +193,7 @@ func TestColumns(t *testing.T) {
 	for range 8 {
 		loads[0].ObservePrefill(2000, time.Second)
 		loads[0].ObserveDecode(11, 200*time.Millisecond)
+		loads[1].ObserveDecode(11, 50*time.Millisecond)
 	}
 	w.store.Report(loads[0], endpoint.ResultFailed, w.now)
 	w.store.Report(loads[0], endpoint.ResultOK, w.now)
@@ -206,6 +207,7 @@ func TestColumns(t *testing.T) {
 		s.ScrapedAt, s.EventAt = w.now.Add(-700*time.Millisecond), w.now.Add(-300*time.Millisecond)
 	})
 	w.store.Report(loads[0], endpoint.ResultFailed, w.now)
+	loads[0].Progressed(w.now)
 	got := w.ask("second", "m", text)
 	if len(got) != 2 {
 		t.Fatalf("%d candidates", len(got))
@@ -225,12 +227,12 @@ func TestColumns(t *testing.T) {
 		"inflight":                    {5, 0}, "kv_active_tokens": {4000, 0}, "speed": {1, 1}, "running": {3, 0},
 		"waiting": {2, 0}, "kv_usage": {0.25, 0},
 		"kv_cached_tokens": {480, 0}, "kv_capacity_tokens": {16000, 0}, "kv_evict_rate": {12.5, 0},
-		"est_prefill_ms": {uncached / 2, float64(tokens) / 2}, "est_queue_ms": {762, 0}, "est_itl_ms": {20, 0},
-		"prefill_rate": {2000, 0}, "decode_rate": {50, 0},
+		"est_prefill_ms": {uncached / 2, float64(tokens) / 2}, "est_queue_ms": {762, 0}, "est_itl_ms": {20, 5},
+		"prefill_rate": {2000, 0}, "decode_rate": {50, 200},
 		"transfer_ms": {0, 0}, "colocated": {0, 0}, "rtt_ms": {1.5, 0}, "age_ms": {700, 1e9}, "events_age_ms": {300, 1e9},
 		"index_trust": {0.75, 1}, "adapter_state": {0, 0}, "draining": {0, 0}, "warm_age_ms": {hour, hour},
 		"error_rate": {1. / 32, 0}, "price": {2.5, 0}, "spot": {1, 0}, "prefer_weight": {0.375, 0},
-		"affinity_weight": {0.5, 0.5}, "session_match": {1, 0},
+		"affinity_weight": {0.5, 0.5}, "session_match": {1, 0}, "decode_delay_tokens": {66, 0},
 		"endpoint_id": {float64(abi.EndpointID(0, w.store.Load().Infos[0].Epoch) & 0xfffff),
 			float64(abi.EndpointID(1, w.store.Load().Infos[1].Epoch) & 0xfffff)},
 		"label/gpu=h100": {1, 0},

@@ -75,6 +75,7 @@ func newWorld(t testing.TB, n int, model *rules.Prompts, p scheduler.Profile) *w
 
 func (w *world) ready(i int, yes bool) {
 	w.store.Update(endpoint.ID(i), func(s *endpoint.State) {
+		s.Reason = fmt.Sprint(w.clock) // no figure: the change is visible at once
 		s.Ready, s.Trust, s.BlockTokens, s.Events, s.ScrapedAt = yes, 1, 16, endpoint.EventsLive, w.clock
 	})
 	w.store.Flush()

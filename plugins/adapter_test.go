@@ -41,6 +41,7 @@ func (s *scorer) Score(b *scheduler.Batch) error {
 	c[abi.ColMatchedTokens], c[abi.ColUncachedTokens], c[abi.ColOutstandingUncachedTokens] = b.Matched, b.Uncached,
 		b.Outstanding
 	c[abi.ColInflight], c[abi.ColKVActiveTokens], c[abi.ColSpeed] = b.Inflight, b.KVActive, b.Speed
+	c[abi.ColDecodeDelayTokens] = b.Delay
 	c[abi.ColRunning], c[abi.ColWaiting], c[abi.ColKVUsage] = b.Running, b.Waiting, b.KVUsage
 	c[abi.ColIndexTrust], c[abi.ColAgeMS] = b.Trust, b.AgeMS
 	return s.p.Score(v, b.Scores, nil)

@@ -70,6 +70,7 @@ func newBatches(n int, rng *rand.Rand) *batches {
 	b.native.Inflight = col(abi.ColInflight, small)
 	b.native.KVActive = col(abi.ColKVActiveTokens, tokens)
 	b.native.Speed = col(abi.ColSpeed, func() float32 { return 0.25 + 4*rng.Float32() })
+	b.native.Delay = col(abi.ColDecodeDelayTokens, func() float32 { return float32(rng.IntN(2)) * 5000 * rng.Float32() })
 	b.native.Scores = make([]float32, n)
 	return b
 }
@@ -96,7 +97,7 @@ func TestLeastWork_native(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.guest.Request[abi.ReqObjective] = o.req
-			scores, terms := make([]float32, n), make([]float32, 5*n)
+			scores, terms := make([]float32, n), make([]float32, 6*n)
 			check := func(what string, p *wasm.Plugin, terms []float32) {
 				t.Helper()
 				if err := p.Score(&b.guest, scores, terms); err != nil {
@@ -128,8 +129,10 @@ func TestLeastWork_config(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close()
-	if _, err := rt.Load(context.Background(), code, wasm.Options{Config: []byte(`{"objective": "speed"}`)}); err == nil {
-		t.Error("an unknown objective was accepted")
+	for _, bad := range []string{`{"objective": "speed"}`, `{"objektive": "ttft"}`} {
+		if _, err := rt.Load(context.Background(), code, wasm.Options{Config: []byte(bad)}); err == nil {
+			t.Errorf("the config %s was accepted", bad)
+		}
 	}
 }
 

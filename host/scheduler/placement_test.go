@@ -124,8 +124,11 @@ func TestPlacement_predictionLastsThroughThePrefill(t *testing.T) {
 		now = now.Add(time.Second)
 		r.state.Refresh()
 	}
-	if e := r.sched.DryRun(r.request(text)); e.PredictedCached != 992 || assumed.adds != 0 {
-		t.Errorf("in a long prefill: predicted %d, want 992; assumed %d times, want 0", e.PredictedCached, assumed.adds)
+	// Ten seconds without a token are a wait that the other endpoint would not have.
+	home := p.Target().Endpoint
+	c := r.sched.DryRun(r.request(text)).Candidates[home]
+	if c.Matched["gpu"] != 992 || assumed.adds != 0 {
+		t.Errorf("in a long prefill: predicted %d, want 992; assumed %d times, want 0", c.Matched["gpu"], assumed.adds)
 	}
 	p.FirstToken()
 	now = now.Add(time.Hour)

@@ -62,8 +62,10 @@ func TestRules_named(t *testing.T) {
 		set  func(r *rig) *Request
 	}{
 		{"envelope", func(r *rig) *Request {
-			outstanding := func(b *Batch) error { copy(b.Scores, b.Outstanding); return nil }
-			r.cfg.Profiles[0].Scorers = []Weighted{{scoring{"a", UnitScore, outstanding}, 1, false}}
+			r.cfg.Profiles[0].Scorers = []Weighted{{scoring{"a", UnitScore, func(b *Batch) error {
+				copy(b.Scores, b.Outstanding)
+				return nil
+			}}, 1, false}}
 			r.store.Load().Loads[0].Charge("x", 100_000, 0)
 			return r.request(words(1, 100))
 		}},

@@ -3,7 +3,7 @@
    numbers that no f32 holds it tells the low 20 bits. */
 #include "kvasir.h"
 
-#define COLUMNS 38 /* of candidates, the first terms */
+#define COLUMNS 39 /* of candidates, the first terms */
 #define REQUEST 8 /* of the request, the terms behind */
 
 KVASIR_MANIFEST(
@@ -13,7 +13,7 @@ KVASIR_MANIFEST(
 	"\"kv_usage\",\"kv_cached_tokens\",\"kv_capacity_tokens\",\"kv_evict_rate\",\"est_prefill_ms\",\"est_queue_ms\","
 	"\"est_itl_ms\",\"prefill_rate\",\"decode_rate\",\"transfer_ms\",\"colocated\",\"rtt_ms\",\"age_ms\",\"events_age_ms\","
 	"\"index_trust\",\"adapter_state\",\"draining\",\"warm_age_ms\",\"error_rate\",\"price\",\"spot\",\"prefer_weight\","
-	"\"affinity_weight\",\"session_match\",\"endpoint_id\",\"label/gpu=h100\""
+	"\"affinity_weight\",\"session_match\",\"decode_delay_tokens\",\"endpoint_id\",\"label/gpu=h100\""
 	"],\"request\":["
 	"\"model_id\",\"adapter_id\",\"operation\",\"profile\",\"objective\",\"tenant_hash\",\"size_class\",\"capacity_state\""
 	"],\"terms\":["
@@ -22,12 +22,12 @@ KVASIR_MANIFEST(
 	"\"kv_usage\",\"kv_cached_tokens\",\"kv_capacity_tokens\",\"kv_evict_rate\",\"est_prefill_ms\",\"est_queue_ms\","
 	"\"est_itl_ms\",\"prefill_rate\",\"decode_rate\",\"transfer_ms\",\"colocated\",\"rtt_ms\",\"age_ms\",\"events_age_ms\","
 	"\"index_trust\",\"adapter_state\",\"draining\",\"warm_age_ms\",\"error_rate\",\"price\",\"spot\",\"prefer_weight\","
-	"\"affinity_weight\",\"session_match\",\"endpoint_id\",\"label/gpu=h100\","
+	"\"affinity_weight\",\"session_match\",\"decode_delay_tokens\",\"endpoint_id\",\"label/gpu=h100\","
 	"\"req/model_id\",\"req/adapter_id\",\"req/operation\",\"req/profile\",\"req/objective\",\"req/tenant_hash\","
 	"\"req/size_class\",\"req/capacity_state\","
 	"\"priority\",\"max_tokens\"]}}}")
 
-static int whole(uint32_t k) { return k == 27 || k == 36; }
+static int whole(uint32_t k) { return k == 27 || k == 37; }
 
 KVASIR_SCORE(b) {
 	for (uint32_t i = 0; i < b->n; i++) kvasir_scores(b)[i] = 0;
