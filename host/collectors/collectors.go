@@ -58,6 +58,14 @@ func Proxy(p *proxy.Proxy) func(*telemetry.Emitter) {
 	}
 }
 
+// emitForecasts emits how predictions of a time compare with what came.
+func emitForecasts(e *telemetry.Emitter, what string, f *scheduler.Forecasts) {
+	e.Emit(metric.SchedulerForecasts, float64(f.Count), what)
+	e.Emit(metric.SchedulerForecastSeconds, f.Predicted, what)
+	e.Emit(metric.SchedulerForecastObserved, f.Observed, what)
+	e.Emit(metric.SchedulerForecastError, f.Error, what)
+}
+
 // Scheduler collects the metrics of decisions: refusals, their stages, prompts
 // that engines confirmed, salts, and quotas.
 func Scheduler(s *scheduler.State) func(*telemetry.Emitter) {
@@ -68,6 +76,11 @@ func Scheduler(s *scheduler.State) func(*telemetry.Emitter) {
 		}
 		e.Emit(metric.SchedulerBuiltin, float64(st.Faults))
 		e.Emit(metric.SchedulerPassedOver, float64(st.Passed))
+		for rule, n := range st.Moves {
+			e.Emit(metric.SchedulerMoves, float64(n), rule)
+		}
+		emitForecasts(e, "ttft", &st.TTFT)
+		emitForecasts(e, "tpot", &st.TPOT)
 		e.Emit(metric.SchedulerRetries, float64(st.Retries))
 		e.Emit(metric.PromptAgreed, float64(st.PromptAgreed))
 		e.Emit(metric.PromptDiffered, float64(st.PromptDiffered))

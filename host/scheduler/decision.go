@@ -97,6 +97,8 @@ type selection struct {
 	column int   // of chosen
 	kv     int64 // KV tokens that are charged
 	charge endpoint.Charge
+
+	expected forecast // on chosen
 }
 
 func (st *State) getDecision() *decision {
@@ -133,7 +135,7 @@ func (d *decision) begin(s *Scheduler, r *Request, m mode) {
 	d.cands, d.b.N = d.cands[:0], 0
 	d.want, d.source = 0, sourceProfile
 	d.faults, d.dropped, d.picked = d.faults[:0], d.dropped[:0], nil
-	d.kind, d.chosen, d.moves.n = KindUnset, -1, 0
+	d.kind, d.chosen, d.moves.n, d.expected = KindUnset, -1, 0, forecast{}
 }
 
 // current reports whether the endpoints are of the edition that the rules are made for.

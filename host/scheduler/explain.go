@@ -38,8 +38,10 @@ type Explanation struct {
 	Profile       string `json:"profile"`
 	ProfileReason string `json:"profile_reason"` // why it is this one
 
-	PredictedCached int  `json:"predicted_cached_tokens"`
-	ReportedCached  *int `json:"reported_cached_tokens"`
+	ExpectedTTFT    float64 `json:"expected_ttft_ms"` // 0 = nothing was learned on the endpoint
+	ExpectedTPOT    float64 `json:"expected_tpot_ms"` // likewise
+	PredictedCached int     `json:"predicted_cached_tokens"`
+	ReportedCached  *int    `json:"reported_cached_tokens"`
 
 	Policy         policy.Fields      `json:"policy,omitempty"` // fields of the decision; nil = none was made
 	Plugins        []PluginUse        `json:"plugins"`
@@ -157,6 +159,7 @@ func explain(id string, h *traceHead, cands []candTrace, more *[abi.NumColumns][
 	for _, m := range h.moves.list[:h.moves.n] {
 		e.Moves = append(e.Moves, Move{m.rule.String(), cands[m.from].info.URL, cands[m.to].info.URL})
 	}
+	e.ExpectedTTFT, e.ExpectedTPOT = micros(h.expected.ttft)/1e3, micros(h.expected.tpot)/1e3
 	e.QueuedMillis = micros(h.queued) / 1e3
 	if e.Rules == nil {
 		e.Rules = []string{}

@@ -51,6 +51,7 @@ func (d *decision) choose() (charge endpoint.Charge, at int, err *DeniedError) {
 		}
 		return charge, at, errNoEndpoint(unavailable)
 	}
+	d.expected = d.forecastOf(at)
 	if d.mode == modeDryRun {
 		return charge, at, nil
 	}
@@ -151,6 +152,7 @@ func (d *decision) newPlacement() *Placement {
 	p.rewrite(d)
 	d.rank(p, d.column)
 	p.aim(0, d.charge, d.now)
+	p.expected = d.expected
 	d.charge = endpoint.Charge{}
 	return p
 }

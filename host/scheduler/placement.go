@@ -82,6 +82,7 @@ type Placement struct {
 	kv                      int64
 	charge                  endpoint.Charge
 	charged                 time.Time
+	expected                forecast // of the decision; zero after a retry
 	grant                   quota.Grant
 	branch                  branchPoint
 	trace                   traceRef
@@ -227,6 +228,7 @@ func (p *Placement) NextAfter(status int) bool {
 	p.known.conversations.move(&p.branch, a.id, a.epoch, b.id, b.epoch)
 	p.mu.Lock()
 	p.aim(to, charge, now)
+	p.expected = forecast{}
 	p.claimCached()
 	p.predict()
 	p.mu.Unlock()
@@ -258,6 +260,7 @@ func (p *Placement) FirstToken() {
 	c.load.ObservePrefill(c.uncached, now.Sub(p.charged))
 	c.load.Worked(p.tenant, c.uncached, now)
 	c.load.Progressed(now)
+	p.st.stats.ttft.add(p.expected.ttft, now.Sub(p.charged))
 	p.known.work.add(float64(c.uncached))
 	p.computed()
 	p.settle()

@@ -31,6 +31,10 @@ type Stats struct {
 	PromptAgreed   uint64 `json:"prompt_agreed"`   // prompt token counts equal to the report
 	PromptDiffered uint64 `json:"prompt_differed"`
 
+	TTFT  Forecasts         `json:"ttft"`  // of times to the first token
+	TPOT  Forecasts         `json:"tpot"`  // of times per further token
+	Moves map[string]uint64 `json:"moves"` // choices that a rule changed, by Rule
+
 	Stages [stages]timing.Counts `json:"stages"` // by StageNames
 
 	// Unsalted counts requests with a prompt that were sent without a salt, by reason:
@@ -62,6 +66,9 @@ type counters struct {
 	stage     [stages]timing.Histogram
 	unsalted  [unsaltedReasons]atomic.Uint64
 
+	ttft, tpot forecastCounts
+	moves      [numRules]atomic.Uint64
+
 	clientSalts atomic.Uint64
 
 	retries, faults, passed                  atomic.Uint64
@@ -87,6 +94,10 @@ func (s *State) Stats() Stats {
 			st.Refused[code.String()] = n
 		}
 	}
+	st.TTFT, st.TPOT, st.Moves = c.ttft.load(), c.tpot.load(), map[string]uint64{}
+	for i, name := range ruleNames {
+		st.Moves[name] = c.moves[i].Load()
+	}
 	st.Unsalted, st.ClientSalts = map[string]uint64{}, c.clientSalts.Load()
 	for i, name := range unsaltedNames {
 		st.Unsalted[name] = c.unsalted[i].Load()
@@ -109,6 +120,9 @@ func (c *counters) decided(d *decision) {
 	if d.source == sourceBuiltin && d.arm == armLocality {
 		c.faults.Add(1)
 	}
+	for _, m := range d.moves.list[:d.moves.n] {
+		c.moves[m.rule].Add(1)
+	}
 	var best uint32
 	passed := false
 	for i := range d.cands {
@@ -129,6 +143,9 @@ func (c *counters) finished(p *Placement, o *exchange.Outcome) {
 	c.done.Add(1)
 	if o.HasUsage {
 		p.known.output.add(float64(o.OutputTokens))
+		if p.streamed && o.TTFT > 0 && o.OutputTokens > 1 {
+			c.tpot.add(p.expected.tpot, (o.E2E-o.TTFT)/time.Duration(o.OutputTokens-1))
+		}
 	}
 	p.learnMedia(o)
 	if !p.exact {

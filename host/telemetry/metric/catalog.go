@@ -74,6 +74,16 @@ var (
 		"Decisions that the built-in scored because every scorer of the profile failed or was quarantined.")
 	SchedulerPassedOver = placement.counter("kvasir_scheduler_passed_over_total", "requests",
 		"Decisions in which the load envelope excluded an endpoint.")
+	SchedulerMoves = placement.counter("kvasir_scheduler_moves_total", "requests",
+		"Decisions in which a rule changed the choice that the scores made, by rule.", "rule")
+	SchedulerForecasts = placement.counter("kvasir_scheduler_forecasts_total", "requests",
+		"Answers whose time was predicted from what was learned of the endpoint, by what: ttft or tpot.", "what")
+	SchedulerForecastSeconds = placement.counter("kvasir_scheduler_forecast_seconds_total", Seconds,
+		"Sum of these predictions.", "what")
+	SchedulerForecastObserved = placement.counter("kvasir_scheduler_forecast_observed_seconds_total", Seconds,
+		"Sum of what came.", "what")
+	SchedulerForecastError = placement.counter("kvasir_scheduler_forecast_error_seconds_total", Seconds,
+		"Sum of the absolute differences; divided by what came, the relative error.", "what")
 	SchedulerRetries = placement.counter("kvasir_scheduler_retries_total", "attempts",
 		"Placements that went on to another endpoint.")
 	QueueWaiting = placement.gauge("kvasir_queue_waiting", "requests", "Requests that wait for a place.")
