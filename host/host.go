@@ -213,7 +213,7 @@ func (h *Host) openStores() error {
 	h.metrics = telemetry.NewMetrics(h.registry)
 	h.openFleet()
 	h.state = scheduler.NewState(scheduler.StateConfig{
-		Store: h.store, Observer: h, TraceBytes: int(l.Decisions), Contradicted: h.contradicted,
+		Store: h.store, Observer: h, TraceBytes: int(l.Decisions), Contradicted: h.contradicted, Log: h.log,
 		Locality: scheduler.Locality{
 			Index: kvindex.Tiered{Index: h.index}, Predictor: h.predictor, Assumed: h.assumed, History: h.history.History,
 			Holders: holders, Tiers: tierWeights,
@@ -261,7 +261,7 @@ func (h *Host) openServers() (err error) {
 		Access: h.adminAccess, MaxBody: int64(c.Listen.MaxBody),
 		Explainer: h.explainer(), Status: h.status, Reloader: rules.Reloader{Manager: h.rules}, Plugins: h.plugins,
 		Keys: rules.Keys{Manager: h.rules}, Policies: h.policy(), Authorizer: h.policy(),
-		Scaler: status.Scaler{Scaling: h.scaling}, Holder: status.Holder{HoldAll: h.fleet.Hold},
+		Scaler: status.Scaler{Scaling: h.scaling}, Holder: status.Holder{HoldAll: h.fleet.Hold, State: h.state},
 		Metrics: h.registry.Handler(), Log: h.log, Identity: identifier{h}, Audit: h.audit,
 	})
 	if err != nil {

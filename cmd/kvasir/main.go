@@ -73,7 +73,7 @@ func root() *cobra.Command {
 	c.AddCommand(serveCommand(), devCommand(), engineCommand(), explainCommand(), endpointCommand(),
 		autoscaleCommand(), devDriverCommand(), tokenizeCommand(), keyCommand(), configCommand(), reloadCommand(),
 		pluginCommand(), policyCommand(), auditCommand(), replayCommand(), traceCommand(), tuneCommand(), analyzeCommand(),
-		versionCommand())
+		localityCommand(), versionCommand())
 	return c
 }
 

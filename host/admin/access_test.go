@@ -24,7 +24,8 @@ func TestScopes(t *testing.T) {
 		"POST /v1/endpoints/cordon": ScopeEndpointWrite, "POST /v1/endpoints/drain": ScopeEndpointWrite,
 		"POST /v1/endpoints/uncordon": ScopeEndpointWrite,
 		"GET /v1/autoscale":           ScopeAutoscaleRead, "POST /v1/autoscale/notice": ScopeAutoscaleWrite,
-		"GET /v1/endpoints": ScopeEndpointRead,
+		"GET /v1/endpoints": ScopeEndpointRead, "GET /v1/locality": ScopeEndpointRead,
+		"POST /v1/locality": ScopeEndpointWrite,
 		"POST /v1/reload":   ScopeConfigReload, "GET /v1/plugins": ScopePluginRead, "POST /v1/plugins": ScopePluginPush,
 		"POST /v1/plugins/{name}/activate": ScopePluginActivate, "POST /v1/plugins/{name}/rollback": ScopePluginActivate,
 		"DELETE /v1/plugins/{name}/shadow": ScopePluginPush, "DELETE /v1/plugins/{name}": ScopePluginActivate,
@@ -50,7 +51,8 @@ func TestScopes(t *testing.T) {
 		rq := requests()[rt.pattern()]
 		body := map[string]string{
 			"POST /v1/keys": `{"tenant":"acme"}`, "POST /v1/autoscale/notice": `{"pool":"p","endpoint":"e"}`,
-			"POST /v1/policy": "{}", "POST /v1/policy/diff": "{}",
+			"POST /v1/locality": `{"weight":1}`,
+			"POST /v1/policy":   "{}", "POST /v1/policy/diff": "{}",
 		}[rt.pattern()]
 		s.tape.take()
 		if status, text := s.call(t, "without", rq[0], rq[1], body); status != 403 || !strings.Contains(text, rt.Scope) {

@@ -33,6 +33,7 @@ const (
 	ActionDrain            Action = "endpoint:drain"
 	ActionUncordon         Action = "endpoint:uncordon"
 	ActionNotice           Action = ScopeAutoscaleWrite
+	ActionLocality         Action = "endpoint:locality"
 )
 
 // auditedAction is something that a request does, as the audit log has it.

@@ -360,6 +360,11 @@ func (x *roundTrip) callRouter(ctx context.Context) {
 		h, err := o.Call(ctx, x.c, &HoldRequest{Endpoint: "http://e:1/?a=b&c"})
 		x.check(o.Route, err, err == nil && h.Endpoint == "http://e:1/?a=b&c" && strings.HasSuffix(o.Path, h.Held))
 	}
+	l, err := GetLocality.Call(ctx, x.c, &None{})
+	x.check(GetLocality.Route, err, err == nil && l.Weight == 1)
+	until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	l, err = SetLocality.Call(ctx, x.c, &LocalityRequest{Weight: 0.5, Until: until})
+	x.check(SetLocality.Route, err, err == nil && l.Weight == 0.5 && l.Until.Equal(until))
 	as, err := GetAutoscale.Call(ctx, x.c, &None{})
 	x.check(GetAutoscale.Route, err, len(as) == 1 && as[0].Desired == 2)
 	when := time.Unix(1e9, 0).UTC()

@@ -259,6 +259,12 @@ func (machines) Notice(_ context.Context, n *Notice) (*Notice, error) { return n
 func (machines) Hold(_ context.Context, url, verb string) (*HoldResult, error) {
 	return &HoldResult{Endpoint: url, Held: verb, Pools: 1}, nil
 }
+func (machines) Locality(context.Context) (*Locality, error) {
+	return &Locality{Weight: 1, Models: []ModelLocality{}}, nil
+}
+func (machines) SetLocality(_ context.Context, q *LocalityRequest) (*Locality, error) {
+	return &Locality{Weight: q.Weight, Until: q.Until, Models: []ModelLocality{}}, nil
+}
 
 func key(id, tenant string, scopes ...string) *identity.Principal {
 	return &identity.Principal{Tenant: tenant, Method: identity.MethodAPIKey, KeyID: id, Scopes: scopes}

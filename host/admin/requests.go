@@ -137,6 +137,23 @@ type Notice struct {
 	Deadline time.Time `json:"deadline,omitzero"` // RFC 3339; absent = in two minutes
 }
 
+// LocalityRequest makes cached prefixes count less.
+type LocalityRequest struct {
+	Weight float64   `json:"weight"`         // in [0, 1] of what the rules say; 1 ends what was set before
+	Until  time.Time `json:"until,omitzero"` // RFC 3339; required unless weight is 1
+}
+
+// Check refuses weights outside [0, 1] and times that are missing or over.
+func (q *LocalityRequest) Check(now time.Time) error {
+	if !(q.Weight >= 0 && q.Weight <= 1) {
+		return fmt.Errorf("%w: weight %v: want 0 to 1", ErrRefused, q.Weight)
+	}
+	if q.Weight < 1 && !q.Until.After(now) {
+		return fmt.Errorf("%w: until %s: want a time to come", ErrRefused, q.Until.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
 // noticeTime is the time that providers of spot machines give.
 const noticeTime = 2 * time.Minute
 

@@ -63,6 +63,22 @@ type HoldResult struct {
 	Pools    int    `json:"pools"`    // that have it
 }
 
+// Locality says how much cached prefixes count in placement.
+type Locality struct {
+	Weight float64         `json:"weight"`         // an operator's, 1 = none is in force
+	Until  time.Time       `json:"until,omitzero"` // when it ends
+	Models []ModelLocality `json:"models"`         // by name
+}
+
+// ModelLocality says how much cached prefixes count for a model, and what they give.
+type ModelLocality struct {
+	Model   string   `json:"model"`
+	Weight  float64  `json:"weight"`               // by the guard; 1 = as the rules say
+	Lowered uint64   `json:"lowered"`              // times that the guard lowered it
+	Hit     *float64 `json:"hit_ratio"`            // share of prompt tokens that are cached; null = no prompts yet
+	Spared  *float64 `json:"hit_ratio_after_loss"` // the same after the loss of the endpoint that costs most
+}
+
 // ReloadResult says what is in force after a reload.
 type ReloadResult struct {
 	Revision     uint64   `json:"revision"`

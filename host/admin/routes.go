@@ -97,6 +97,20 @@ var (
 	Drain    = add(hold("drain", ActionDrain, "Sends an endpoint no further requests; those in flight continue."))
 	Uncordon = add(hold("uncordon", ActionUncordon, "Lets an endpoint serve again."))
 
+	GetLocality = add(row[None, *Locality]{
+		at: "GET /v1/locality", scope: ScopeEndpointRead, served: hasHolder,
+		doc:    "How much cached prefixes count: by an operator and, by model, by the guard; and how much of the prompts is cached.",
+		object: fixed[None]("locality"),
+		handle: func(s *Server, c *call, _ *None) (*Locality, error) { return s.cfg.Holder.Locality(c.context()) },
+	})
+
+	SetLocality = add(row[LocalityRequest, *Locality]{
+		at: "POST /v1/locality", scope: ScopeEndpointWrite, action: ActionLocality, served: hasHolder,
+		doc:    "Makes cached prefixes count less until a time, for every model; weight 1 ends it.",
+		object: fixed[LocalityRequest]("locality"),
+		decide: (*Server).setLocality,
+	})
+
 	GetAutoscale = add(row[None, []autoscale.Status]{
 		at: "GET /v1/autoscale", scope: ScopeAutoscaleRead, served: hasScaler,
 		doc:    "What the autoscaler measures, proposes and does for each group of pools.",

@@ -110,4 +110,9 @@ type Holder interface {
 	// lasts until uncordon, or until the router ends. An unknown endpoint is
 	// ErrNotFound.
 	Hold(ctx context.Context, url, verb string) (*HoldResult, error)
+	// Locality returns how much cached prefixes count.
+	Locality(ctx context.Context) (*Locality, error)
+	// SetLocality makes cached prefixes count less until a time, and returns what is
+	// in force. q has passed its Check.
+	SetLocality(ctx context.Context, q *LocalityRequest) (*Locality, error)
 }

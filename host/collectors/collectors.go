@@ -15,6 +15,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/telemetry"
 	"github.com/kvasir-router/kvasir/host/telemetry/audit"
 	"github.com/kvasir-router/kvasir/host/telemetry/metric"
+	"math"
 )
 
 // Index collects the metrics of the block index, the cache models of endpoints
@@ -66,6 +67,22 @@ func emitForecasts(e *telemetry.Emitter, what string, f *scheduler.Forecasts) {
 	e.Emit(metric.SchedulerForecastError, f.Error, what)
 }
 
+// emitLocality emits how much cached prefixes count, and what they give.
+func emitLocality(e *telemetry.Emitter, s *scheduler.State) {
+	w := s.LocalitySwitch()
+	for model, l := range s.Localities() {
+		if w != nil {
+			l.Weight = w.Weight
+		}
+		e.Emit(metric.LocalityWeight, l.Weight, model)
+		e.Emit(metric.LocalityLowered, float64(l.Lowered), model)
+		if !math.IsNaN(l.Hit) {
+			e.Emit(metric.FleetHitRatio, l.Hit, model)
+			e.Emit(metric.FleetHitRatioAfterLoss, l.Spared, model)
+		}
+	}
+}
+
 // Scheduler collects the metrics of decisions: refusals, their stages, prompts
 // that engines confirmed, salts, and quotas.
 func Scheduler(s *scheduler.State) func(*telemetry.Emitter) {
@@ -81,6 +98,7 @@ func Scheduler(s *scheduler.State) func(*telemetry.Emitter) {
 		}
 		emitForecasts(e, "ttft", &st.TTFT)
 		emitForecasts(e, "tpot", &st.TPOT)
+		emitLocality(e, s)
 		e.Emit(metric.SchedulerRetries, float64(st.Retries))
 		e.Emit(metric.PromptAgreed, float64(st.PromptAgreed))
 		e.Emit(metric.PromptDiffered, float64(st.PromptDiffered))

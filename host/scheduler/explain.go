@@ -299,7 +299,7 @@ func (c *candTrace) render(h *traceHead) Candidate {
 		"inflight": c.inflight, "kv_active_tokens": c.kvActive, "speed": c.speed,
 		"running": float32(c.running), "waiting": float32(c.waiting),
 		"decode_delay_tokens": c.delay, "kv_usage": c.kvUsage, "index_trust": c.trust, "lines": c.lines,
-		"prefer_weight": c.prefer, "affinity_weight": affinityOf(h.dec),
+		"prefer_weight": c.prefer, "affinity_weight": h.affinity,
 	}
 	if c.others > 0 {
 		out.Columns["others_inflight"] = c.others

@@ -14,6 +14,8 @@ type modelState struct {
 	media         mean // tokens that the engine makes of media, by token of the estimate
 	output        mean // tokens of its last answers
 	work          mean // uncached tokens of its last prompts
+	guard         guard
+	warmth        warmth
 }
 
 // maxModels bounds the models that are kept apart. Beyond it all are forgotten;

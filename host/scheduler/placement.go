@@ -262,6 +262,7 @@ func (p *Placement) FirstToken() {
 	c.load.Progressed(now)
 	p.st.stats.ttft.add(p.expected.ttft, now.Sub(p.charged))
 	p.known.work.add(float64(c.uncached))
+	p.guardTTFT(now.Sub(p.charged))
 	p.computed()
 	p.settle()
 }

@@ -17,7 +17,7 @@ const preferTokens = 16384
 func (d *decision) applyPreferences() {
 	b := &d.b
 	clear(b.Prefer)
-	b.Affinity = affinityOf(d.dec)
+	b.Affinity = affinityOf(d.dec) * d.localityWeight()
 	if w := b.Affinity; w != 1 {
 		for i, u := range b.Uncached {
 			b.Uncached[i] = newTokens(float32(d.tokens), float32(d.tokens)-u, w)

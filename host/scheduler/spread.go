@@ -56,7 +56,7 @@ func (d *decision) tolerance() float32 {
 	for _, out := range d.live.outstanding {
 		sum += out
 	}
-	return d.prof.Conversations.HoldTokens + max(0, d.prof.Envelope.MaxLoadRatio-1)*sum/float32(d.b.N)
+	return min(1, d.b.Affinity)*d.prof.Conversations.HoldTokens + max(0, d.prof.Envelope.MaxLoadRatio-1)*sum/float32(d.b.N)
 }
 
 // join marks the endpoints that should hold a shared prefix: its holders and, while

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"hash/maphash"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -99,6 +100,8 @@ type StateConfig struct {
 	// TraceBytes bounds the memory of their candidates, default 32 MiB: 10,000
 	// decisions over 32 endpoints. If it is too small, fewer decisions are kept.
 	TraceBytes int
+	// Log gets changes of the weight of locality; nil = discard.
+	Log *slog.Logger
 	// Seed keys the hashes of request ids (ties, control arm); 0 = random.
 	Seed uint64
 	// Now is the clock, nil = time.Now.
@@ -123,6 +126,7 @@ type State struct {
 	places  sync.Pool     // *Placement
 	sampled atomic.Uint64 // requests that were eligible for the control arm
 
+	locality atomic.Pointer[LocalitySwitch] // an operator's; nil = none
 	lanes    laneTable
 	models   modelTable
 	sessions homes[uint64]
@@ -138,6 +142,9 @@ func NewState(cfg StateConfig) *State {
 	}
 	if cfg.TraceBytes <= 0 {
 		cfg.TraceBytes = 32 << 20
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

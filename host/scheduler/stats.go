@@ -133,6 +133,7 @@ func (c *counters) decided(d *decision) {
 		c.passed.Add(1)
 	}
 	if d.exact {
+		d.observeWarmth()
 		c.prompt.Add(uint64(d.tokens))
 		c.predicted.Add(uint64(d.cands[d.chosen].matched))
 		c.best.Add(uint64(best))

@@ -70,7 +70,7 @@ func (s *Scheduler) rebuildBatch(h *traceHead, cands []candTrace) (b *Batch, at 
 	b.resize(len(at))
 	b.PromptTokens, b.MaxTokens, b.Seed, b.NowMS = uint32(h.tokens), uint32(h.maxTokens), h.hash, millis(h.at)
 	b.Op, b.BodyBytes, b.Session, b.Model, b.Tenant = h.op, h.bytes, h.session, h.model, s.st.hashID(h.tenant)
-	b.Affinity, b.Adapter, b.Priority, b.Capped = affinityOf(h.dec), h.adapter, h.priority, h.capped
+	b.Affinity, b.Adapter, b.Priority, b.Capped = h.affinity, h.adapter, h.priority, h.capped
 	for i, n := range at {
 		c := &cands[n]
 		b.Endpoints[i], b.Infos[i] = c.info.ID, c.info

@@ -102,6 +102,7 @@ type traceHead struct {
 	chosen              int32  // of these, -1 = none
 	moves               moves
 	expected            forecast
+	affinity            float32
 	retries             uint8
 	predicted           uint32
 	reported            int64 // -1 = not known
@@ -252,7 +253,7 @@ func (d *decision) fillHead(h *traceHead) {
 	}
 	h.kind, h.arm, h.exact, h.inexact = d.kind, d.arm, d.exact, d.inexact
 	h.tokens, h.took, h.reported, h.chosen, h.moves = d.tokens, d.took, -1, d.chosen, d.moves
-	h.expected = d.expected
+	h.expected, h.affinity = d.expected, d.b.Affinity
 	if d.chosen < 0 {
 		return
 	}

@@ -3,18 +3,24 @@ package status
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/admin"
 	"github.com/kvasir-router/kvasir/host/autoscale"
 	"github.com/kvasir-router/kvasir/host/endpoint"
+	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
 // Holder is the admin.Holder of a fleet: it takes endpoints out of service by hand.
 type Holder struct {
 	// HoldAll holds the endpoints with a base URL and returns their number.
 	HoldAll func(url string, hold endpoint.Hold) int
+	// State is the scheduler's state.
+	State *scheduler.State
 }
 
 var holds = map[string]endpoint.Hold{"cordon": endpoint.HoldCordoned, "drain": endpoint.HoldDrained,
@@ -28,6 +34,34 @@ func (o Holder) Hold(_ context.Context, url, verb string) (*admin.HoldResult, er
 		return nil, fmt.Errorf("%w: there is no endpoint %q (kvasir endpoint list)", admin.ErrNotFound, url)
 	}
 	return &admin.HoldResult{Endpoint: url, Held: holds[verb].String(), Pools: n}, nil
+}
+
+// Locality implements admin.Holder.
+func (o Holder) Locality(context.Context) (*admin.Locality, error) {
+	out := &admin.Locality{Weight: 1, Models: []admin.ModelLocality{}}
+	if w := o.State.LocalitySwitch(); w != nil {
+		out.Weight, out.Until = w.Weight, w.Until
+	}
+	all := o.State.Localities()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		l := all[name]
+		m := admin.ModelLocality{Model: name, Weight: l.Weight, Lowered: l.Lowered}
+		if !math.IsNaN(l.Hit) {
+			m.Hit, m.Spared = &l.Hit, &l.Spared
+		}
+		out.Models = append(out.Models, m)
+	}
+	return out, nil
+}
+
+// SetLocality implements admin.Holder.
+func (o Holder) SetLocality(ctx context.Context, q *admin.LocalityRequest) (*admin.Locality, error) {
+	if q.Weight == 1 {
+		o.State.SetLocality(nil)
+	} else {
+		o.State.SetLocality(&scheduler.LocalitySwitch{Weight: q.Weight, Until: q.Until})
+	}
+	return o.Locality(ctx)
 }
 
 // Scaling is the autoscaler; scaling.Manager is one.

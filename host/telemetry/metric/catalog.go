@@ -84,6 +84,15 @@ var (
 		"Sum of what came.", "what")
 	SchedulerForecastError = placement.counter("kvasir_scheduler_forecast_error_seconds_total", Seconds,
 		"Sum of the absolute differences; divided by what came, the relative error.", "what")
+	LocalityWeight = placement.gauge("kvasir_locality_weight", Ratio,
+		"Weight of cached prefixes that the guard or an operator set, 1 = as the rules say.", "model")
+	LocalityLowered = placement.counter("kvasir_locality_lowered_total", "changes",
+		"Times that the guard lowered the weight of cached prefixes, because the median gained and the tail lost beside "+
+			"the control arm.", "model")
+	FleetHitRatio = placement.gauge("kvasir_fleet_hit_ratio", Ratio,
+		"Share of the last thousands of prompts' tokens that the endpoint with the longest match held.", "model")
+	FleetHitRatioAfterLoss = placement.gauge("kvasir_fleet_hit_ratio_after_loss", Ratio,
+		"The same after the loss of the endpoint whose loss costs most.", "model")
 	SchedulerRetries = placement.counter("kvasir_scheduler_retries_total", "attempts",
 		"Placements that went on to another endpoint.")
 	QueueWaiting = placement.gauge("kvasir_queue_waiting", "requests", "Requests that wait for a place.")
