@@ -50,12 +50,20 @@ func localitySetCommand() *cobra.Command {
 	return c
 }
 
+// prompts says how many prompts of a model are computed.
+func prompts(sampled bool) string {
+	if sampled {
+		return "sampled"
+	}
+	return "all"
+}
+
 func printLocality(w io.Writer, l *admin.Locality) error {
 	if !l.Until.IsZero() {
 		fmt.Fprintf(w, "an operator set weight %g until %s\n", l.Weight, l.Until.Local().Format(time.DateTime))
 	}
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "MODEL\tWEIGHT\tLOWERED\tHIT\tAFTER LOSS")
+	fmt.Fprintln(t, "MODEL\tWEIGHT\tLOWERED\tPROMPTS\tHIT\tAFTER LOSS")
 	share := func(v *float64) string {
 		if v == nil {
 			return "-"
@@ -63,7 +71,7 @@ func printLocality(w io.Writer, l *admin.Locality) error {
 		return fmt.Sprintf("%.1f%%", 100**v)
 	}
 	for _, m := range l.Models {
-		fmt.Fprintf(t, "%s\t%g\t%d\t%s\t%s\n", m.Model, m.Weight, m.Lowered, share(m.Hit), share(m.Spared))
+		fmt.Fprintf(t, "%s\t%g\t%d\t%s\t%s\t%s\n", m.Model, m.Weight, m.Lowered, prompts(m.Sampled), share(m.Hit), share(m.Spared))
 	}
 	return t.Flush()
 }

@@ -142,6 +142,7 @@ func nativeCall(b *wasm.Batch) func() error {
 		N: b.N, PromptTokens: b.PromptTokens, MaxTokens: b.MaxTokens, Seed: b.Seed, NowMS: b.NowMS,
 		Uncached: c[abi.ColUncachedTokens], Outstanding: c[abi.ColOutstandingUncachedTokens],
 		Inflight: c[abi.ColInflight], KVActive: c[abi.ColKVActiveTokens], Speed: c[abi.ColSpeed],
+		Delay:  c[abi.ColDecodeDelayTokens],
 		Scores: make([]float32, b.N),
 	}
 	leastWork := scheduler.NewLeastWork(scheduler.Blend)

@@ -75,6 +75,7 @@ type ModelLocality struct {
 	Model   string   `json:"model"`
 	Weight  float64  `json:"weight"`               // by the guard; 1 = as the rules say
 	Lowered uint64   `json:"lowered"`              // times that the guard lowered it
+	Sampled bool     `json:"sampled"`              // locality auto: only a sample of the prompts is computed
 	Hit     *float64 `json:"hit_ratio"`            // share of prompt tokens that are cached; null = no prompts yet
 	Spared  *float64 `json:"hit_ratio_after_loss"` // the same after the loss of the endpoint that costs most
 }

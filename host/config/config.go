@@ -291,7 +291,8 @@ type Model struct {
 	Pools []ModelPool `yaml:"pools" reload:"live"`
 	// without it, placement does not see prompts
 	Tokenizer Tokenizer `yaml:"tokenizer" reload:"live"`
-	// on, off or auto; default auto
+	// whether cached prefixes are looked up: on, off or auto; default auto: only for one
+	// request in 32 while what is found saves less time than finding it takes
 	Locality string `yaml:"locality" reload:"live"`
 }
 

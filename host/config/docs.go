@@ -110,7 +110,7 @@ var docs = map[string]string{
 	"config.Tokenizer.TimeZone":         "time zone of the engine, for templates that print the date; default UTC",
 	"config.Tokenizer.TemplateFile":     "chat template, if the engine was started with another one",
 	"config.Tokenizer.Library":          "auto, bpe or hf; default auto: bpe, or hf for tokenizers that bpe does not support",
-	"config.Model.Locality":             "on, off or auto; default auto",
+	"config.Model.Locality":             "whether cached prefixes are looked up: on, off or auto; default auto: only for one request in 32 while what is found saves less time than finding it takes",
 	"config.Config.Profiles":            "how requests are placed; the first is the default",
 	"config.Profile.Name":               "unique",
 	"config.Profile.Match":              "kinds of requests that it is for, unless policy names a profile: the first profile with a match that holds is used, else the first profile of the list, which has none",

@@ -52,7 +52,7 @@ func (m *Manager) modelRules(c *config.Model, r *Revision, in planInput) (schedu
 	if err != nil {
 		return out, fmt.Errorf("model %s: %w", c.Name, err)
 	}
-	out.Prompter = p.chat
+	out.Prompter, out.MeasureReuse = p.chat, c.Locality == "auto"
 	return out, nil
 }
 

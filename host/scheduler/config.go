@@ -52,7 +52,10 @@ type Model struct {
 	Aliases  []string
 	Pools    []PoolRef
 	Prompter Prompter // nil: placed without knowledge of the prompt
-	Created  int64    // for the model list, Unix seconds
+	// MeasureReuse computes only a sample of the prompts while cached prefixes save less
+	// time than finding them takes.
+	MeasureReuse bool
+	Created      int64 // for the model list, Unix seconds
 }
 
 // PoolRef is a pool that serves a model.

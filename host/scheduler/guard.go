@@ -163,6 +163,7 @@ func (p *Placement) guardTTFT(ttft time.Duration) {
 type ModelLocality struct {
 	Weight  float64 // of cached prefixes, by the guard; 1 = as the rules say
 	Lowered uint64  // times that it was lowered
+	Sampled bool    // only a sample of the prompts is computed: Model.MeasureReuse
 	Hit     float64 // share of prompt tokens that the endpoint with the longest match held, of the last thousands; NaN = none
 	Spared  float64 // the same after the loss of any one endpoint
 }
@@ -172,8 +173,8 @@ func (s *State) Localities() map[string]ModelLocality {
 	out := map[string]ModelLocality{}
 	for name, m := range s.models.all() {
 		hit, spared := m.warmth.ratios()
-		out[name] = ModelLocality{Weight: float64(m.guard.weight()), Lowered: m.guard.lowered.Load(), Hit: hit,
-			Spared: spared}
+		out[name] = ModelLocality{Weight: float64(m.guard.weight()), Lowered: m.guard.lowered.Load(),
+			Sampled: m.reuse.off.Load(), Hit: hit, Spared: spared}
 	}
 	return out
 }

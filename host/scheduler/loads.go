@@ -26,7 +26,7 @@ func (d *decision) readLoads(dst loadColumns) {
 			d.addOthers(dst, i, id)
 		}
 		if stalled := l.Stalled(d.now); stalled > stallMargin {
-			dst.outstanding[i] += stallTokens(stalled, dst.outstanding[i], d.b.Rates[i])
+			dst.outstanding[i] += stallTokens(stalled, dst.outstanding[i], d.b.Rates[i], l.ITLMillis())
 		}
 	}
 	if d.model.weighted {

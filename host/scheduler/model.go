@@ -20,6 +20,7 @@ type model struct {
 	state    *modelState // shared by all revisions
 	lane     lane        // of pools
 
+	measured  bool     // Model.MeasureReuse
 	weighted  bool     // the pools have different weights
 	capped    bool     // a pool bounds the requests of its endpoints
 	poolNames []string // sorted
@@ -35,7 +36,7 @@ type poolUse struct {
 
 // newModel returns the model that c configures, with its state and lane in st.
 func newModel(c *Model, st *State, pools map[string]*Pool) *model {
-	m := &model{name: c.Name, created: c.Created, alias: c.Aliases, prompter: c.Prompter, state: st.models.of(c.Name),
+	m := &model{name: c.Name, created: c.Created, alias: c.Aliases, prompter: c.Prompter, measured: c.MeasureReuse, state: st.models.of(c.Name),
 		key: maphash.String(st.keys, c.Name)}
 	for _, r := range c.Pools {
 		served := r.ServedAs

@@ -16,6 +16,7 @@ type modelState struct {
 	work          mean // uncached tokens of its last prompts
 	guard         guard
 	warmth        warmth
+	reuse         reuse
 }
 
 // maxModels bounds the models that are kept apart. Beyond it all are forgotten;

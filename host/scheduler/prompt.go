@@ -70,6 +70,8 @@ func (d *decision) readPrompt() *DeniedError {
 		return nil
 	case d.model.prompter == nil:
 		d.inexact = "the model has no tokenizer"
+	case d.model.measured && d.dec.MaxPromptTokens <= 0 && d.model.state.reuse.skips():
+		d.inexact = "locality is auto: cached prefixes save less than finding them takes"
 	default:
 		d.render()
 	}

@@ -20,6 +20,7 @@ const (
 	// stallUnknown times as long as at the default.
 	stallGrace   = 1.5
 	stallMargin  = 100 * time.Millisecond
+	stallSteps   = 16 // further steps of decoding: where many answers are decoded, steps are long
 	stallUnknown = 4
 	// stallWeight is how much longer a wait is expected to last than it is late
 	// already. 4: a stopped engine that is a quarter of a second late outweighs the
@@ -28,18 +29,16 @@ const (
 )
 
 // stallTokens returns the tokens that an endpoint's lack of progress counts as, beyond
-// the outstanding ones. rate is its learned prefill rate, 0 = none.
-func stallTokens(stalled time.Duration, outstanding, rate float32) float32 {
-	if stalled < stallMargin {
-		return 0
-	}
+// the outstanding ones. rate is its learned prefill rate, and step the time between two
+// output tokens in milliseconds, 0 = not known.
+func stallTokens(stalled time.Duration, outstanding, rate, step float32) float32 {
 	expected := outstanding / defaultRate * stallUnknown
 	if rate > 0 {
 		expected = outstanding / rate * stallGrace
 	} else {
 		rate = defaultRate
 	}
-	late := float32((stalled - stallMargin).Seconds()) - expected
+	late := float32((stalled - stallMargin).Seconds()) - expected - stallSteps*step/1e3
 	return max(0, stallWeight*late*rate)
 }
 

@@ -68,7 +68,7 @@ func TestStalled_expected(t *testing.T) {
 		{10100 * time.Millisecond, 60_000, 10_000, 40_000}, // a second late
 		{3 * time.Second, 100_000, 0, 0},                   // a slow GPU, for all that is known
 	} {
-		if got := stallTokens(c.stalled, c.outstanding, c.rate); got < c.want-10 || got > c.want+10 {
+		if got := stallTokens(c.stalled, c.outstanding, c.rate, 0); got < c.want-10 || got > c.want+10 {
 			t.Errorf("%v for %v tokens at %v/s: got %v, want %v", c.stalled, c.outstanding, c.rate, got, c.want)
 		}
 	}

@@ -134,6 +134,9 @@ func (c *counters) decided(d *decision) {
 	}
 	if d.exact {
 		d.observeWarmth()
+		if d.model.measured {
+			d.observeReuse()
+		}
 		c.prompt.Add(uint64(d.tokens))
 		c.predicted.Add(uint64(d.cands[d.chosen].matched))
 		c.best.Add(uint64(best))

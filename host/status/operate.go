@@ -45,7 +45,7 @@ func (o Holder) Locality(context.Context) (*admin.Locality, error) {
 	all := o.State.Localities()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		l := all[name]
-		m := admin.ModelLocality{Model: name, Weight: l.Weight, Lowered: l.Lowered}
+		m := admin.ModelLocality{Model: name, Weight: l.Weight, Lowered: l.Lowered, Sampled: l.Sampled}
 		if !math.IsNaN(l.Hit) {
 			m.Hit, m.Spared = &l.Hit, &l.Spared
 		}
