@@ -67,8 +67,8 @@ var candidateColumns = []column{
 		"how much the policy lets a cached prefix count, the same for all; uncached_tokens has it already"},
 	{"session_match", "f32", "flag", 0, "1 = the last request of the session was placed here"},
 	{"decode_delay_tokens", "f32", "tokens", 0,
-		"cost of an answer that is decoded more than twice as slowly there as on the fastest candidate: a tenth of the delay, " +
-			"at the mean prefill rate; halves while nothing is answered there; 0 = not slow, or nothing learned yet"},
+		"cost of an answer that is decoded more than twice as slowly there as on the fastest candidate: a tenth of the " +
+			"delay, at the mean prefill rate; halves while nothing is answered there; 0 = not slow, or nothing learned yet"},
 	{"endpoint_id", "u32", "", 0, "slot in the low 12 bits, epoch of the slot above"},
 }
 

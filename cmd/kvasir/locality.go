@@ -71,7 +71,8 @@ func printLocality(w io.Writer, l *admin.Locality) error {
 		return fmt.Sprintf("%.1f%%", 100**v)
 	}
 	for _, m := range l.Models {
-		fmt.Fprintf(t, "%s\t%g\t%d\t%s\t%s\t%s\n", m.Model, m.Weight, m.Lowered, prompts(m.Sampled), share(m.Hit), share(m.Spared))
+		fmt.Fprintf(t, "%s\t%g\t%d\t%s\t%s\t%s\n", m.Model, m.Weight, m.Lowered, prompts(m.Sampled),
+			share(m.Hit), share(m.Spared))
 	}
 	return t.Flush()
 }

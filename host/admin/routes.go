@@ -99,7 +99,8 @@ var (
 
 	GetLocality = add(row[None, *Locality]{
 		at: "GET /v1/locality", scope: ScopeEndpointRead, served: hasHolder,
-		doc:    "How much cached prefixes count: by an operator and, by model, by the guard; and how much of the prompts is cached.",
+		doc: "How much cached prefixes count: by an operator and, by model, by the guard; and how much of the prompts " +
+			"is cached.",
 		object: fixed[None]("locality"),
 		handle: func(s *Server, c *call, _ *None) (*Locality, error) { return s.cfg.Holder.Locality(c.context()) },
 	})

@@ -164,8 +164,10 @@ type ModelLocality struct {
 	Weight  float64 // of cached prefixes, by the guard; 1 = as the rules say
 	Lowered uint64  // times that it was lowered
 	Sampled bool    // only a sample of the prompts is computed: Model.MeasureReuse
-	Hit     float64 // share of prompt tokens that the endpoint with the longest match held, of the last thousands; NaN = none
-	Spared  float64 // the same after the loss of any one endpoint
+	// Hit is the share of the last thousands of prompts' tokens that the endpoint with
+	// the longest match held; NaN = none.
+	Hit    float64
+	Spared float64 // the same after the loss of any one endpoint
 }
 
 // Localities returns what the guard found, by model.

@@ -36,8 +36,9 @@ type poolUse struct {
 
 // newModel returns the model that c configures, with its state and lane in st.
 func newModel(c *Model, st *State, pools map[string]*Pool) *model {
-	m := &model{name: c.Name, created: c.Created, alias: c.Aliases, prompter: c.Prompter, measured: c.MeasureReuse, state: st.models.of(c.Name),
-		key: maphash.String(st.keys, c.Name)}
+	m := &model{name: c.Name, created: c.Created, alias: c.Aliases, prompter: c.Prompter, measured: c.MeasureReuse,
+		state: st.models.of(c.Name),
+		key:   maphash.String(st.keys, c.Name)}
 	for _, r := range c.Pools {
 		served := r.ServedAs
 		if served == "" {
