@@ -1,3 +1,7 @@
+//go:build !race
+
+// A run in virtual time has no goroutine: the race detector would find nothing here.
+
 package scenario
 
 import (
