@@ -30,23 +30,27 @@ const (
 	maxMediaTokens = 16384
 )
 
-// InlineMedia finds the media in b, a JSON value. It reads every byte once, and the first
-// kilobytes of each image for its size.
+// InlineMedia finds the media in b, a JSON value. It reads all bytes of media, of which
+// it decodes the first kilobytes of each image for its size, and few others: a run of
+// inlineMin bytes has none at its end that is not base64, so text is passed in steps of
+// nearly that length.
 func InlineMedia(b []byte) (m Inline) {
-	for i := 0; i < len(b); {
-		if !base64Byte[b[i]] {
-			i++
+	for i := 0; i+inlineMin <= len(b); { // a run can begin at i
+		begin := i + inlineMin
+		for begin > i && base64Byte[b[begin-1]] {
+			begin--
+		}
+		if begin > i {
+			i = begin // the byte before it is no base64
 			continue
 		}
-		end := i
+		end := i + inlineMin
 		for end < len(b) && base64Byte[b[end]] {
 			end++
 		}
-		if end-i >= inlineMin {
-			m.Count++
-			m.Bytes += end - i
-			m.Tokens += imageTokens(b[i:end])
-		}
+		m.Count++
+		m.Bytes += end - i
+		m.Tokens += imageTokens(b[i:end])
 		i = end + 1
 	}
 	return m

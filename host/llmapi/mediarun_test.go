@@ -85,3 +85,26 @@ func FuzzInlineMedia(f *testing.F) {
 		ImageSize(b)
 	})
 }
+
+// TestInlineMedia_runs compares InlineMedia with a walk of every byte, on runs of lengths
+// around the least one.
+func TestInlineMedia_runs(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 9))
+	for range 2000 {
+		var b []byte
+		for range r.IntN(8) {
+			n := [...]int{0, 1, 40, inlineMin - 1, inlineMin, inlineMin + 1, 3 * inlineMin}[r.IntN(7)]
+			b = append(b, bytes.Repeat([]byte("A"), n)...)
+			b = append(b, bytes.Repeat([]byte(" "), r.IntN(3))...)
+		}
+		count, sum := 0, 0
+		for run := range bytes.FieldsSeq(b) {
+			if len(run) >= inlineMin {
+				count, sum = count+1, sum+len(run)
+			}
+		}
+		if m := InlineMedia(b); m.Count != count || m.Bytes != sum {
+			t.Fatalf("got %d runs of %d bytes, want %d of %d, in %q", m.Count, m.Bytes, count, sum, b)
+		}
+	}
+}
