@@ -19,8 +19,8 @@ type Request struct {
 	// the turn before. Where a recording does not say, every request continues one.
 	Continues bool
 	Repeats   int
-	// Session identifies the conversation as a client's session id would; for a
-	// conversation of one request it is the chain of the second block of its prompt.
+	// Session identifies the conversation as a client's session id would; where a
+	// recording does not tell conversations, it is the chain of the prompt's second block.
 	Session uint64
 	Blocks  []uint64 // chain of the prompt's whole blocks; shared, must not be changed
 	Prompt  int      // tokens

@@ -167,7 +167,7 @@ func (r *run) arriveAt(at time.Duration, conversation, turn int) {
 	q := &c.Requests[turn]
 	n := r.tokens(q)
 	session := uint64(conversation)
-	if len(c.Requests) == 1 && len(q.Blocks) > 0 {
+	if r.cfg.Trace.Turnless && len(q.Blocks) > 0 {
 		session = q.Blocks[min(1, len(q.Blocks)-1)]
 	}
 	continues, repeats := turn > 0, 0
