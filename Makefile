@@ -8,8 +8,8 @@ LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 2s
 
 # Packages whose tests start no router process.
-CORE := ./abi/... ./cmd/... ./examples/... ./host/... ./plugins/... ./policies/... \
-	./conformance ./conformance/golden ./conformance/guests ./conformance/plugincheck
+CORE := ./abi/... ./cmd/... ./host/... ./plugins/... ./policies/... \
+	./conformance ./conformance/golden ./conformance/guests
 
 # Packages whose tests compare with other implementations.
 ORACLE := ./cmd/kvasir ./conformance/guests ./conformance/sdk ./host/kvevents ./host/plugsign ./host/simengine \
@@ -81,7 +81,7 @@ test: deps deps-hf ## all of these, with the race detector, and a bounded fuzz o
 	CGO_LDFLAGS="-L$(CACHE)/libtokenizers" $(GO) test -tags hf ./host/tokenizer/hf
 	cd sdk/go && $(GO) vet ./... && $(GO) test ./...
 	cd sdk/rust && cargo test -q --offline
-	$(GO) test ./abi/... ./plugins/... ./policies/... ./examples/... ./conformance ./conformance/golden ./conformance/guests ./host/plugincheck ./conformance/sdk
+	$(GO) test ./abi/... ./plugins/... ./policies/... ./conformance ./conformance/golden ./conformance/guests ./conformance/sdk
 	$(FLEET)
 	@FUZZTIME=$(FUZZTIME) bash .ci/fuzz.sh
 
