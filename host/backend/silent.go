@@ -67,7 +67,7 @@ func (w *Watcher) indexEmpty() bool {
 		return false
 	}
 	for t := range tiers {
-		if c.Held(holder(w.cfg.ID, t)) > 0 {
+		if c.Held(holder(w.id, t)) > 0 {
 			return false
 		}
 	}

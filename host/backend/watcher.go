@@ -25,6 +25,7 @@ const (
 // Watcher looks after one endpoint. Make it with NewWatcher, run it with Run;
 // all other methods may be called concurrently.
 type Watcher struct {
+	id        endpoint.ID // as in cfg; it never changes, so any goroutine may read it here
 	cfg       Config
 	client    *dialect.Client
 	index     Index
@@ -114,7 +115,7 @@ func NewWatcher(cfg Config, index Index, assumed Assumed, endpoints Endpoints) (
 	if err != nil {
 		return nil, err
 	}
-	w := &Watcher{cfg: cfg, client: client, index: index, assumed: assumed, endpoints: endpoints,
+	w := &Watcher{id: cfg.ID, cfg: cfg, client: client, index: index, assumed: assumed, endpoints: endpoints,
 		trust: newTrust(time.Now()), wake: make(chan struct{}, 1),
 		claim: func(string, string) bool { return true }, release: func(string) {}}
 	w.status.Probe.Isolation = endpoint.IsolationUnverified

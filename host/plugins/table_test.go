@@ -63,7 +63,7 @@ func fill(t testing.TB, n int) *scheduler.Batch {
 	}
 	b := &scheduler.Batch{N: n, PromptTokens: 5000, NowMS: 1e12, Seed: 7, Model: "b", BodyBytes: 4097,
 		Matched: col(5000), Uncached: col(5000), Outstanding: col(90000), Inflight: col(30), KVActive: col(200000),
-		Speed:   col(2),
+		Speed: col(2), Delay: col(500),
 		Running: col(9), Waiting: col(9), KVUsage: col(1), Trust: col(1), AgeMS: col(900), Rates: col(9000),
 		Scores: make([]float32, n)}
 	for i := range n {
@@ -92,7 +92,7 @@ func TestAdapter_leastwork(t *testing.T) {
 		}
 		again := fill(t, 64)
 		names, terms, err := s.Explain(again)
-		if err != nil || len(names) != 5 || len(terms) != 5*64 {
+		if err != nil || len(names) != 6 || len(terms) != 6*64 {
 			t.Fatalf("%v %v %v", names, len(terms), err)
 		}
 		for i := range want.Scores {
