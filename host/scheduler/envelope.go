@@ -11,7 +11,7 @@ func (d *decision) envelope() {
 	for i := range n {
 		requests += d.live.inflight[i]
 	}
-	limit := d.loadLimit()
+	limit, least := d.loadLimit(), leastUncached{}
 	tenant := ""
 	if d.r.Principal != nil {
 		tenant = d.r.Principal.Tenant
@@ -22,7 +22,7 @@ func (d *decision) envelope() {
 		switch out := d.live.outstanding[i]; {
 		case d.model.capped && d.atCap(i):
 			d.over[i] = reasonCap
-		case limit > 0 && d.load(i) > limit && d.load(i)-d.saved(i) > limit:
+		case limit > 0 && d.load(i) > limit && d.load(i)-d.saved(i, &least) > limit:
 			d.over[i] = reasonLoad
 		case e.MaxShare > 0 && out > max(0, e.SlackTokens) && d.exceedsShare(i, tenant):
 			d.over[i] = reasonShare
@@ -68,17 +68,42 @@ func (d *decision) loadLimit() float32 {
 // have to compute beyond its own, and what policy's preference for it outweighs. To
 // pass an endpoint over whose load is smaller than that would make the request wait
 // longer (RATIONALE.md).
-func (d *decision) saved(i int) float32 {
-	least := float32(math.MaxFloat32)
-	for k, u := range d.b.Uncached {
-		if k != i {
-			least = min(least, u)
+func (d *decision) saved(i int, least *leastUncached) float32 {
+	if !least.known {
+		*least = leastUncachedOf(d.b.Uncached)
+	}
+	return max(0, least.others(i)-d.b.Uncached[i]) + d.b.Prefer[i]*preferTokens
+}
+
+// leastUncached is the two least numbers of uncached tokens among the candidates of a
+// decision. It is found when a first candidate is above the load limit, and once for all.
+type leastUncached struct {
+	known       bool
+	at          int // column of first
+	first, next float32
+}
+
+func leastUncachedOf(uncached []float32) leastUncached {
+	l := leastUncached{known: true, first: math.MaxFloat32, next: math.MaxFloat32}
+	for i, u := range uncached {
+		if u < l.first {
+			l.at, l.first, l.next = i, u, l.first
+		} else {
+			l.next = min(l.next, u)
 		}
 	}
-	if d.b.N == 1 {
-		least = 0
+	if len(uncached) == 1 {
+		l.next = 0 // there is no other
 	}
-	return max(0, least-d.b.Uncached[i]) + d.b.Prefer[i]*preferTokens
+	return l
+}
+
+// others returns the least of all candidates but the one of a column.
+func (l *leastUncached) others(i int) float32 {
+	if i == l.at {
+		return l.next
+	}
+	return l.first
 }
 
 // exceedsShare reports whether a tenant has more than the profile's share of an

@@ -112,7 +112,7 @@ func quantile(sorted []float32, q float64) float32 {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// Locality is an operator's weight of cached prefixes.
+// LocalitySwitch is an operator's weight of cached prefixes.
 type LocalitySwitch struct {
 	Weight float64   // in [0, 1] of what the rules say
 	Until  time.Time // when it ends

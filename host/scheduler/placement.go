@@ -301,24 +301,25 @@ func (p *Placement) settle() {
 // Done ends the placement with its outcome.
 func (p *Placement) Done(o exchange.Outcome) {
 	st := p.st
+	now := st.now()
 	c := &p.order[p.at]
 	if !p.first {
 		if o.Succeeded() {
 			p.computed()
 		} else {
-			c.load.GaveUp(st.now())
+			c.load.GaveUp(now)
 		}
 		p.settle()
 	}
 	p.charge.Release()
 	p.settleQuota(&o)
 	if o.Succeeded() {
-		c.load.Progressed(st.now())
+		c.load.Progressed(now)
 	}
 	if p.streamed && o.HasUsage && o.TTFT > 0 {
 		c.load.ObserveDecode(o.OutputTokens, o.E2E-o.TTFT)
 	}
-	st.store.Report(c.load, health(&o), st.now())
+	st.store.Report(c.load, health(&o), now)
 	st.stats.finished(p, &o)
 	p.trace.finished(p, &o)
 	excess := p.unexplained(&o)
