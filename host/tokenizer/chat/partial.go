@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"slices"
 
 	"github.com/kvasir-router/kvasir/host/internal/jsonscan"
 	"github.com/kvasir-router/kvasir/host/llmapi"
@@ -227,7 +228,10 @@ func (e *mediaEditor) members() (typ string, ok bool) {
 func (e *mediaEditor) replace(start, end, list, known int) {
 	e.count++
 	in := llmapi.InlineMedia(e.body[start:end])
-	e.tokens += max(in.Tokens, llmapi.MediaTokens*b2i(in.Count == 0))
+	if in.Count == 0 {
+		in.Tokens = llmapi.MediaTokens
+	}
+	e.tokens += in.Tokens
 	e.edits = e.edits[:known]
 	if !e.first {
 		e.edits = append(e.edits, mediaEdit{start, end, e.part})
@@ -235,11 +239,7 @@ func (e *mediaEditor) replace(start, end, list, known int) {
 	}
 	// The mark goes to the beginning of the list, once; the medium becomes an empty text.
 	empty := bytes.Replace([]byte(e.part), []byte(mediaMark), nil, 1)
-	marked := false
-	for _, x := range e.edits {
-		marked = marked || x.start == list && x.end == list
-	}
-	if !marked {
+	if !slices.ContainsFunc(e.edits, func(x mediaEdit) bool { return x.start == list && x.end == list }) {
 		e.insert(mediaEdit{list, list, e.part + ","})
 	}
 	e.edits = append(e.edits, mediaEdit{start, end, string(empty)})
@@ -251,14 +251,7 @@ func (e *mediaEditor) insert(x mediaEdit) {
 	for i > 0 && e.edits[i-1].start >= x.start {
 		i--
 	}
-	e.edits = append(e.edits[:i], append([]mediaEdit{x}, e.edits[i:]...)...)
+	e.edits = slices.Insert(e.edits, i, x)
 }
 
 func (e *mediaEditor) offset() int { return e.from + int(e.d.InputOffset()) }
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
