@@ -52,7 +52,7 @@ func ReadAzure(r io.Reader) (*Trace, error) {
 		t.Conversations = append(t.Conversations, Conversation{Name: fmt.Sprint("request ", line-1),
 			Start: max(0, at.Sub(first).Seconds()), Requests: []Request{{Tokens: in, Output: max(1, out)}}})
 		if len(t.Conversations) > maxRequests {
-			return nil, errTooMany(line)
+			return nil, fmt.Errorf("%w: line %d: %v", ErrFormat, line, errTooMany)
 		}
 	}
 	if err := s.Err(); err != nil {
@@ -68,6 +68,4 @@ const (
 	maxTokens   = 100_000_000 // of one prompt or answer
 )
 
-func errTooMany(line int) error {
-	return fmt.Errorf("%w: line %d: more than %d requests: split the file", ErrFormat, line, maxRequests)
-}
+var errTooMany = fmt.Errorf("more than %d requests: split the file", maxRequests)

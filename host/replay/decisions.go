@@ -43,7 +43,7 @@ func ReadDecisions(r io.Reader) (*Trace, error) {
 		steps = append(steps, step)
 		t.BlockTokens = max(t.BlockTokens, step)
 		if len(steps) > maxRequests {
-			return fmt.Errorf("more than %d requests: split the file", maxRequests)
+			return errTooMany
 		}
 		return nil
 	})
@@ -56,25 +56,8 @@ func ReadDecisions(r io.Reader) (*Trace, error) {
 	for i := range t.Conversations {
 		c := &t.Conversations[i]
 		c.Start -= first
-		c.Requests[0].Blocks = every(c.Requests[0].Blocks, steps[i], t.BlockTokens)
+		c.Requests[0].Blocks = placements.Chain(c.Requests[0].Blocks).Every(steps[i], t.BlockTokens)
 	}
 	t.sort()
 	return t, nil
-}
-
-// every returns the hashes of blocks of size tokens among those of blocks of step
-// tokens. A size that is no multiple of step has none.
-func every(hashes []uint64, step, size int) []uint64 {
-	if step == 0 || step == size {
-		return hashes
-	}
-	if size%step != 0 {
-		return nil
-	}
-	n := size / step
-	out := hashes[:0]
-	for i := n - 1; i < len(hashes); i += n {
-		out = append(out, hashes[i])
-	}
-	return out
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"sort"
 )
 
 // writer makes the prompts of one conversation out of stretches of text.
@@ -47,15 +48,7 @@ func newZipf(n int, s float64) zipf {
 
 func (z zipf) draw(r *rand.Rand) int {
 	x := r.Float64() * z[len(z)-1]
-	lo, hi := 0, len(z)-1
-	for lo < hi {
-		if m := (lo + hi) / 2; z[m] < x {
-			lo = m + 1
-		} else {
-			hi = m
-		}
-	}
-	return lo
+	return min(sort.SearchFloat64s(z, x), len(z)-1)
 }
 
 // RAG describes questions about documents that a search found: a system prompt, the
@@ -80,9 +73,7 @@ func (g RAG) Generate(seed uint64) *Trace {
 	def(&g.Documents, 400)
 	def(&g.Length, 3000)
 	def(&g.Found, 3)
-	if g.Rate == 0 {
-		g.Rate = 4
-	}
+	def(&g.Rate, 4)
 	r := rand.New(rand.NewPCG(seed, 23))
 	base := hashName(fmt.Sprint("rag ", seed))
 	length := make([]int, g.Documents)
@@ -128,12 +119,8 @@ func (g Tenants) Generate(seed uint64) *Trace {
 	def(&g.Conversations, 500)
 	def(&g.Turns, 6)
 	def(&g.System, 3000)
-	if g.Rate == 0 {
-		g.Rate = 1
-	}
-	if g.Think == 0 {
-		g.Think = 8
-	}
+	def(&g.Rate, 1)
+	def(&g.Think, 8)
 	r := rand.New(rand.NewPCG(seed, 29))
 	base := hashName(fmt.Sprint("tenants ", seed))
 	system := make([]int, g.Tenants)
@@ -177,9 +164,7 @@ func (g Waves) Generate(seed uint64) *Trace {
 	def(&g.Siblings, 64)
 	def(&g.Prompt, 6000)
 	def(&g.Prompts, 4)
-	if g.Period == 0 {
-		g.Period = 10
-	}
+	def(&g.Period, 10)
 	r := rand.New(rand.NewPCG(seed, 37))
 	base := hashName(fmt.Sprint("waves ", seed))
 	t := &Trace{Name: "waves", BlockTokens: GeneratedBlock}
@@ -198,7 +183,7 @@ func (g Waves) Generate(seed uint64) *Trace {
 }
 
 // def sets a number that is 0.
-func def(p *int, v int) {
+func def[T int | float64](p *T, v T) {
 	if *p == 0 {
 		*p = v
 	}

@@ -36,10 +36,7 @@ func IdealHit(t *Trace) float64 {
 	for i := range t.Conversations {
 		for k := range t.Conversations[i].Requests {
 			q := &t.Conversations[i].Requests[k]
-			tokens := q.Tokens
-			if tokens == 0 {
-				tokens = len(q.Blocks) * t.BlockTokens
-			}
+			tokens := q.Length(t.BlockTokens)
 			total += float64(tokens)
 			known := 0
 			for _, h := range q.Blocks[:min(len(q.Blocks), tokens/t.BlockTokens)] {

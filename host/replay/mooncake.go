@@ -37,18 +37,17 @@ func OpenMooncake(path string) (*Trace, error) { return open(path, ReadMooncake)
 func ReadMooncake(r io.Reader) (*Trace, error) {
 	m := mooncake{at: map[string]int{},
 		trace: &Trace{BlockTokens: MooncakeBlock, SlotSeconds: mooncakeSlot, Turnless: true}}
-	s := bufio.NewScanner(r)
-	s.Buffer(make([]byte, 1<<20), maxLine)
-	for line := 1; s.Scan(); line++ {
-		if err := m.line(s.Bytes(), line); err != nil {
-			return nil, fmt.Errorf("%w: line %d: %v", ErrFormat, line, err)
+	err := eachLine(r, func(b []byte, line int) error {
+		if err := m.line(b, line); err != nil {
+			return err
 		}
 		if line > maxRequests {
-			return nil, errTooMany(line)
+			return errTooMany
 		}
-	}
-	if err := s.Err(); err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrFormat, err)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	m.trace.sort()
 	return m.trace, nil
@@ -110,11 +109,9 @@ func WriteMooncake(w io.Writer, t *Trace) error {
 		c := &t.Conversations[i]
 		for k := range c.Requests {
 			q := &c.Requests[k]
-			l := mooncakeLine{Timestamp: 1000 * c.Start, In: max(1, q.Tokens), Out: q.Output, BlockTokens: t.BlockTokens,
-				Conversation: c.Name, Tenant: c.Tenant, Think: q.Think, Blocks: make([]uint64, 0, len(q.Blocks))}
-			if q.Tokens == 0 {
-				l.In = max(1, len(q.Blocks)*t.BlockTokens)
-			}
+			l := mooncakeLine{Timestamp: 1000 * c.Start, In: max(1, q.Length(t.BlockTokens)), Out: q.Output,
+				BlockTokens: t.BlockTokens, Conversation: c.Name, Tenant: c.Tenant, Think: q.Think,
+				Blocks: make([]uint64, 0, len(q.Blocks))}
 			for _, h := range q.Blocks {
 				id, ok := ids[h]
 				if !ok {

@@ -1,12 +1,10 @@
 package replay
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/kvasir-router/kvasir/host/llmapi"
@@ -47,21 +45,20 @@ func OpenOpenAI(path string, p Prompter) (*Trace, error) {
 // ReadOpenAI is OpenOpenAI for a stream.
 func ReadOpenAI(r io.Reader, p Prompter) (*Trace, error) {
 	o := openAI{prompter: p, trace: &Trace{BlockTokens: OpenAIBlock, Turnless: true}, at: map[string]int{}}
-	s := bufio.NewScanner(r)
-	s.Buffer(make([]byte, 1<<20), maxLine)
-	for line := 1; s.Scan(); line++ {
-		if len(s.Bytes()) == 0 {
-			continue
+	err := eachLine(r, func(b []byte, line int) error {
+		if len(b) == 0 {
+			return nil
 		}
-		if err := o.line(s.Bytes(), line); err != nil {
-			return nil, fmt.Errorf("%w: line %d: %v", ErrFormat, line, err)
+		if err := o.line(b, line); err != nil {
+			return err
 		}
 		if o.count++; o.count > maxRequests {
-			return nil, errTooMany(line)
+			return errTooMany
 		}
-	}
-	if err := s.Err(); err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrFormat, err)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	o.trace.sort()
 	first := math.Inf(1)
@@ -160,10 +157,11 @@ func (o *openAI) request(l *requestLine) (q Request, err error) {
 const defaultOutput = 256
 
 func operationOf(path string) (llmapi.Operation, bool) {
-	paths := []string{"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"}
 	ops := []llmapi.Operation{llmapi.OpChat, llmapi.OpCompletions, llmapi.OpResponses, llmapi.OpMessages}
-	if i := slices.Index(paths, path); i >= 0 {
-		return ops[i], true
+	for _, op := range ops {
+		if op.Path() == path {
+			return op, true
+		}
 	}
 	return 0, false
 }

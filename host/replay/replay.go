@@ -27,6 +27,14 @@ type Request struct {
 	Think  float64 // seconds between the previous answer and this request
 }
 
+// Length returns the tokens of the prompt, with blocks of blockTokens.
+func (q *Request) Length(blockTokens int) int {
+	if q.Tokens > 0 {
+		return q.Tokens
+	}
+	return len(q.Blocks) * blockTokens
+}
+
 // Conversation is a sequence of requests, each sent after the previous answer.
 type Conversation struct {
 	Name     string
@@ -148,6 +156,22 @@ func open[T any](path string, read func(io.Reader) (T, error)) (t T, err error) 
 	return read(z)
 }
 
+// eachLine calls f with each line of a trace and its number, from 1. The line is valid
+// until f returns. All errors wrap [ErrFormat]; those of f name the line.
+func eachLine(r io.Reader, f func(b []byte, line int) error) error {
+	s := bufio.NewScanner(r)
+	s.Buffer(make([]byte, 1<<20), maxLine)
+	for line := 1; s.Scan(); line++ {
+		if err := f(s.Bytes(), line); err != nil {
+			return fmt.Errorf("%w: line %d: %v", ErrFormat, line, err)
+		}
+	}
+	if err := s.Err(); err != nil {
+		return fmt.Errorf("%w: %v", ErrFormat, err)
+	}
+	return nil
+}
+
 // ReadWEKA reads a WEKA agentic trace. Conversations of equal tool and system
 // prompt lengths share those leading blocks, as the trace's authors advise.
 func ReadWEKA(r io.Reader, f Filter) ([]Conversation, error) {
@@ -181,7 +205,7 @@ func ReadWEKA(r io.Reader, f Filter) ([]Conversation, error) {
 			return nil, fmt.Errorf("%w: line %d: %d tokens, %d out, think %g s", ErrFormat, line, w.In, w.Out, w.Think)
 		}
 		if line > maxRequests {
-			return nil, errTooMany(line)
+			return nil, fmt.Errorf("%w: line %d: %v", ErrFormat, line, errTooMany)
 		}
 		if w.Conversation != cur.Name {
 			flush()

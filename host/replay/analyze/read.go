@@ -32,8 +32,7 @@ const maxLine = 64 << 20
 
 // Open reads a file of JSON lines, compressed if its name ends in .gz: a decision log with
 // placements, a Mooncake or WEKA trace, or request bodies of the OpenAI API (one in each line, or
-// in its member "body" or "request"). render may be nil: bodies are then read as they
-// are.
+// in its member "body" or "request").
 func Open(path string) (*Workload, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -95,11 +94,7 @@ func fromTrace(format string, t *replay.Trace, err error) (*Workload, error) {
 	}
 	w := &Workload{Format: format, BlockTokens: t.BlockTokens}
 	for _, r := range inOrder(t.Conversations) {
-		tokens := r.Tokens
-		if tokens == 0 {
-			tokens = len(r.Blocks) * t.BlockTokens
-		}
-		w.Prompts = append(w.Prompts, Prompt{Chain: r.Blocks, Tokens: tokens})
+		w.Prompts = append(w.Prompts, Prompt{Chain: r.Blocks, Tokens: r.Length(t.BlockTokens)})
 	}
 	return w, nil
 }

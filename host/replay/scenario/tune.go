@@ -196,9 +196,6 @@ func (s *tuner) verify(out *Tuned) error {
 // measure runs the policy with a set of constants.
 func (s *tuner) measure(set map[string]float64) ([][]Metrics, error) {
 	key := fmt.Sprint(set) // fmt sorts the keys of maps
-	if set == nil {
-		key = fmt.Sprint(map[string]float64{})
-	}
 	if m, ok := s.known[key]; ok {
 		return m, nil
 	}

@@ -155,10 +155,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // tokens returns the length of a prompt.
 func (r *run) tokens(q *replay.Request) int {
-	if q.Tokens > 0 {
-		return q.Tokens
-	}
-	return max(1, len(q.Blocks)*r.block)
+	return max(1, q.Length(r.block))
 }
 
 // arriveAt schedules a request of the trace.

@@ -98,14 +98,17 @@ func (c *Chain) UnmarshalText(text []byte) error {
 // Every returns the hashes of p's prefixes of step, 2 × step, … tokens, nil if step is
 // not a multiple of p.BlockTokens. Prompts whose BlockTokens differ are compared at
 // their common multiple.
-func (p *Placement) Every(step int) []uint64 {
-	if p.BlockTokens <= 0 || step < p.BlockTokens || step%p.BlockTokens != 0 {
+func (p *Placement) Every(step int) []uint64 { return p.Blocks.Every(p.BlockTokens, step) }
+
+// Every is Placement.Every of a chain whose hashes are of size, 2 × size, … tokens.
+func (c Chain) Every(size, step int) []uint64 {
+	if size <= 0 || step < size || step%size != 0 {
 		return nil
 	}
-	every := step / p.BlockTokens
-	out := make([]uint64, 0, len(p.Blocks)/every)
-	for i := every - 1; i < len(p.Blocks); i += every {
-		out = append(out, p.Blocks[i])
+	every := step / size
+	out := make([]uint64, 0, len(c)/every)
+	for i := every - 1; i < len(c); i += every {
+		out = append(out, c[i])
 	}
 	return out
 }
