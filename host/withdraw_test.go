@@ -119,14 +119,27 @@ func TestWithdraw(t *testing.T) {
 	check("acme", "globex", "token one", "token two")
 	x.write("keys.json", strings.Repeat(" ", 10))
 	check("acme", "globex", "umbrella", "token one", "token two")
-	log := x.log.String()
-	audit, err := os.ReadFile(filepath.Join(x.path("state"), "audit.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range []string{"key " + ids["acme"], "key " + ids["umbrella"], "key one of issuer", "key two of issuer"} {
-		if !strings.Contains(log, s) || !strings.Contains(string(audit), s) {
-			t.Errorf("%q: in the log %t, in the audit log %t", s, strings.Contains(log, s), strings.Contains(string(audit), s))
+	// The log and the audit log are written after the rules are swapped.
+	x.reported("key "+ids["acme"], "key "+ids["umbrella"], "key one of issuer", "key two of issuer")
+}
+
+// reported waits until both the log and the audit log contain each text.
+func (x *liveRouter) reported(texts ...string) {
+	x.t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		log := x.log.String()
+		audit, err := os.ReadFile(filepath.Join(x.path("state"), "audit.log"))
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		lacking := slices.DeleteFunc(slices.Clone(texts), func(s string) bool {
+			return strings.Contains(log, s) && strings.Contains(string(audit), s)
+		})
+		if len(lacking) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			x.t.Fatalf("not both in the log and in the audit log: %q", lacking)
 		}
 	}
 }
