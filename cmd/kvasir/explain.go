@@ -38,7 +38,8 @@ func explainCommand() *cobra.Command {
 			if *other {
 				text = printCounterfactual
 			}
-			return show(cmd, a, *output, admin.Explain, &admin.ExplainRequest{ID: *id, Tenant: *tenant}, text)
+			q := &admin.ExplainRequest{ID: *id, Tenant: *tenant, Counterfactual: *other}
+			return show(cmd, a, *output, admin.Explain, q, text)
 		case *other:
 			return exit(exitUsage, "--counterfactual needs --request: it compares the columns of a served request")
 		case *id == "" && len(args) == 1:

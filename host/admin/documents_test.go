@@ -348,7 +348,9 @@ func (x *roundTrip) callRouter(ctx context.Context) {
 	r, err := Reload.Call(ctx, x.c, &None{})
 	x.check(Reload.Route, err, err == nil && r.Revision == 2)
 	e, err := Explain.Call(ctx, x.c, &ExplainRequest{ID: "known", Tenant: "acme"})
-	x.check(Explain.Route, err, err == nil && e.RequestID == "known")
+	x.check(Explain.Route, err, err == nil && e.RequestID == "known" && e.Counterfactual == nil)
+	e, err = Explain.Call(ctx, x.c, &ExplainRequest{ID: "known", Counterfactual: true})
+	x.check(Explain.Route, err, err == nil && len(e.Counterfactual) == 1)
 	_, err = ExplainDryRun.Call(ctx, x.c, &DryRun{Tenant: "acme", User: "u v&w", Path: "/v1/completions",
 		Body: []byte("abc")})
 	d := x.cfg.Explainer.(*fake).lastDry

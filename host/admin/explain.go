@@ -13,16 +13,16 @@ import (
 // up by tenant, so that another tenant's request and one that does not exist get
 // the same answer.
 func (s *Server) explain(c *call, q *ExplainRequest) (*scheduler.Explanation, error) {
-	own, tenant := c.principal.Tenant, q.Tenant
-	if tenant == "" && !holds(c.principal, ScopeExplainAny) {
-		tenant = own
+	own := c.principal.Tenant
+	if q.Tenant == "" && !holds(c.principal, ScopeExplainAny) {
+		q.Tenant = own
 	}
-	if tenant != "" && tenant != own {
-		if err := c.permit(ScopeExplainAny, "tenant/"+tenant); err != nil {
+	if q.Tenant != "" && q.Tenant != own {
+		if err := c.permit(ScopeExplainAny, "tenant/"+q.Tenant); err != nil {
 			return nil, err
 		}
 	}
-	x, owner, err := s.cfg.Explainer.Explain(c.context(), tenant, q.ID)
+	x, owner, err := s.cfg.Explainer.Explain(c.context(), q)
 	owners := []string{owner}
 	if a, ok := errors.AsType[*AmbiguousError](err); ok {
 		owners = a.Tenants

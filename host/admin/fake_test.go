@@ -30,12 +30,17 @@ type fake struct {
 	lastDry DryRun
 }
 
-func (f *fake) Explain(_ context.Context, tenant, id string) (*scheduler.Explanation, string, error) {
+func (f *fake) Explain(_ context.Context, q *ExplainRequest) (*scheduler.Explanation, string, error) {
+	tenant, id := q.Tenant, q.ID
 	owner := cmp.Or(tenant, "acme")
 	switch id {
 	case "known":
 		if owner == "acme" {
-			return &scheduler.Explanation{RequestID: id, Tenant: owner}, owner, nil
+			x := &scheduler.Explanation{RequestID: id, Tenant: owner}
+			if q.Counterfactual {
+				x.Counterfactual = []scheduler.Alternative{{Name: "other"}}
+			}
+			return x, owner, nil
 		}
 	case "shared":
 		if tenant == "" {

@@ -17,6 +17,9 @@ type None struct{}
 type ExplainRequest struct {
 	ID     string `path:"id" doc:"x-request-id of the answer"`
 	Tenant string `query:"tenant" doc:"of the request; default the sender's, or any for holders of explain:any"`
+
+	// Counterfactual costs a call of every profile's scorers.
+	Counterfactual bool `query:"counterfactual" doc:"true: also what other profiles and baselines would have chosen"`
 }
 
 // DryRun is a request that is only decided about.

@@ -16,10 +16,10 @@ import (
 
 // Explainer explains placement decisions.
 type Explainer interface {
-	// Explain returns the decision about a tenant's request, and the tenant;
+	// Explain returns the decision about the request of q, and its tenant;
 	// ErrNotFound if none is kept. An empty tenant means any: an *AmbiguousError if
 	// several used the request id.
-	Explain(ctx context.Context, tenant, requestID string) (decision *scheduler.Explanation, owner string, err error)
+	Explain(ctx context.Context, q *ExplainRequest) (decision *scheduler.Explanation, owner string, err error)
 	// DryRun decides about a request without sending it.
 	DryRun(ctx context.Context, q *DryRun) (*scheduler.Explanation, error)
 }

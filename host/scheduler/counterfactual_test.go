@@ -1,12 +1,16 @@
 package scheduler
 
-import "testing"
+import (
+	"sync/atomic"
+	"testing"
+)
 
 // TestCounterfactual: a warm endpoint with work is chosen by prefix and by the default
 // cost, the idle one by requests in flight and by a profile that looks at nothing else.
 func TestCounterfactual(t *testing.T) {
+	var counted atomic.Int64
 	r := newRig(t, 2, func(_ *StateConfig, c *Config) {
-		c.Profiles = append(c.Profiles, Profile{Name: "idle", Scorers: []Weighted{{Scorer: idlest{}, Weight: 1}}})
+		c.Profiles = append(c.Profiles, Profile{Name: "idle", Scorers: []Weighted{{Scorer: idlest{&counted}, Weight: 1}}})
 	})
 	text := words(1, 4000)
 	r.index.Add(0, chainOf(text, "s", 16))
@@ -14,9 +18,13 @@ func TestCounterfactual(t *testing.T) {
 	req := r.request(text)
 	p := r.place(req)
 	defer end(p)
-	x, ok := r.sched.Explain("acme", req.ID)
+	x, ok := r.sched.ExplainCounterfactual("acme", req.ID)
 	if !ok || x.Chosen != "http://10.0.0.0:8000" {
 		t.Fatalf("chosen %q", x.Chosen)
+	}
+	scored := counted.Load()
+	if x, _ := r.sched.Explain("acme", req.ID); x.Counterfactual != nil || counted.Load() != scored || scored == 0 {
+		t.Errorf("Explain scored by other profiles: %d calls, then %d; %v", scored, counted.Load(), x.Counterfactual)
 	}
 	want := map[string]bool{"default": true, "idle": false, "least in flight": false, "least work": false,
 		"longest prefix": true}
@@ -40,12 +48,13 @@ func TestCounterfactual(t *testing.T) {
 	}
 }
 
-// idlest scores requests in flight.
-type idlest struct{}
+// idlest scores requests in flight and counts its calls.
+type idlest struct{ calls *atomic.Int64 }
 
 func (idlest) Name() string { return "idlest" }
 func (idlest) Unit() Unit   { return UnitScore }
-func (idlest) Score(b *Batch) error {
+func (s idlest) Score(b *Batch) error {
+	s.calls.Add(1)
 	for i := range b.N {
 		b.Scores[i] = -b.Inflight[i]
 	}

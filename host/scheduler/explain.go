@@ -51,7 +51,8 @@ type Explanation struct {
 	QueuedMillis   float64            `json:"queued_ms,omitempty"` // time that it waited for a place
 	Outcome        *OutcomeSeen       `json:"outcome,omitempty"`
 
-	// Counterfactual is what other profiles and baselines would have chosen.
+	// Counterfactual is what other profiles and baselines would have chosen; only
+	// Scheduler.ExplainCounterfactual computes it.
 	Counterfactual []Alternative `json:"counterfactual,omitempty"`
 }
 

@@ -26,6 +26,19 @@ func (s *Scheduler) Explain(tenant, requestID string) (*Explanation, bool) {
 	}
 	e := explain(requestID, &h, cands, &more)
 	s.fillTerms(e, &h, cands, &more)
+	return e, true
+}
+
+// ExplainCounterfactual is Explain with what other profiles and baselines would have
+// chosen: the scorers of every profile score the recorded decision.
+func (s *Scheduler) ExplainCounterfactual(tenant, requestID string) (*Explanation, bool) {
+	hash := s.st.hashID(requestID)
+	h, cands, more, ok := s.st.trace.of(hash).copyOut(tenant, requestID, hash)
+	if !ok {
+		return nil, false
+	}
+	e := explain(requestID, &h, cands, &more)
+	s.fillTerms(e, &h, cands, &more)
 	e.Counterfactual = s.counterfactual(&h, cands, &more)
 	return e, true
 }

@@ -23,8 +23,9 @@ type Explainer struct {
 
 // Explain implements admin.Explainer.
 func (e *Explainer) Explain(
-	_ context.Context, tenant, id string,
+	_ context.Context, q *admin.ExplainRequest,
 ) (decision *scheduler.Explanation, owner string, err error) {
+	tenant, id := q.Tenant, q.ID
 	l := e.Rules.Acquire()
 	defer l.Release()
 	if tenant == "" {
@@ -36,7 +37,11 @@ func (e *Explainer) Explain(
 			tenant = owners[0]
 		}
 	}
-	x, ok := l.Scheduler.Explain(tenant, id)
+	explain := l.Scheduler.Explain
+	if q.Counterfactual {
+		explain = l.Scheduler.ExplainCounterfactual
+	}
+	x, ok := explain(tenant, id)
 	if !ok {
 		return nil, "", fmt.Errorf("%w: no decision about request %q is kept; the last 10,000 are", admin.ErrNotFound, id)
 	}

@@ -66,7 +66,7 @@ func TestExplain(t *testing.T) {
 		{"acme", "one", "acme"}, {"", "one", "acme"}, {"globex", "one", ""}, {"globex", "shared", "globex"},
 		{"", "absent", ""},
 	} {
-		x, owner, err := e.Explain(context.Background(), c.tenant, c.id)
+		x, owner, err := e.Explain(context.Background(), &admin.ExplainRequest{Tenant: c.tenant, ID: c.id})
 		if c.owner == "" {
 			if !errors.Is(err, admin.ErrNotFound) {
 				t.Errorf("%s of %q: got %v, want not found", c.id, c.tenant, err)
@@ -77,9 +77,15 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s of %q: got owner %q, %+v, %v", c.id, c.tenant, owner, x, err)
 		}
 	}
-	_, _, err := e.Explain(context.Background(), "", "shared")
+	_, _, err := e.Explain(context.Background(), &admin.ExplainRequest{ID: "shared"})
 	if a, ok := errors.AsType[*admin.AmbiguousError](err); !ok || !slices.Equal(a.Tenants, []string{"acme", "globex"}) {
 		t.Errorf("got %v, want both tenants named", err)
+	}
+	for _, asked := range []bool{false, true} {
+		x, _, err := e.Explain(context.Background(), &admin.ExplainRequest{ID: "one", Counterfactual: asked})
+		if err != nil || (len(x.Counterfactual) > 0) != asked {
+			t.Errorf("counterfactual %v: got %+v, %v", asked, x, err)
+		}
 	}
 }
 
