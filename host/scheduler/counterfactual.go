@@ -35,16 +35,25 @@ var baselines = []baseline{
 	{"least in flight", func(b *Batch, i int) float64 { return float64(b.Inflight[i]) }},
 	{"least work", func(b *Batch, i int) float64 { return float64(b.Outstanding[i]) + 1e-3*float64(b.Inflight[i]) }},
 	{"longest prefix", func(b *Batch, i int) float64 { return 1e-4*float64(b.Inflight[i]) - float64(b.Matched[i]) }},
-	// arXiv 2603.15202: prefill tokens, of the request and queued ones, times the batch.
 	{"our implementation of LMETRIC", func(b *Batch, i int) float64 {
-		return float64(b.Outstanding[i]+b.Uncached[i]) * float64(b.Inflight[i]+1)
+		return LMetricCost(float64(b.Outstanding[i]), float64(b.Uncached[i]), float64(b.Inflight[i]))
 	}},
-	// ai-dynamo/dynamo, lib/llm/src/kv_router/scheduler.rs: blocks to prefill and blocks
-	// that decode, with weight 1.
 	{"our implementation of Dynamo's KV router", func(b *Batch, i int) float64 {
-		return float64(b.Outstanding[i]+b.Uncached[i]) + float64(b.KVActive[i])
+		return DynamoCost(float64(b.Outstanding[i])+float64(b.Uncached[i]), float64(b.KVActive[i]))
 	}},
 }
+
+// LMetricCost is the cost that LMETRIC (arXiv 2603.15202) minimizes: prefill tokens, of
+// the requests before this one and of its own, times the requests of the batch with it.
+func LMetricCost(queued, uncached, inflight float64) float64 {
+	return (queued + uncached) * (inflight + 1)
+}
+
+// DynamoCost is the cost that Dynamo's KV router minimizes (ai-dynamo/dynamo,
+// lib/llm/src/kv_router/scheduler.rs): tokens to prefill, of the requests before this one
+// and of its own, and KV tokens in decoding, both with weight 1. The request's own KV
+// tokens are the same on every endpoint and left out.
+func DynamoCost(prefill, decoding float64) float64 { return prefill + decoding }
 
 // forOperator is a scorer that is called for an operator: its faults are not those of
 // a decision.

@@ -1,6 +1,10 @@
 package router
 
-import "time"
+import (
+	"time"
+
+	"github.com/kvasir-router/kvasir/host/scheduler"
+)
 
 // peers are the policies, in the order of tables.
 var peers = []Peer{
@@ -131,13 +135,12 @@ func smetric(c constants) chooser {
 	})
 }
 
-// lmetric follows arXiv 2603.15202: prefill tokens, of the request and queued ones,
-// times the size of the batch.
+// lmetric is [scheduler.LMetricCost] with a weight of queued tokens.
 func lmetric(c constants) chooser {
 	queued := c["queued"]
 	return chooserFunc(func(v *view) int {
 		return v.least(func(i int) float64 {
-			return (queued*v.outstanding(i) + float64(v.uncached[i])) * (v.inflight(i) + 1)
+			return scheduler.LMetricCost(queued*v.outstanding(i), float64(v.uncached[i]), v.inflight(i))
 		})
 	})
 }
@@ -213,13 +216,14 @@ func sglang(c constants) chooser {
 	})
 }
 
-// dynamo follows Dynamo's KV router: prefill blocks that wait, those of the request
-// less its overlap, and decode blocks, all with one weight unless prefill is scaled.
+// dynamo is [scheduler.DynamoCost] with a weight of tokens to prefill, and a cost in
+// tokens of each request in flight.
 func dynamo(c constants) chooser {
 	prefill, requests := c["prefill"], c["requests"]
 	return chooserFunc(func(v *view) int {
 		return v.least(func(i int) float64 {
-			return prefill*(v.outstanding(i)+float64(v.uncached[i])) + v.kv(i) + float64(v.r.Prompt) + requests*v.inflight(i)
+			queued := prefill * (v.outstanding(i) + float64(v.uncached[i]))
+			return scheduler.DynamoCost(queued, v.kv(i)) + requests*v.inflight(i)
 		})
 	})
 }
