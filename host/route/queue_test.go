@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,7 +31,12 @@ type rig struct {
 	sched  atomic.Pointer[scheduler.Scheduler]
 	number atomic.Uint64 // of the revision
 	leases atomic.Int64  // not released
+	reads  atomic.Int64  // of the clock
 }
+
+// now is a clock that no two reads of one goroutine find at the same time, so that a
+// request that waited has waited for more than nothing.
+func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.reads.Add(1))) }
 
 // Acquire implements Rules.
 func (r *rig) Acquire() Lease {
@@ -64,7 +70,7 @@ func newRig(t *testing.T, q scheduler.Queue) *rig {
 		r.store.Update(id, func(s *endpoint.State) { s.Ready, s.Trust = true, 1 })
 	}
 	r.state = scheduler.NewState(scheduler.StateConfig{Store: r.store, Observer: r})
-	r.Router = New(Config{Rules: r, Queue: &r.queue, Now: time.Now})
+	r.Router = New(Config{Rules: r, Queue: &r.queue, Now: r.now})
 	r.setCap(t, 1)
 	return r
 }
@@ -96,8 +102,9 @@ func (c client) head(_ *proxy.Edge, req *scheduler.Request) (again bool, err err
 }
 
 type placing struct {
-	p   *scheduler.Placement
-	err error
+	p      *scheduler.Placement
+	waited bool // for a turn, which it got
+	err    error
 }
 
 // begin places a request of a tenant in the background.
@@ -114,7 +121,7 @@ func (r *rig) begin(t *testing.T, tenant, id string, gone <-chan struct{}) <-cha
 		if err != nil {
 			err = withWait(err, req.Queued)
 		}
-		out <- placing{p, err}
+		out <- placing{p, req.Queued > 0, err}
 	}()
 	return out
 }
@@ -290,7 +297,8 @@ func TestQueue_order(t *testing.T) {
 }
 
 // TestQueue_stress: many tenants, three places, clients that leave, reloads: every
-// request comes to an end, and never are there more than there are places.
+// request comes to an end, which the queue counts once if it waited, never are there more
+// than there are places, and in the end nothing is held.
 func TestQueue_stress(t *testing.T) {
 	r := newRig(t, scheduler.Queue{Deadline: 20 * time.Second, Limit: 1000})
 	stop := make(chan struct{})
@@ -309,8 +317,10 @@ func TestQueue_stress(t *testing.T) {
 		}
 	})
 	var mu sync.Mutex
-	ends := map[string]int{}
-	for g := range 24 {
+	ends := map[string]uint64{}
+	held := r.fill(t)
+	const clients = 24
+	for g := range clients {
 		rng := rand.New(rand.NewPCG(uint64(g), 1))
 		wg.Go(func() {
 			for i := range 20 {
@@ -321,6 +331,9 @@ func TestQueue_stress(t *testing.T) {
 				}
 				x := <-c
 				end := "placed"
+				if x.waited {
+					end = "placed after a wait"
+				}
 				if x.err != nil {
 					if end = "left"; !errors.Is(x.err, errLeft) {
 						t.Errorf("%v", x.err)
@@ -331,6 +344,7 @@ func TestQueue_stress(t *testing.T) {
 							t.Error("more requests than places")
 						}
 					}
+					runtime.Gosched() // others find the place taken
 					x.p.FirstToken()
 					done(x.p)
 				}
@@ -340,13 +354,29 @@ func TestQueue_stress(t *testing.T) {
 			}
 		})
 	}
+	r.awaitWaiting(t, clients)
+	for _, p := range held {
+		done(p)
+	}
 	wg.Wait()
 	close(stop)
 	background.Wait()
+	// A wait is counted before its request goes on, so that the counts are final.
 	st := r.queue.Stats()
-	t.Logf("%v, %+v", ends, st)
-	if st.Waiting != 0 || ends["placed"]+ends["left"] != 24*20 || ends["placed"] < 200 ||
-		uint64(ends["placed"]+ends["left"]) < st.Placed+st.Left {
-		t.Errorf("%v, %+v", ends, st)
+	placed, waited, left := ends["placed"], ends["placed after a wait"], ends["left"]
+	if placed+waited+left != clients*20 || waited < clients || left == 0 {
+		t.Errorf("requests ended %v", ends)
+	}
+	if st.Waiting != 0 || st.Placed != waited || st.Left != left || st.Waits.Count != waited+left ||
+		st.Expired+st.Full+st.Slow != 0 {
+		t.Errorf("requests ended %v, the queue counts %+v", ends, st)
+	}
+	if n := r.leases.Load(); n != 0 {
+		t.Errorf("%d revisions are held", n)
+	}
+	for i, l := range r.store.Load().Loads {
+		if l != nil && l.Inflight() != 0 {
+			t.Errorf("endpoint %d has %d requests", i, l.Inflight())
+		}
 	}
 }
