@@ -5,12 +5,14 @@ package bench
 import (
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +61,11 @@ proxy_set_header Connection ""; proxy_buffering off; } } }
 	return &peer{"nginx", url, p.Cmd.Process.Pid, nil}
 }
 
+func tokenizerDir(t testing.TB) string { return filepath.Join(testdeps.Cache(t), "engine", "qwen3") }
+
+// blockTokens is the size of the engines' blocks.
+const blockTokens = 16
+
 // kvasir starts the router. Without a tokenizer it places by load only.
 func kvasir(t testing.TB, name string, upstreams []string, tokenizer bool) *peer {
 	t.Helper()
@@ -68,7 +75,7 @@ func kvasir(t testing.TB, name string, upstreams []string, tokenizer bool) *peer
 	}
 	tok := ""
 	if tokenizer {
-		tok = ", tokenizer: {dir: " + filepath.Join(testdeps.Cache(t), "engine", "qwen3") + "}"
+		tok = ", tokenizer: {dir: " + tokenizerDir(t) + "}"
 	}
 	r := harness.Serve(t, `
 listen: {LISTEN}
@@ -76,7 +83,8 @@ admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
 state_dir: "{STATE}"
 identity: {anonymous: {tenant: bench}}
 pools:
-- {name: main, dialect: openai, endpoints: [`+strings.Join(urls, ", ")+`], events: {mode: "off"}, block_tokens: 16}
+- {name: main, dialect: openai, endpoints: [`+strings.Join(urls, ", ")+`], events: {mode: "off"},
+   block_tokens: `+fmt.Sprint(blockTokens)+`}
 models: [{name: m, pools: [main]`+tok+`}]
 `)
 	if b, err := exec.Command("taskset", "-a", "-c", "-p", "1",
@@ -91,13 +99,17 @@ type scenario struct {
 	name    string
 	clients int
 	events  bool // cost per event, not per request
-	body    func(client, turn int) []byte
+	body    func(client int) []byte
 }
 
 // conversation returns a body for each turn of some clients: 36 messages that stay and
-// a new one.
-func conversation(r *rand.Rand, text func(r *rand.Rand, bytes int) string) func(client, turn int) []byte {
-	var histories [4][]message
+// one that no peer has seen before.
+func conversation(r *rand.Rand, n counter, text func(r *rand.Rand, bytes int) string) func(client int) []byte {
+	var (
+		histories [4][]message
+		shared    [4]int
+		turns     atomic.Uint64
+	)
 	for i := range histories {
 		for k := range 36 {
 			m := user(text(r, 10_000))
@@ -106,21 +118,28 @@ func conversation(r *rand.Rand, text func(r *rand.Rand, bytes int) string) func(
 			}
 			histories[i] = append(histories[i], m)
 		}
+		one, other := n.tokens(chat(false, histories[i]...)), n.tokens(chat(false, append(histories[i], user("x"))...))
+		for shared[i] < len(one) && one[shared[i]] == other[shared[i]] {
+			shared[i]++
+		}
 	}
-	return func(client, turn int) []byte {
-		last := user(text(rand.New(rand.NewPCG(uint64(client), uint64(turn))), 2500))
-		return chat(false, append(slices.Clone(histories[client]), last)...)
+	return func(client int) []byte {
+		last := user(text(rand.New(rand.NewPCG(4, turns.Add(1))), 2500))
+		return n.counted(chat(false, append(slices.Clone(histories[client]), last)...), shared[client])
 	}
 }
 
-func scenarios() []scenario {
+func scenarios(n counter) []scenario {
 	r := rand.New(rand.NewPCG(4, 4))
-	same := func(body []byte) func(int, int) []byte { return func(int, int) []byte { return body } }
+	same := func(body []byte) func(int) []byte {
+		body = n.counted(body, math.MaxInt)
+		return func(int) []byte { return body }
+	}
 	return []scenario{
 		{"1 KB request, 16 clients", 16, false, same(chat(false, user(prose(r, 900))))},
 		{"400 KB of prose, repeated", 4, false, same(chat(false, user(prose(r, 390_000))))},
 		{"400 KB of an agent's calls of tools, repeated", 4, false, same(chat(false, agent(r, 360_000)...))},
-		{"400 KB of code, next turn", 4, false, conversation(r, code)},
+		{"400 KB of code, next turn", 4, false, conversation(r, n, code)},
 		{"event of a stream, 32 streams at 5 ms", 32, true, same(chat(true, user("n=256 ")))},
 	}
 }
@@ -138,9 +157,10 @@ func TestDataPath(t *testing.T) {
 	ups := startEngines(t)
 	peers := []*peer{nginx(t, ups), kvasir(t, columns[1], ups, false), kvasir(t, columns[2], ups, true)}
 	var rows []row
-	for _, sc := range scenarios() {
+	for _, sc := range scenarios(newCounter(t)) {
 		rows = append(rows, checked(t, recorded, func() row { return sc.measure(t, peers) }))
 	}
+	agrees(t, peers[2])
 	rows = append(rows, checked(t, recorded, func() row { return openStreams(t, ups) }))
 	fmt.Print("\n", format(rows))
 	if *writeFlag == "" {

@@ -7,6 +7,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"testing"
+
+	"github.com/kvasir-router/kvasir/host/config"
+	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/rules"
 )
 
 var vocabulary = strings.Fields("the of and to in a is that for it as was with be by on not he his but at are this " +
@@ -71,6 +76,44 @@ func agent(r *rand.Rand, bytes int) (out []message) {
 		sum += len(task) + len(file) + len(arguments)
 	}
 	return out
+}
+
+// countsKey precedes, in a body, the prompt's tokens and how many of them an engine has
+// computed that has answered a prompt with the same beginning: [tokens,cached].
+const countsKey = `"bench_counts":`
+
+// counter counts the tokens of prompts as the engine does. Safe for concurrent use.
+type counter struct{ prompts *rules.Prompts }
+
+func newCounter(t testing.TB) counter {
+	t.Helper()
+	p, err := rules.OpenPrompts(&config.Tokenizer{Dir: tokenizerDir(t), TimeZone: "UTC", Library: "auto"}, 256<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return counter{p}
+}
+
+// tokens returns the tokens of the prompt of a chat body.
+func (c counter) tokens(body []byte) []uint32 {
+	var r llmapi.Request
+	err := r.Scan(llmapi.OpChat, body)
+	if err != nil {
+		panic(err)
+	}
+	ids, err := c.prompts.Chat().Tokens(&r, nil)
+	if err != nil {
+		panic(err)
+	}
+	return ids
+}
+
+// counted returns body with the counts that its answer reports. The first shared tokens
+// are those of former requests.
+func (c counter) counted(body []byte, shared int) []byte {
+	n := len(c.tokens(body))
+	cached := min(shared, n-1) / blockTokens * blockTokens
+	return fmt.Appendf(body[:len(body)-1], ",%s[%d,%d]}", countsKey, n, cached)
 }
 
 // chat returns the body of a chat request.

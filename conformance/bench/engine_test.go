@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,10 +20,13 @@ import (
 // fakeEngine answers chat requests without computing anything, so that the benchmark
 // measures the router. It answers a request whose body contains the mark "n=N" with a
 // stream of N events, one every 5 ms, and one whose first content begins with "hold "
-// with a stream of one event that stays open.
+// with a stream of one event that stays open. The usage that it reports is that of an
+// engine with a prefix cache: bodies carry the figures (see counted), and a prompt is
+// cached from the second request on that begins with the same bytes.
 type fakeEngine struct {
 	net.Listener
 	requests atomic.Int64
+	seen     sync.Map // beginning of a body -> struct{}
 }
 
 func startFakeEngine(t testing.TB) *fakeEngine {
@@ -45,9 +49,9 @@ func startFakeEngine(t testing.TB) *fakeEngine {
 	return e
 }
 
-var plain = []byte(`{"id":"c","object":"chat.completion","model":"m","choices":[` +
+const plain = `{"id":"c","object":"chat.completion","model":"m","choices":[` +
 	`{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],` +
-	`"usage":{"prompt_tokens":100,"completion_tokens":1,"total_tokens":101,"prompt_tokens_details":{"cached_tokens":0}}}`)
+	`"usage":{"prompt_tokens":%d,"completion_tokens":1,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}}}`
 
 var models = []byte(`{"object":"list","data":[{"id":"m","object":"model","max_model_len":1000000}]}`)
 
@@ -83,10 +87,24 @@ func (e *fakeEngine) serve(c net.Conn) {
 				k, _ := strconv.Atoi(digits)
 				stream(c, k)
 			} else {
-				answer(c, plain)
+				answer(c, e.complete(body))
 			}
 		}
 	}
+}
+
+// complete returns the answer to a request that is not streamed.
+func (e *fakeEngine) complete(body []byte) []byte {
+	var tokens, cached int
+	if at := bytes.LastIndex(body, []byte(countsKey)); at >= 0 {
+		if _, err := fmt.Fscanf(bytes.NewReader(body[at+len(countsKey):]), "[%d,%d]", &tokens, &cached); err != nil {
+			return fmt.Appendf(nil, `{"error":{"message":"counts: %v"}}`, err)
+		}
+	}
+	if _, again := e.seen.LoadOrStore(string(body[:min(len(body), 512)]), struct{}{}); !again {
+		cached = 0
+	}
+	return fmt.Appendf(nil, plain, tokens, tokens+1, cached)
 }
 
 func answer(c net.Conn, body []byte) {

@@ -53,9 +53,9 @@ func family(pid int) []int {
 	return out
 }
 
-// load sends the bodies that body(client, turn) returns, with clients concurrent clients
+// load sends the bodies that body(client) returns, with clients concurrent clients
 // for the duration d, and returns the number of answers and of stream events.
-func load(t testing.TB, url string, clients int, d time.Duration, body func(client, turn int) []byte) (requests,
+func load(t testing.TB, url string, clients int, d time.Duration, body func(client int) []byte) (requests,
 	events int64) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -68,8 +68,8 @@ func load(t testing.TB, url string, clients int, d time.Duration, body func(clie
 		go func() {
 			defer wg.Done()
 			buf := make([]byte, 64<<10)
-			for turn := 0; time.Now().Before(end); turn++ {
-				req, _ := http.NewRequest("POST", url+"/v1/chat/completions", bytes.NewReader(body(c, turn)))
+			for time.Now().Before(end) {
+				req, _ := http.NewRequest("POST", url+"/v1/chat/completions", bytes.NewReader(body(c)))
 				req.Header.Set("Content-Type", "application/json")
 				res, err := tr.RoundTrip(req)
 				if err != nil || res.StatusCode != 200 {

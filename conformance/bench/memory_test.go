@@ -25,7 +25,7 @@ func openStreams(t *testing.T, ups []string) row {
 	r := row{name: name}
 	var first float64
 	for i, p := range []*peer{nginx(t, ups), kvasir(t, columns[1], ups, false), kvasir(t, columns[2], ups, true)} {
-		load(t, p.url, 1, 200*time.Millisecond, func(int, int) []byte { return chat(false, user("hello")) })
+		load(t, p.url, 1, 200*time.Millisecond, func(int) []byte { return chat(false, user("hello")) })
 		before, memoBefore := resident(t, p.pid), memo(t, p)
 		closers := hold(t, p.url, streams)
 		time.Sleep(3 * time.Second) // free buffers of bodies are returned after two
@@ -86,15 +86,35 @@ func memo(t *testing.T, p *peer) int {
 	if p.router == nil {
 		return 0
 	}
+	return int(metricSum(t, p, "kvasir_prompts_memo_bytes"))
+}
+
+// metricSum returns the sum of a router's series whose name and labels begin with prefix.
+func metricSum(t *testing.T, p *peer, prefix string) (sum float64) {
+	t.Helper()
 	_, b := harness.GetBody(p.router.Admin+"/metrics", p.router.Token)
 	for line := range strings.Lines(string(b)) {
-		if strings.HasPrefix(line, "kvasir_prompts_memo_bytes") {
-			n, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64)
+		if strings.HasPrefix(line, prefix) {
+			v, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return int(n)
+			sum += v
 		}
 	}
-	return 0
+	return sum
+}
+
+// agrees fails if the router counted tokens otherwise than the engine reports, or
+// mispredicted often: first requests of a prompt that arrive together are mispredicted,
+// and so are turns that happen to share one more block with another turn.
+func agrees(t *testing.T, p *peer) {
+	t.Helper()
+	differed := metricSum(t, p, "kvasir_prompt_differed_total")
+	exact := metricSum(t, p, `kvasir_predictions_total{result="exact"`)
+	wrong := metricSum(t, p, `kvasir_predictions_total{result="wrong"`)
+	fmt.Printf("%s: %.0f prompts of another length, %.0f predictions exact, %.0f wrong\n", p.name, differed, exact, wrong)
+	if differed > 0 || exact == 0 || wrong > exact/20 {
+		t.Error("the router measured is not in its usual state: it disagrees with the engine about prompts")
+	}
 }
