@@ -45,10 +45,8 @@ func sentence(r *rand.Rand, n int) string {
 	return strings.Join(w, " ")
 }
 
-const convTurns = 8
-
-// converse runs `count` conversations of eight turns each with `clients` clients.
-func converse(t *testing.T, router *harness.Router, model string, shared bool, count, clients int) convResult {
+// converse runs `count` conversations of `turns` turns each with `clients` clients.
+func converse(t *testing.T, router *harness.Router, model string, shared bool, count, turns, clients int) convResult {
 	r := rand.New(rand.NewPCG(11, uint64(count)))
 	system := "You are helpful."
 	if shared {
@@ -65,7 +63,7 @@ func converse(t *testing.T, router *harness.Router, model string, shared bool, c
 		defer mu.Unlock()
 		var can []*conversation
 		for _, c := range cs {
-			if !c.busy && c.turn < convTurns {
+			if !c.busy && c.turn < turns {
 				can = append(can, c)
 			}
 		}
@@ -127,6 +125,10 @@ func converse(t *testing.T, router *harness.Router, model string, shared bool, c
 // step, so 100 clients arrive in waves, and while 30 requests wait at one engine and 5
 // at another, some turns move, as they should. Turns return to their engine, and a
 // system prompt that all conversations share attracts none of them to one engine.
+//
+// An engine's count of conversations differs from the mean by a few, whatever the mean
+// is: by 3 in 3 % of runs. So the bound on the balance needs a mean that is large beside
+// that: with 24 conversations an engine, 1 of 100 runs gives 1.12, none more.
 func TestConversations(t *testing.T) {
 	es := startEngines(t, 4, "--step-ms", "30")
 	var urls []string
@@ -134,10 +136,10 @@ func TestConversations(t *testing.T) {
 		urls = append(urls, strconv.Quote(e.URL))
 	}
 	for _, tc := range []struct {
-		shared         bool
-		count, clients int
-		same           float64 // share of turns that must return
-	}{{false, 40, 8, 0.98}, {true, 40, 8, 0.98}, {false, 200, 100, 0.95}, {true, 200, 100, 0.95}} {
+		shared                bool
+		count, turns, clients int
+		same                  float64 // share of turns that must return
+	}{{false, 96, 4, 8, 0.98}, {true, 96, 4, 8, 0.98}, {false, 400, 4, 100, 0.95}, {true, 400, 4, 100, 0.95}} {
 		t.Run(fmt.Sprintf("shared=%t/clients=%d", tc.shared, tc.clients), func(t *testing.T) {
 			r := harness.Serve(t, `
 listen: {LISTEN}
@@ -148,7 +150,7 @@ pools: [{name: main, endpoints: [`+strings.Join(urls, ", ")+`], events: {mode: "
 models: [{name: `+es[0].Model+`, pools: [main], tokenizer: {dir: `+demoDir(t)+`}}]
 profiles: [{name: default, holdout: 0}]
 `)
-			res := converse(t, r, es[0].Model, tc.shared, tc.count, tc.clients)
+			res := converse(t, r, es[0].Model, tc.shared, tc.count, tc.turns, tc.clients)
 			same, balance := float64(res.same)/float64(res.turns), res.balance(len(es))
 			t.Logf("same engine %.3f, balance %.2f, requests %v", same, balance, res.per)
 			if same < tc.same {
