@@ -142,7 +142,7 @@ func New(cfg *config.Config, opt Options) (_ *Host, err error) {
 		return nil, err
 	}
 	if err := h.identity.RestoreUses(statedir.KeyUsePath(cfg.StateDir)); err != nil {
-		h.log.Warn("last uses of keys", "err", err)
+		h.log.Warn("last uses of API keys not restored", "err", err)
 	}
 	h.plugins.LookFolder(false)
 	if err := h.openServers(); err != nil {

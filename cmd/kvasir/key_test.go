@@ -96,7 +96,7 @@ func TestKeyIssue_pepper(t *testing.T) {
 	if _, err := statedir.Pepper(other); err != nil {
 		t.Fatal(err)
 	}
-	f("have another pepper", "--state-dir", other)
+	f("hashed with another pepper", "--state-dir", other)
 	if out := mustRun(t, "key", "issue", "--tenant", "acme", "--file", s.keys, "--state-dir", s.state); !s.accepts(t,
 		lastLine(out)) {
 		t.Errorf("the router does not accept the key: %s", out)

@@ -463,7 +463,7 @@ default decision := {"allow": false, "reason": "closed"}
 	save(t, rules, []byte("package kvasir\n\ndecision {"))
 	editFile(t, r.Config, "models: [{name: "+model+",", "models: [{name: "+model+", aliases: [another],")
 	s, b := adminDo(t, r, "POST", "/v1/reload", nil)
-	if s != 422 || !strings.Contains(string(b), "everything else is as in the files") ||
+	if s != 422 || !strings.Contains(string(b), "all other changes are in force") ||
 		!strings.Contains(string(b), "kvasir/decision.rego:3") {
 		t.Errorf("reload with a broken policy: %d %s", s, b)
 	}

@@ -22,7 +22,7 @@ type Autoscale struct {
 	// of the goodput of the best size; 0.7 uses a fifth fewer endpoints and loses up to
 	// 2 points of goodput under swinging demand
 	Target float64 `yaml:"target" reload:"live"`
-	// how long a size must not have been needed before the pool shrinks; default 5m; at
+	// how long a pool must not have needed its size before it shrinks; default 5m; at
 	// least twice the cold start
 	Window Duration `yaml:"window" reload:"live"`
 	// time without requests after which the last endpoint is removed, with min 0;
@@ -36,7 +36,7 @@ type Autoscale struct {
 	// "warm"}); default 0: no warm-up. Sending the most frequent prompts to a machine
 	// changed the mean time to first token by -10 to +3 %
 	WarmTimeout Duration `yaml:"warm_timeout" reload:"live"`
-	// name of the pool whose demand this pool serves when that one cannot get endpoints;
+	// name of the pool whose demand this pool serves when that pool cannot get endpoints;
 	// the settings of that pool then apply to both
 	OverflowOf string `yaml:"overflow_of" reload:"live"`
 	// true: report decisions and order nothing; a pool without a driver only cordons and
@@ -144,7 +144,7 @@ func (k *checker) autoscale(path string, p *Pool, pools []Pool) {
 		k.add(path+".shadow", "requires plugin")
 	}
 	if a.Plugin != "" && a.OverflowOf != "" {
-		k.add(path+".plugin", "not with overflow_of: name the plugin in pool %q", a.OverflowOf)
+		k.add(path+".plugin", "not allowed with overflow_of: name the plugin in pool %q", a.OverflowOf)
 	}
 	if a.OverflowOf == "" {
 		return
@@ -152,11 +152,11 @@ func (k *checker) autoscale(path string, p *Pool, pools []Pool) {
 	i := slices.IndexFunc(pools, func(o Pool) bool { return o.Name == a.OverflowOf })
 	switch {
 	case a.OverflowOf == p.Name || i < 0:
-		k.add(path+".overflow_of", "unknown pool, or the same one: %q", a.OverflowOf)
+		k.add(path+".overflow_of", "want the name of another pool, got %q", a.OverflowOf)
 	case !pools[i].Autoscale.On():
 		k.add(path+".overflow_of", "pool %q has no autoscale section", a.OverflowOf)
 	case pools[i].Autoscale.OverflowOf != "":
-		k.add(path+".overflow_of", "pool %q is itself an overflow: use %q", a.OverflowOf, pools[i].Autoscale.OverflowOf)
+		k.add(path+".overflow_of", "pool %q is itself an overflow pool: use %q", a.OverflowOf, pools[i].Autoscale.OverflowOf)
 	}
 }
 
@@ -189,7 +189,7 @@ func (k *checker) overflows(c *Config) {
 
 func (k *checker) driver(path string, d *Driver) {
 	if len(d.Command) > 0 && d.Webhook.URL != "" {
-		k.add(path, "command and webhook exclude each other")
+		k.add(path, "set command or webhook, not both")
 	}
 	if len(d.Command) > 0 && d.Command[0] == "" {
 		k.add(path+".command", "empty program name")

@@ -39,7 +39,7 @@ type Config struct {
 	Models []Model `yaml:"models" reload:"live"`
 	// how requests are placed; the first is the default
 	Profiles []Profile `yaml:"profiles" reload:"live"`
-	// Wasm plugins that profiles name
+	// Wasm plugins that profiles and pools name
 	Plugins []Plugin `yaml:"plugins" reload:"live"`
 	// watched folder: a file NAME.wasm in it is the module of plugin NAME and takes
 	// precedence over the pushed version and the plugin's file; if the default profile
@@ -82,9 +82,9 @@ type Listen struct {
 	// maximum size of a request body; default 64MiB: a 1M-token prompt is about 5 MB,
 	// which leaves room for images in base64
 	MaxBody Size `yaml:"max_body" reload:"live"`
-	// for a client's request head, and for each MiB of its body; default 60s
+	// time limit for a client's request head, and for each MiB of its body; default 60s
 	BodyTimeout Duration `yaml:"body_timeout" reload:"restart"`
-	// how long a client may accept no byte of an answer; default 60s
+	// how long a client may go without accepting a byte of an answer; default 60s
 	WriteTimeout Duration `yaml:"write_timeout" reload:"restart"`
 	// origins whose scripts may read answers, such as https://chat.example, or *;
 	// default none
@@ -93,8 +93,8 @@ type Listen struct {
 
 // TLS names the files of a TLS identity.
 type TLS struct {
-	// PEM; watched: a renewed certificate is in force for the next connections. To add or
-	// remove TLS takes a restart
+	// PEM; watched: new connections use a renewed certificate. Adding or removing TLS
+	// requires a restart
 	CertFile string `yaml:"cert_file" reload:"live"`
 	// PEM; watched, as cert_file
 	KeyFile string `yaml:"key_file" reload:"live"`
@@ -128,7 +128,7 @@ type Pool struct {
 	Endpoints []string `yaml:"endpoints" reload:"live"`
 	// further endpoints: from a file or from DNS
 	Discover Discover `yaml:"discover" reload:"live"`
-	// for policy constraints
+	// labels of the endpoints, for policy constraints
 	Labels map[string]string `yaml:"labels" reload:"live"`
 	// price of a GPU second relative to other pools, in any currency; for plugins that
 	// read the column price; default 0 = not set
@@ -140,7 +140,8 @@ type Pool struct {
 	BlockTokens AutoInt `yaml:"block_tokens" reload:"live"`
 	// the engine's cache events
 	Events Events `yaml:"events" reload:"live"`
-	// what the router presents to the engines; clients' credentials are never forwarded
+	// credentials that the router sends to the engines; clients' credentials are never
+	// forwarded
 	Credentials Credentials `yaml:"credentials" reload:"live"`
 	// for endpoints whose URL begins with https://; cache events are not encrypted
 	TLS EngineTLS `yaml:"tls" reload:"live"`
@@ -213,7 +214,7 @@ type Discover struct {
 	Every Duration `yaml:"every" reload:"live"`
 }
 
-// On reports whether there is a source.
+// On reports whether a source is set.
 func (d *Discover) On() bool { return d.File != "" || d.DNS != "" }
 
 // Events configures the addresses at which an engine publishes its cache events.
@@ -243,7 +244,7 @@ type Source struct {
 	Listen string `yaml:"listen" reload:"live"`
 }
 
-// Credentials is what the router presents to an engine.
+// Credentials holds what the router authenticates with at an engine.
 type Credentials struct {
 	// file with the token
 	BearerFile string `yaml:"bearer_file" reload:"live"`
@@ -261,7 +262,7 @@ type EngineTLS struct {
 	ServerName string `yaml:"server_name" reload:"live"`
 }
 
-// Fields is how request fields outside the allow-list are treated.
+// Fields configures how request fields outside the allow-list are treated.
 type Fields struct {
 	// pass, drop or refuse fields that the router does not know; default pass: engines
 	// ignore or refuse them
@@ -322,12 +323,13 @@ type Tokenizer struct {
 	Library string `yaml:"library" reload:"live"`
 }
 
-// Profile is how requests are placed.
+// Profile configures how requests are placed.
 type Profile struct {
 	// unique
 	Name string `yaml:"name" reload:"live"`
-	// kinds of requests that it is for, unless policy names a profile: the first profile
-	// with a match that holds is used, else the first profile of the list, which has none
+	// the kinds of requests that use this profile, unless policy names a profile: the
+	// first profile whose match holds is used, else the first profile of the list, which
+	// has no match
 	Match []ProfileMatch `yaml:"match" reload:"live"`
 	// ttft, throughput or blend; default blend
 	Objective string `yaml:"objective" reload:"live"`
@@ -365,14 +367,14 @@ type Profile struct {
 	Holdout *float64 `yaml:"holdout" reload:"live"`
 }
 
-// ProfileMatch is a kind of requests; all conditions that are set must hold.
+// ProfileMatch describes a kind of requests; all conditions that are set must hold.
 type ProfileMatch struct {
 	// names of models; default any
 	Models []string `yaml:"models" reload:"live"`
 	// operations, such as chat.completions; default any
 	Operations []string `yaml:"operations" reload:"live"`
-	// map of label, of the request (client_hints.labels) or its credential, to the
-	// values of which it must have one
+	// map of label to accepted values; the label may come from the request
+	// (client_hints.labels) or its credential
 	Labels map[string][]string `yaml:"labels" reload:"live"`
 }
 
@@ -438,11 +440,11 @@ type PluginLimits struct {
 	Call Duration `yaml:"call" reload:"live"`
 }
 
-// Signatures names the keys whose signatures of modules are accepted.
+// Signatures lists the keys whose signatures of modules are accepted.
 type Signatures struct {
-	// true: a module that none of keys signed is refused, whether it is pushed, saved in
-	// plugin_dir, named by file, or found in the store at start; default false: only an
-	// invalid signature by one of keys is refused
+	// true: a module without a signature by one of keys is refused, whether it is pushed,
+	// saved in plugin_dir, named by file, or found in the store at start; default false:
+	// only an invalid signature by one of keys is refused
 	Required bool `yaml:"required" reload:"live"`
 	// name: public key, as kvasir plugin keygen prints it; at most 16
 	Keys map[string]string `yaml:"keys" reload:"live"`
@@ -466,23 +468,24 @@ type Envelope struct {
 	// the request; load is outstanding prompt tokens and a tenth of the KV memory in use;
 	// default 1.5
 	MaxLoadRatio float64 `yaml:"max_load_ratio" reload:"live"`
-	// load in tokens that is always allowed; default 16384: one request at low load
-	// breaks no affinity
+	// load in tokens that is always allowed; default 16384: a single request at low load
+	// does not break affinity
 	SlackTokens *int `yaml:"slack_tokens" reload:"live"`
 	// share of an endpoint's work that one tenant may hold while others compete for it;
 	// default 0.5
 	MaxShare float64 `yaml:"max_share" reload:"live"`
 }
 
-// Conversations bounds what keeps conversations together beyond the scores. Explain
-// names the rules that changed a choice.
+// Conversations bounds the rules that keep conversations together beyond the scores.
+// Explain names the rules that changed a choice.
 type Conversations struct {
-	// hold: how much more than the cheapest endpoint, in tokens of cost, the endpoint may
-	// cost that a conversation stays on; default 8192, the load at which sticky routers
+	// hold: a conversation stays on its endpoint while that costs at most this many tokens
+	// more than the cheapest endpoint; default 8192, the load at which sticky routers
 	// spill; 0 = off
 	HoldTokens *int `yaml:"hold_tokens" reload:"live"`
-	// spread: how much more than the cheapest endpoint the one may cost that a
-	// conversation begins on because fewer have begun there; default 2048; 0 = off
+	// spread: a new conversation goes to the endpoint where the fewest have begun, among
+	// those that cost at most this many tokens more than the cheapest; default 2048; 0 =
+	// off
 	SpreadTokens *int `yaml:"spread_tokens" reload:"live"`
 	// join: how many conversations begin on each holder of a shared prefix before another
 	// endpoint is given a copy, which is then not charged; default 4; 0 = off
@@ -494,9 +497,9 @@ type Queue struct {
 	// maximum wait; default 30s: clients give up earlier than a longer one; 0s refuses
 	// at once, with status 429
 	Deadline *Duration `yaml:"deadline" reload:"live"`
-	// longest expected wait with which a request may wait: the work that goes before it, by
-	// the rate at which requests were placed; one that would wait longer is refused at
-	// once, with status 429 and the expected wait as Retry-After; default the deadline
+	// maximum expected wait: the work ahead of a request divided by the rate at which
+	// requests are placed; a request that would wait longer is refused at once, with status
+	// 429 and the expected wait as Retry-After; default the deadline
 	MaxDelay *Duration `yaml:"max_delay" reload:"live"`
 	// maximum number of waiting requests of all profiles; default 1000: each holds its
 	// body and a connection; further ones are refused at once, with status 429
@@ -514,7 +517,7 @@ type ClientHints struct {
 	// requests with the same value go to the same endpoint if prompts are unknown or
 	// policy pins sessions; default x-kvasir-session
 	Session string `yaml:"session" reload:"live"`
-	// priority class that the client requests and policy may grant; default
+	// priority class that the client asks for and policy may grant; default
 	// x-kvasir-priority
 	Priority string `yaml:"priority" reload:"live"`
 	// map of label to header; the header's value is input.request.labels.LABEL of
@@ -537,12 +540,12 @@ type Limits struct {
 	Prompts Size `yaml:"prompts" reload:"restart"`
 	// memory of decisions kept for explain; default 64MiB, at most 10,000 decisions
 	Decisions Size `yaml:"decisions" reload:"restart"`
-	// how long a router that is stopped waits for requests in progress; default 5m;
-	// longer than most answers, shorter than the grace period of what stops it
+	// how long a router that is stopped waits for requests in progress; default 5m; longer
+	// than most answers; choose less than the supervisor's grace period
 	DrainTimeout Duration `yaml:"drain_timeout" reload:"restart"`
 }
 
-// Telemetry is logs and metrics.
+// Telemetry configures logs and metrics.
 type Telemetry struct {
 	// debug, info, warn or error; default info
 	LogLevel string `yaml:"log_level" reload:"live"`
@@ -636,10 +639,10 @@ func Read(path string) (*Config, error) {
 	return c, nil
 }
 
-// Decode reads a file of another kind by the rules of configuration files: strict
-// keys, ${NAME}, errors with their lines. name is used in errors; v points to a struct
-// whose fields have yaml tags. check, which may be nil, reports what is wrong with the
-// values by path; it is called if the file could be decoded. The error is Errors.
+// Decode reads a file of another kind by the rules of configuration files: strict keys,
+// ${NAME}, errors with their lines. name is used in errors; v points to a struct whose
+// fields have yaml tags. check, which may be nil, reports invalid values by path; it is
+// called if the file could be decoded. The error is Errors.
 func Decode(name string, data []byte, v any, check func(report func(path, text string))) error {
 	d := &decoder{env: os.LookupEnv, lines: map[string]pos{}}
 	if d.document(data, v) && len(d.errors) == 0 && check != nil {

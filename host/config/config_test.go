@@ -144,7 +144,7 @@ func TestParse_errors(t *testing.T) {
 			":1: listen: want host:port",
 			":2: pools[0].dialect: want one of vllm, sglang, llamacpp, ollama, openai, got \"foo\"",
 			":2: pools[0].endpoints[0]: invalid endpoint URL \"ftp://x\": want http://",
-			":3: models[0].pools[0]: unknown pool \"b\"", "identity: no method of authentication"}},
+			":3: models[0].pools[0]: unknown pool \"b\"", "identity: no authentication method"}},
 		"unit": {minimal + "limits: {index: 64MB}\n",
 			[]string{"kvasir.yaml:5: limits.index: want a size such as 512KiB"}},
 		"time": {strings.Replace(minimal, "{name: main,", "{name: main, timeouts: {connect: 2},", 1),
@@ -157,7 +157,7 @@ func TestParse_errors(t *testing.T) {
 		"not yaml": {"a: [", []string{"not YAML"}},
 		"empty":    {"", []string{"want one YAML document"}},
 		"endpoint twice": {strings.Replace(minimal, "10.0.0.2", "10.0.0.1", 1),
-			[]string{"pools[0].endpoints[1]: duplicate endpoint http://10.0.0.1:8000: pool \"main\" has it"}},
+			[]string{"pools[0].endpoints[1]: duplicate endpoint http://10.0.0.1:8000: already in pool \"main\""}},
 		"no such plugin": {minimal + "profiles:\n- name: a\n  scorers:\n  - plugin: nope\n  filters: [no]\n  picker: none\n",
 			[]string{
 				`kvasir.yaml:8: profiles[0].scorers[0].plugin: unknown plugin "nope"`,
@@ -168,17 +168,17 @@ func TestParse_errors(t *testing.T) {
 			`:9: profiles[0].scorers[1]: duplicate scorer "leastwork"`,
 			":10: profiles[0].scorers[2]: want either plugin or builtin",
 			":11: profiles[0].scorers[3].builtin: want one of leastwork",
-			":13: profiles[1].scorers[0]: want either", ":13: profiles[1].scorers[1].config: a builtin has no config",
+			":13: profiles[1].scorers[0]: want either", ":13: profiles[1].scorers[1].config: config is not allowed with builtin",
 			":13: profiles[1].scorers[1].required: want true or false",
 			":14: profiles[1].normalize: want one of off, minmax, rank"}},
 		"bad plugin": {minimal + "plugins:\n- {name: X, file: /nope, grants: [net]}\n- {name: a, config: 3, limits: " +
 			"{memory: 1GiB}}\n- {name: a}\n", []string{
 			":7: plugins[1].config: want a mapping"}},
 		"signatures without keys": {minimal + "plugin_signatures: {required: true}\n",
-			[]string{":5: plugin_signatures: required without keys"}},
+			[]string{":5: plugin_signatures: required: true without keys"}},
 		"bad keys": {minimal + "plugin_signatures:\n  keys:\n    A: \"ed25519:AAAA\"\n    b: \"ed25519:AAAA\"\n", []string{
 			":7: plugin_signatures.keys.A: want a name of lower-case", ":7: plugin_signatures.keys.A: want a public key",
-			":8: plugin_signatures.keys.b: duplicate key: A has it"}},
+			":8: plugin_signatures.keys.b: duplicate key: already named A"}},
 		"bad plugins": {minimal + "plugins:\n- {name: X, file: /nope, grants: [net]}\n- {name: a, limits: {memory: " +
 			"1GiB}}\n- {name: a}\n", []string{
 			":6: plugins[0].name: want lower-case", ":6: plugins[0].grants[0]: want one of log",
@@ -218,7 +218,7 @@ func TestParse_errors(t *testing.T) {
 			[]string{"pools[0].autoscale.max: missing"}},
 		"plugin of an overflow": {strings.Replace(minimal, "pools: [",
 			"pools: [{name: spot, autoscale: {max: 2, overflow_of: main, plugin: leastwork}},", 1),
-			[]string{`autoscale.plugin: not with overflow_of`}},
+			[]string{`autoscale.plugin: not allowed with overflow_of`}},
 		"alias clash": {strings.Replace(minimal, "{name: qwen3-8b,", "{name: qwen3-8b, aliases: [qwen3-8b],", 1),
 			[]string{`duplicate model name "qwen3-8b"`}},
 		"bad autoscale": {strings.Replace(minimal, "{name: main,",

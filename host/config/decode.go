@@ -131,11 +131,11 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string) {
 	}
 }
 
-// resolve refuses anchors, aliases and tags.
+// resolve rejects anchors, aliases and tags.
 func (d *decoder) resolve(n ast.Node, path string) ast.Node {
 	switch n.(type) {
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
-		d.errorf(n, path, "anchors, aliases and tags are not supported: write the value out")
+		d.errorf(n, path, "anchors, aliases and tags are not supported: write the value in full")
 		return nil
 	}
 	return n
@@ -170,7 +170,7 @@ func (d *decoder) kind(n ast.Node, v reflect.Value, path string) {
 		if s, ok := d.text(n, path); ok {
 			i, err := strconv.ParseInt(s, 10, 64)
 			if err != nil || i < 0 {
-				d.errorf(n, path, "want a whole number from 0, got %q", s)
+				d.errorf(n, path, "want a whole number of at least 0, got %q", s)
 				return
 			}
 			v.SetInt(i)
@@ -296,7 +296,7 @@ func (d *decoder) expand(n ast.Node, path, s string) (string, bool) {
 		}
 		j := strings.IndexByte(s[i:], '}')
 		if j < 0 {
-			d.errorf(n, path, "${ without }")
+			d.errorf(n, path, "missing } after ${")
 			return "", false
 		}
 		name := s[i+2 : i+j]

@@ -177,7 +177,7 @@ func (c *Identity) Proxies() (out identity.Proxies, err error) {
 func (k *checker) identity(c *Identity, clientCA string) {
 	if c.Only() && c.Anonymous.Tenant == "" {
 		k.add("identity",
-			"no method of authentication: set api_keys_file (see kvasir key issue) or anonymous: {tenant: local}")
+			"no authentication method: set api_keys_file (see kvasir key issue) or anonymous: {tenant: local}")
 	}
 	k.file("identity.api_keys_file", c.APIKeysFile)
 	if _, err := c.Certificates(); err != nil {
@@ -187,16 +187,16 @@ func (k *checker) identity(c *Identity, clientCA string) {
 		k.add("identity", "%v", err)
 	}
 	if clientCA == "" && len(c.MTLS) > 0 {
-		k.add("identity.mtls", "requires listen.tls.client_ca_file, by which certificates are verified")
+		k.add("identity.mtls", "requires listen.tls.client_ca_file, which verifies certificates")
 	}
 	for i, p := range c.TrustedProxies {
 		if clientCA == "" && len(p.SANs) > 0 {
 			k.add(fmt.Sprintf("identity.trusted_proxies[%d].sans", i),
-				"requires listen.tls.client_ca_file, by which certificates are verified")
+				"requires listen.tls.client_ca_file, which verifies certificates")
 		}
 		if clientCA != "" && len(p.SANs) == 0 {
 			k.add(fmt.Sprintf("identity.trusted_proxies[%d].sans", i),
-				"missing: clients present certificates on this listener, so name that of the proxy")
+				"missing: this listener requires client certificates, so name the proxy's certificate")
 		}
 	}
 	seen := map[string]bool{}

@@ -95,7 +95,7 @@ const maxSignatureKeys = 16
 // signatures checks the keys of plugin signatures.
 func (k *checker) signatures(s *Signatures) {
 	if s.Required && len(s.Keys) == 0 {
-		k.add("plugin_signatures", "required without keys would refuse every module: add a key (kvasir plugin keygen)")
+		k.add("plugin_signatures", "required: true without keys refuses every module: add a key (kvasir plugin keygen)")
 	}
 	if len(s.Keys) > maxSignatureKeys {
 		k.add("plugin_signatures.keys", "%d keys: want at most %d", len(s.Keys), maxSignatureKeys)
@@ -110,7 +110,7 @@ func (k *checker) signatures(s *Signatures) {
 			k.add(path, "want a public key as kvasir plugin keygen prints it, ed25519:…, got %.80q", text)
 		}
 		if names[text] != "" {
-			k.add(path, "duplicate key: %s has it", names[text])
+			k.add(path, "duplicate key: already named %s", names[text])
 		}
 		names[text] = name
 	}
@@ -153,7 +153,7 @@ func (k *checker) uses(p *Profile, path string, usable map[string]bool) {
 		case s.Builtin == "":
 			known(at+".plugin", s.Plugin)
 		case s.Config != "":
-			k.add(at+".config", "a builtin has no config")
+			k.add(at+".config", "config is not allowed with builtin")
 		default:
 			k.oneOf(at+".builtin", s.Builtin, "leastwork", "roundrobin")
 		}

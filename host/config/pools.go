@@ -79,7 +79,7 @@ func (k *checker) endpoints(path string, p *Pool, urls map[string]string) {
 			continue
 		}
 		if other, found := urls[base.String()]; found {
-			k.add(at, "duplicate endpoint %s: pool %q has it", base, other)
+			k.add(at, "duplicate endpoint %s: already in pool %q", base, other)
 		}
 		urls[base.String()] = p.Name
 	}
@@ -92,7 +92,7 @@ func (k *checker) endpoints(path string, p *Pool, urls map[string]string) {
 
 func (k *checker) discover(path string, d *Discover) {
 	if d.File != "" && d.DNS != "" {
-		k.add(path, "file and dns exclude each other")
+		k.add(path, "set file or dns, not both")
 	}
 	if d.DNS == "" && d.Port != 0 || d.Port < 0 || d.Port > 65535 {
 		k.add(path+".port", "want a port from 1 to 65535, with dns only, got %d", d.Port)
@@ -102,7 +102,7 @@ func (k *checker) discover(path string, d *Discover) {
 		k.add(path+".plugin", "requires file, which the plugin reads")
 	}
 	if d.Plugin != "" && len(d.Allow) == 0 {
-		k.add(path+".allow", "missing: with a plugin, name the allowed addresses, such as [10.0.0.0/8]")
+		k.add(path+".allow", "missing: a plugin requires a list of allowed addresses, such as [10.0.0.0/8]")
 	}
 	if e := time.Duration(d.Every); d.Every != 0 && (e < 100*time.Millisecond || e > time.Hour) {
 		k.add(path+".every", "want 100ms to 1h, got %v", e)
@@ -132,7 +132,7 @@ func (k *checker) parser(path string, p *Pool) {
 // engineTLS checks the files of a pool's TLS.
 func (k *checker) engineTLS(path string, t *EngineTLS) {
 	if (t.CertFile == "") != (t.KeyFile == "") {
-		k.add(path, "cert_file and key_file require each other")
+		k.add(path, "set both cert_file and key_file, or neither")
 	}
 	k.file(path+".ca_file", t.CAFile)
 	k.file(path+".cert_file", t.CertFile)

@@ -20,7 +20,7 @@ func Settle(boot, next *Config) (settled *Config, waiting []string) {
 	out := *next
 	d := new(differ)
 	settle(d, "", reflect.ValueOf(boot).Elem(), reflect.ValueOf(&out).Elem())
-	if had := &boot.Listen.TLS; (had.CertFile == "") != (out.Listen.TLS.CertFile == "") { // a listener has TLS or not
+	if had := &boot.Listen.TLS; (had.CertFile == "") != (out.Listen.TLS.CertFile == "") { // TLS added or removed
 		d.value("listen.tls", reflect.ValueOf(*had), reflect.ValueOf(out.Listen.TLS))
 		out.Listen.TLS = *had
 	}

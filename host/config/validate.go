@@ -130,7 +130,7 @@ func (p *Profile) defaults() {
 	}
 }
 
-// problem is what is wrong with the value at a path.
+// problem describes an invalid value at a path.
 type problem struct{ path, text string }
 
 // checker collects problems.
@@ -228,7 +228,7 @@ const maxHintLabels = 16
 var (
 	hintHeader = regexp.MustCompile(`^[xX]-[A-Za-z0-9-]{1,61}$`)
 	hintLabel  = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
-	// hintTaken matches headers that have another meaning, and headers by which clients
+	// hintTaken matches headers that have another meaning, and headers with which clients
 	// must not influence placement.
 	hintTaken = regexp.MustCompile(`^(?i)x-(request-id|api-key|auth-token|goog-api-key|amz-security-token|real-ip|` +
 		`tenant-.*|cache-salt.*|gateway-.*|forwarded-.*|data-parallel-.*)$`)
@@ -245,7 +245,7 @@ func (k *checker) hints(h *ClientHints) {
 		case hintTaken.MatchString(name):
 			k.add(path, "header %q is reserved: choose another one", name)
 		case seen[low] != "":
-			k.add(path, "duplicate header %q: %s has it", name, seen[low])
+			k.add(path, "duplicate header %q: already used by %s", name, seen[low])
 		}
 		seen[low] = path
 	}
@@ -265,7 +265,7 @@ func (k *checker) hints(h *ClientHints) {
 
 func (k *checker) tls(t TLS) {
 	if (t.CertFile == "") != (t.KeyFile == "") {
-		k.add("listen.tls", "cert_file and key_file require each other")
+		k.add("listen.tls", "set both cert_file and key_file, or neither")
 	}
 	if t.ClientCAFile != "" && t.CertFile == "" {
 		k.add("listen.tls", "client_ca_file requires cert_file and key_file")
@@ -335,7 +335,7 @@ func (k *checker) matches(c *Config) {
 	for i := range c.Profiles {
 		path := fmt.Sprintf("profiles[%d].match", i)
 		if i == 0 && len(c.Profiles[0].Match) > 0 {
-			k.add(path, "the first profile is the default, which takes all other requests: give it no match")
+			k.add(path, "the first profile is the default for all other requests: remove match")
 		}
 		for n := range c.Profiles[i].Match {
 			k.match(&c.Profiles[i].Match[n], fmt.Sprintf("%s[%d]", path, n), models)

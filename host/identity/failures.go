@@ -12,7 +12,7 @@ import (
 type failures struct {
 	limit uint32
 	seed  maphash.Seed
-	slots [4096]atomic.Uint64 // minute (Unix) << 32 | failures in it
+	slots [4096]atomic.Uint64 // Unix minute << 32 | failures in that minute
 }
 
 func (f *failures) init(perMinute int) {

@@ -21,17 +21,17 @@ import (
 
 // Errors of a change of keys.
 var (
-	// ErrNoKey: the file has no key with the id.
-	ErrNoKey = errors.New("identity: no such key id")
+	// ErrNoKey is returned if the file has no key with the id.
+	ErrNoKey = errors.New("identity: no key with this id")
 	// ErrEnded is returned by Rotate for a key that was revoked or has expired: a
-	// successor would restore access that was withdrawn.
-	ErrEnded = errors.New("identity: the key has ended; issue another one")
+	// replacement would restore access that was withdrawn.
+	ErrEnded = errors.New("identity: the key was revoked or has expired; issue another one")
 	// ErrPepper is wrapped if the keys of a file were hashed with another pepper: a
 	// router with this pepper would accept none of them.
-	ErrPepper = errors.New("identity: the keys of the file have another pepper")
+	ErrPepper = errors.New("identity: the keys of the file were hashed with another pepper")
 )
 
-// Grant is who a key represents and what it may do.
+// Grant is the principal that a key represents and what it may do.
 type Grant struct {
 	Tenant string   `json:"tenant"`
 	User   string   `json:"user,omitempty"`
@@ -48,9 +48,9 @@ type Record struct {
 	Grant
 	MAC     string    `json:"mac"` // hex of HMAC-SHA256(pepper, "kvasir/api-key/v1\0" ‖ key)
 	Created time.Time `json:"created"`
-	Issuer  string    `json:"issuer,omitempty"`  // who issued it
+	Issuer  string    `json:"issuer,omitempty"`  // name of the issuer
 	Expires time.Time `json:"expires,omitzero"`  // zero = never
-	Revoked time.Time `json:"revoked,omitzero"`  // zero = not
+	Revoked time.Time `json:"revoked,omitzero"`  // zero = not revoked
 	Note    string    `json:"note,omitempty"`    // free text
 	LastUse time.Time `json:"last_use,omitzero"` // filled by Store.List, not kept in the file
 }
@@ -69,7 +69,7 @@ type KeyFile struct {
 // pepper they were hashed with. The error wraps ErrPepper.
 func (k *KeyFile) CheckPepper(pepper []byte) error {
 	if id := pepperID(pepper); k.PepperID != "" && k.PepperID != id {
-		return fmt.Errorf("%w (id %s, this one has id %s): use the state directory of the router that reads the file",
+		return fmt.Errorf("%w (id %s, this one has id %s): use the state_dir of the router that reads the file",
 			ErrPepper, k.PepperID, id)
 	}
 	return nil
@@ -107,8 +107,8 @@ func ReadFile(path string) (*KeyFile, error) {
 	return k, nil
 }
 
-// ParseFile decodes the content of a key file strictly and reports all errors in
-// its records.
+// ParseFile decodes the content of a key file strictly and reports all errors in its
+// records.
 func ParseFile(b []byte) (*KeyFile, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
@@ -137,7 +137,7 @@ func (k *KeyFile) validate() error {
 			all = append(all, fmt.Errorf("identity: duplicate key id %q", r.ID))
 		}
 		if macs[r.MAC] {
-			all = append(all, fmt.Errorf("identity: key %q is the same key as another", r.ID))
+			all = append(all, fmt.Errorf("identity: key %q duplicates another key", r.ID))
 		}
 		ids[r.ID], macs[r.MAC] = true, true
 	}
@@ -146,7 +146,7 @@ func (k *KeyFile) validate() error {
 
 func (r *Record) validate() error {
 	if !validName(r.ID) {
-		return errors.New("bad id")
+		return errors.New("invalid id")
 	}
 	if b, err := hex.DecodeString(r.MAC); err != nil || len(b) != len(mac{}) || hex.EncodeToString(b) != r.MAC {
 		return errors.New("mac is not 64 lower-case hexadecimal digits")
@@ -156,27 +156,27 @@ func (r *Record) validate() error {
 
 func (g *Grant) validate() error {
 	if !validName(g.Tenant) {
-		return fmt.Errorf("bad tenant %q", g.Tenant)
+		return fmt.Errorf("invalid tenant %q", g.Tenant)
 	}
 	if g.User != "" && !validName(g.User) {
-		return fmt.Errorf("bad user %q", g.User)
+		return fmt.Errorf("invalid user %q", g.User)
 	}
 	if n := len(g.Groups) + len(g.Scopes) + len(g.Labels); n > maxGrant {
 		return fmt.Errorf("%d groups, scopes and labels, at most %d", n, maxGrant)
 	}
 	for _, s := range g.Groups {
 		if !validName(s) {
-			return fmt.Errorf("bad group %q", s)
+			return fmt.Errorf("invalid group %q", s)
 		}
 	}
 	for _, s := range g.Scopes {
 		if !ValidScope(s) {
-			return fmt.Errorf("bad scope %q", s)
+			return fmt.Errorf("invalid scope %q", s)
 		}
 	}
 	for name, value := range g.Labels {
 		if !validName(name) || !validName(value) {
-			return fmt.Errorf("bad label %q: %q", name, value)
+			return fmt.Errorf("invalid label %q: %q", name, value)
 		}
 	}
 	return nil
@@ -186,8 +186,8 @@ func (g *Grant) validate() error {
 // directories put in a token, few enough for a fast decision.
 const maxGrant = 256
 
-// Principal returns the principal that holds g, verified by a method and named by
-// an issuer. The error says what in g is not valid.
+// Principal returns the principal that holds g, verified by a method and named by an
+// issuer. The error names the invalid part of g.
 func (g *Grant) Principal(method, issuer string) (*Principal, error) {
 	if err := g.validate(); err != nil {
 		return nil, fmt.Errorf("identity: %w", err)
@@ -241,7 +241,7 @@ func ValidTenant(s string) bool { return validName(s) }
 
 // Terms are the properties of a key apart from its grant.
 type Terms struct {
-	Issuer string        // who issues it
+	Issuer string        // name of the issuer
 	Note   string        // free text
 	TTL    time.Duration // how long it is valid; 0 = until it is revoked
 }

@@ -5,11 +5,11 @@
 // hashes (HMAC-SHA256 under a pepper that is not in the file). Keys never enter
 // an error, a log or a Principal.
 //
-// A [Set] is the credentials that one revision of the rules accepts: API keys,
+// A [Set] holds the credentials that one revision of the rules accepts: API keys,
 // tokens of issuers ([Tokens]; package jwt has them), client certificates
 // ([Certificates]), and what a trusted proxy asserts about its clients
-// ([TrustedProxy]). A header of anybody else is no credential. A [Store] is the
-// state that all sets share. What is withdrawn ([Withdrawal]) is taken from the
+// ([TrustedProxy]). The same headers from other peers are ignored. A [Store] holds the
+// state that all sets share. Withdrawn credentials ([Withdrawal]) are removed from the
 // set in force without waiting for the next revision.
 package identity
 
@@ -22,18 +22,19 @@ import (
 
 // Errors of Authenticate.
 var (
-	// ErrNoCredentials: the request has none and there is no anonymous tenant.
+	// ErrNoCredentials is returned for a request without credentials if there is no
+	// anonymous tenant.
 	ErrNoCredentials = errors.New("identity: no credentials")
-	// ErrUnknownKey: the key is unknown, revoked or expired; the error does not
+	// ErrUnknownKey is returned for a key that is unknown, revoked or expired; it does not
 	// disclose which.
 	ErrUnknownKey = errors.New("identity: unknown key")
-	// ErrTooManyFailures: as ErrUnknownKey, and the address has exceeded its failure
-	// limit; to be answered with status 429 and not to be logged each time.
+	// ErrTooManyFailures is returned instead of ErrUnknownKey to an address that has
+	// exceeded its failure limit. It is answered with status 429 and not logged each time.
 	ErrTooManyFailures = errors.New("identity: too many failures")
-	// ErrDisagree: the credential and the trusted proxy name different tenants; to be
-	// answered with status 403.
+	// ErrDisagree is returned if the credential and the trusted proxy name different
+	// tenants. It is answered with status 403.
 	ErrDisagree = errors.New("identity: credential and proxy name different tenants")
-	// ErrTenantDisabled: the credential is valid and its tenant is disabled; to be
+	// ErrTenantDisabled is returned for a valid credential of a disabled tenant. It is
 	// answered with status 403.
 	ErrTenantDisabled = errors.New("identity: tenant is disabled")
 )

@@ -23,11 +23,11 @@ type TrustedProxy struct {
 	Tenant, User, Groups string
 }
 
-// Validate reports everything that is wrong with p.
+// Validate reports all errors of p.
 func (p *TrustedProxy) Validate() error {
 	var all []error
 	if len(p.Networks) == 0 {
-		all = append(all, errors.New("no networks: name those that it connects from, such as 10.0.0.0/24"))
+		all = append(all, errors.New("missing networks: name those that the proxy connects from, such as 10.0.0.0/24"))
 	}
 	for _, n := range p.Networks {
 		if !n.IsValid() || n.Bits() == 0 {
@@ -35,10 +35,10 @@ func (p *TrustedProxy) Validate() error {
 		}
 	}
 	if p.Tenant != "" && len(p.SANs) == 0 {
-		all = append(all, errors.New("a tenant header without sans: an address alone does not prove the sender"))
+		all = append(all, errors.New("a tenant header requires sans: an address alone does not authenticate the proxy"))
 	}
 	if p.Tenant == "" && p.User+p.Groups != "" {
-		all = append(all, errors.New("a user or groups header without a tenant header"))
+		all = append(all, errors.New("a user or groups header requires a tenant header"))
 	}
 	return errors.Join(all...)
 }

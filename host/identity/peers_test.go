@@ -116,11 +116,11 @@ func TestTrustedProxy_Validate(t *testing.T) {
 	f("", TrustedProxy{Networks: prefixes("10.0.0.0/8")})
 	f("", TrustedProxy{Networks: prefixes("10.0.0.0/8"), SANs: []string{"dns:a"}, Tenant: "x-tenant-id",
 		User: "x-tenant-user"})
-	f("no networks", TrustedProxy{})
+	f("missing networks", TrustedProxy{})
 	f("every address", TrustedProxy{Networks: prefixes("0.0.0.0/0")})
 	f("every address", TrustedProxy{Networks: prefixes("::/0")})
-	f("without sans", TrustedProxy{Networks: prefixes("10.0.0.0/8"), Tenant: "x-tenant-id"})
-	f("without a tenant header", TrustedProxy{Networks: prefixes("10.0.0.0/8"), User: "x-tenant-user"})
+	f("requires sans", TrustedProxy{Networks: prefixes("10.0.0.0/8"), Tenant: "x-tenant-id"})
+	f("requires a tenant header", TrustedProxy{Networks: prefixes("10.0.0.0/8"), User: "x-tenant-user"})
 }
 
 // TestAuthenticate_peers: a credential takes precedence over the headers of a proxy,

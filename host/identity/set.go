@@ -15,24 +15,25 @@ import (
 	"time"
 )
 
-// SetConfig is the credentials of one revision of the rules.
+// SetConfig holds the credentials of one revision of the rules.
 type SetConfig struct {
 	Keys         *KeyFile     // nil = the configuration names no key file; not kept
 	Certificates Certificates // of clients
 	Tokens       Tokens       // nil = no issuer is configured
 	Anonymous    string       // tenant of requests without credentials, "" = they are refused
-	Disabled     []string     // tenants that are refused whatever their requests present
+	Disabled     []string     // tenants whose requests are refused, even with valid credentials
 }
 
-// Set is the credentials of one revision. It is immutable, except for the keys that
-// issuers of tokens publish, and safe for concurrent use. It counts in its Store.
+// Set holds the credentials of one revision. It is immutable, except for the keys that
+// issuers of tokens publish, and safe for concurrent use. Its counts are kept in its
+// Store.
 type Set struct {
 	store     *Store
 	byMAC     map[mac]*entry
 	records   []Record
 	entries   []*entry // of records
 	certs     map[string]*Principal
-	grants    Certificates // what certs was made from
+	grants    Certificates // the grants from which certs was made
 	tokens    Tokens
 	anonymous *Principal
 	open      bool // neither keys nor tokens are configured
@@ -61,19 +62,19 @@ type entry struct {
 	lastUse   *atomic.Int64 // Unix seconds; shared by the sets of one store
 }
 
-// NewSet checks c and returns the set of its credentials. Building a set changes
-// nothing: it has an effect where it is used.
+// NewSet checks c and returns the set of its credentials. A set has no effect until it
+// is used.
 func (s *Store) NewSet(c SetConfig) (*Set, error) {
 	set := &Set{store: s, tokens: c.Tokens, open: c.Keys == nil && c.Tokens == nil, disabled: map[string]bool{}}
 	if c.Anonymous != "" {
 		if !validName(c.Anonymous) {
-			return nil, fmt.Errorf("identity: bad anonymous tenant %q", c.Anonymous)
+			return nil, fmt.Errorf("identity: invalid anonymous tenant %q", c.Anonymous)
 		}
 		set.anonymous = &Principal{Tenant: c.Anonymous, Method: MethodAnonymous}
 	}
 	if c.Keys != nil {
 		if s.hasher == nil && len(c.Keys.Keys) > 0 {
-			return nil, errors.New("identity: keys without a pepper")
+			return nil, errors.New("identity: API keys are configured but no pepper")
 		}
 		if s.hasher != nil && c.Keys.PepperID != "" && c.Keys.PepperID != s.hasher.id {
 			return nil, fmt.Errorf("%w (id %s, this router's has id %s): none of its keys would be accepted",
@@ -141,7 +142,7 @@ func (s *Set) SameKeys(o *Set) bool {
 	return s == o || len(s.records) == len(o.records) && (len(s.records) == 0 || reflect.DeepEqual(s.records, o.records))
 }
 
-// Tokens returns what verifies tokens, nil if no issuer is configured.
+// Tokens returns the verifier of tokens, nil if no issuer is configured.
 func (s *Set) Tokens() Tokens { return s.tokens }
 
 // Authenticate returns the principal of c on the clients' listener: of its key or
@@ -149,11 +150,11 @@ func (s *Set) Tokens() Tokens { return s.tokens }
 // else the anonymous tenant if there is one. The error is ErrNoCredentials,
 // ErrTooManyFailures, ErrDisagree or ErrTenantDisabled, or wraps ErrUnknownKey.
 //
-// A valid credential is accepted whatever its address did before, so that no one
-// can lock out a neighbour; keys are too long to be guessed. Where the
+// A valid credential is accepted regardless of earlier failures from its address, so
+// that no client can lock out another; keys are too long to be guessed. Where the
 // configuration names neither a key file nor issuers of tokens, anonymous covers
-// requests with any credential, because clients' SDKs always send one.
-// It allocates nothing for keys and for tokens that were seen before.
+// requests with any credential, because clients' SDKs always send one. It allocates
+// nothing for keys and for tokens that were seen before.
 func (s *Set) Authenticate(c *Credentials) (*Principal, error) {
 	p, err := s.authenticate(c)
 	if err == nil && len(s.disabled) > 0 && s.disabled[p.Tenant] {

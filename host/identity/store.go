@@ -12,9 +12,9 @@ import (
 type Config struct {
 	Pepper []byte // at least 32 bytes; needed if there are keys
 
-	// FailuresPerMinute is how many unknown keys one address may present before
-	// further ones are answered with ErrTooManyFailures; 0 = 60: above the retries
-	// of a client with a stale key, far below a flood worth its log lines.
+	// FailuresPerMinute is the number of unknown keys that one address may present before
+	// further ones are answered with ErrTooManyFailures; 0 = 60: above the retries of a
+	// client with a stale key, and few enough to log each.
 	FailuresPerMinute int
 }
 
@@ -24,7 +24,7 @@ func (c *Config) withDefaults() {
 	}
 }
 
-// Validate reports everything that is wrong with c.
+// Validate reports all errors of c.
 func (c *Config) Validate() error {
 	var all []error
 	if len(c.Pepper) != 0 && len(c.Pepper) < minPepper {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Withdrawal is credentials that are no longer accepted, whatever else is wrong with
-// the files that withdraw them.
+// Withdrawal lists credentials that are no longer accepted, even if the files that
+// withdraw them contain errors.
 type Withdrawal struct {
 	Keys         []Record // replacements: revoked, or narrower than before
 	Certificates []string // subject alternative names, as SANs has them
@@ -77,10 +77,10 @@ func (s *Set) Anonymous() string {
 }
 
 // Withdrawn returns replacements for the keys of s that k withdraws or narrows. A key
-// that k revokes, lacks, or gives another tenant or secret is revoked, at now if k
-// has no time; a key that expires earlier or has fewer scopes in k gets those. What
-// k adds is ignored. If complete is false, k is the readable part of an invalid file
-// and keys that it lacks stay.
+// that k revokes, does not contain, or lists with another tenant or secret is revoked,
+// at now if k has no time; a key that expires earlier or has fewer scopes in k gets
+// these. Keys and scopes that k adds are ignored. If complete is false, k is the
+// readable part of an invalid file and keys that it lacks stay.
 func (s *Set) Withdrawn(k *KeyFile, complete bool, now time.Time) (out []Record) {
 	byID := make(map[string]*Record, len(k.Keys))
 	for i := range k.Keys {
@@ -126,7 +126,7 @@ func narrow(r, next *Record, now time.Time) bool {
 // ScanFile reads as much of a key file as is readable. complete reports whether all
 // records were found, so that a key that is not among them is not in the file; the
 // records themselves may be invalid. An empty file is complete and has no keys. On
-// error nothing is known.
+// error neither result is meaningful.
 func ScanFile(path string) (k *KeyFile, complete bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // it without the policy.
 var ErrNoRule = errors.New("policy: no such rule")
 
-// AdminQuestion is the question whether a principal may make a call of the admin API
-// for an object.
+// AdminQuestion asks whether a principal may make a call of the admin API for an
+// object.
 type AdminQuestion struct {
 	Principal *identity.Principal
 	Verb      string // area:action
@@ -27,7 +27,7 @@ type AdminQuestion struct {
 	Undo      bool   // the activated version was in force before
 }
 
-// BackendQuestion is the question whether an endpoint may join a pool.
+// BackendQuestion asks whether an endpoint may join a pool.
 type BackendQuestion struct {
 	URL, Pool, Dialect string
 	Labels             map[string]string // without the label pool

@@ -40,7 +40,7 @@ type cacheShard struct {
 type cacheEntry struct {
 	key      string
 	decision *Decision
-	verdict  *verdict    // that decision was bound from
+	verdict  *verdict    // the verdict from which decision was bound
 	perUser  bool        // the key lacks the user; a second key with the user holds the decision
 	in       *Input      // the first input of this key, for replays
 	used     atomic.Bool // since eviction last skipped it

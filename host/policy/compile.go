@@ -72,7 +72,7 @@ func compile(src *Source, prev *program, f *faults) *program {
 		if err != nil {
 			f.rego(err)
 		} else if m == nil {
-			f.add(name, 0, 0, "file without Rego", "write a package line, or delete the file")
+			f.add(name, 0, 0, "no Rego in the file", "write a package declaration, or delete the file")
 		} else {
 			p.modules[name] = m
 		}
@@ -149,14 +149,14 @@ func (p *program) check(f *faults) {
 	}
 	if !slices.ContainsFunc(rules, deniesByDefault) {
 		l := rules[0].Loc()
-		f.add(l.File, l.Row, l.Col, "decision has no default that denies",
+		f.add(l.File, l.Row, l.Col, "decision does not deny by default",
 			`write default decision := {"allow": false, "reason": "policy_undefined"}`)
 	}
 	t := typeCheck{p: p, faults: f, seen: map[string]bool{}}
 	t.decision(p.compiler.TypeEnv.GetByRef(ref), rules[0])
 	refs, err := dependencies.Base(p.compiler, ast.NewBody(ast.NewExpr(ast.NewTerm(ref))))
 	if err != nil {
-		f.add(decisionFile, 0, 0, err.Error(), "write rules whose references can be followed")
+		f.add(decisionFile, 0, 0, err.Error(), "use references that can be resolved at load time")
 		return
 	}
 	p.inputs = newInputSet(refs, p, f)
@@ -194,7 +194,7 @@ func (f *faults) rego(err error) {
 	}
 }
 
-// fixFor returns the suggested fix for an error of OPA.
+// fixFor returns the suggested fix for an error from OPA.
 func fixFor(e *ast.Error) string {
 	if d, ok := e.Details.(*ast.RefErrInvalidDetail); ok && len(d.OneOf) > 0 {
 		var known []string
@@ -218,7 +218,7 @@ func fixFor(e *ast.Error) string {
 
 // fixes are searched in order.
 var fixes = []struct{ text, fix string }{
-	{"illegal default rule", "give the default a constant"},
+	{"illegal default rule", "use a constant as the default value"},
 	{"cannot be used for rule name", "begin the rule with a name that is not a keyword, or complete the rule before it"},
 	{"with keyword target", "write input, data or a function after with"},
 	{"unexpected import path", "import data.…, input.… or rego.v1"},
@@ -230,7 +230,7 @@ var fixes = []struct{ text, fix string }{
 	{"is unsafe", "bind the variable first: some x in …, or define it"},
 	{"unused", "use it or delete it"},
 	{"deprecated built-in", "write instead: some x in …, every x in … {…}, regex.match"},
-	{"empty module", "write a package line and rules, or delete the file"},
+	{"empty module", "write a package declaration and rules, or delete the file"},
 	{"undefined schema", "name a file of the folder schemas without .json, such as schema.input"},
 	{"arity mismatch", "use as many arguments as the function takes"},
 	{"eof", "close the bracket, brace or body that is open"},
@@ -245,5 +245,5 @@ var fixes = []struct{ text, fix string }{
 	{"unexpected", "fix the syntax here"},
 	{"non-terminated", "close what is open here"},
 	{"illegal", "write a valid token of Rego"},
-	{"package", "begin the file with a package line"},
+	{"package", "begin the file with a package declaration"},
 }

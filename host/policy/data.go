@@ -98,7 +98,7 @@ func checkData(root *jsonNode, p *program, f *faults) {
 	}
 	for i, k := range root.keys {
 		if rules := p.compiler.GetRulesWithPrefix(ast.Ref{ast.DefaultRootDocument, ast.StringTerm(k)}); len(rules) > 0 {
-			report(root.elems[i], root.keyAt[i], fmt.Sprintf("%q is a package of the policy", k), "give the data another name")
+			report(root.elems[i], root.keyAt[i], fmt.Sprintf("%q is a package of the policy", k), "rename the data")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.shapes)) {

@@ -13,7 +13,7 @@ import (
 // row here, and enforce it where it acts; then run make generate.
 var decisionFields = []field[verdict]{
 	newField("allow", boolKind, func(v *verdict) *bool { return &v.Allow }).needed().inDenials().
-		doc("`true` or `false`: whether the request is allowed", "an error, and so 503"),
+		doc("`true` or `false`: whether the request is allowed", "an error: status 503"),
 	newField("reason", reasonKind, func(v *verdict) *string { return &v.Reason }).inDenials().
 		doc(fmt.Sprintf("a word for the client of a refused request: 1 to %d of `a-z`, `0-9`, `_`", maxReason), "`denied`"),
 	newField("status", statusKind, func(v *verdict) *int { return &v.Status }).inDenials().
@@ -67,9 +67,9 @@ var cacheFields = []field[verdict]{
 func checkCache(d *decoder, path string, v *verdict) {
 	switch {
 	case v.Scope == ScopeGroup && v.group == "":
-		d.fail(path, "has the scope group and no group")
+		d.fail(path, "has scope group without a group")
 	case v.Scope != ScopeGroup && v.group != "":
-		d.fail(path, "has a group and the scope %s", v.Scope)
+		d.fail(path, "has a group with scope %s", v.Scope)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Bounds of one decision. A site's decisions have a handful of each.
+// Bounds of one decision. Decisions in practice have a handful of each.
 const (
 	maxConstraints     = 64
 	maxValues          = 1024

@@ -85,7 +85,7 @@ func TestDecode_refused(t *testing.T) {
 		`{"allow": true, "prefer": [{"label": "p", "values": ["a"]}]}`:  "prefer[0].weight is missing",
 		`{"allow": true, "cache": {}}`:                                  "cache.scope is missing",
 		`{"allow": true, "cache": {"scope": "all"}}`:                    "not one of",
-		`{"allow": true, "cache": {"scope": "group"}}`:                  "no group",
+		`{"allow": true, "cache": {"scope": "group"}}`:                  "without a group",
 		`{"allow": true, "cache": {"scope": "tenant", "group": "g"}}`:   "has a group",
 		`{"allow": true, "cache": {"scope": "tenant", "grp": "g"}}`:     "not a known field",
 		`{"allow": true, "affinity": {"max_share": 0}}`:                 "could be placed",

@@ -117,7 +117,7 @@ func oneOf(names ...string) kind[string] {
 		})
 }
 
-// operatorKind is the kind of a constraint's op, kept as whether it is not_in.
+// operatorKind is the kind of a constraint's op, kept as true for not_in.
 var operatorKind = kind[bool]{
 	shape:  stringShape,
 	schema: oneOf(constraintIn, constraintNotIn).schema,

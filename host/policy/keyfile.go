@@ -52,7 +52,7 @@ func LoadKey(path string) ([]byte, error) {
 	text = bytes.TrimSpace(text)
 	key := make([]byte, hex.DecodedLen(len(text)))
 	if _, err := hex.Decode(key, text); err != nil || len(key) != KeyBytes {
-		return nil, fmt.Errorf("policy: %s does not hold %d hexadecimal digits", path, 2*KeyBytes)
+		return nil, fmt.Errorf("policy: %s does not contain %d hexadecimal digits", path, 2*KeyBytes)
 	}
 	return key, nil
 }
@@ -66,14 +66,14 @@ func checkModes(f *os.File, path string) error {
 		return fmt.Errorf("policy: %s is not a regular file", path)
 	}
 	if m := st.Mode().Perm(); m&0o077 != 0 {
-		return fmt.Errorf("policy: %s is open to others (mode %04o, want 0600)", path, m)
+		return fmt.Errorf("policy: %s is accessible to others (mode %04o, want 0600)", path, m)
 	}
 	dir := filepath.Dir(path)
 	if st, err = os.Stat(dir); err != nil {
 		return fmt.Errorf("policy: %w", err)
 	}
 	if m := st.Mode(); m.Perm()&0o022 != 0 && m&fs.ModeSticky == 0 {
-		return fmt.Errorf("policy: directory %s can be written by others (mode %04o, want 0700)", dir, m.Perm())
+		return fmt.Errorf("policy: directory %s is writable by others (mode %04o, want 0700)", dir, m.Perm())
 	}
 	return nil
 }

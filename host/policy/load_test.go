@@ -252,8 +252,8 @@ func TestLoad_refused(t *testing.T) {
 	f("misspelt inner field", file, 11, "unknown decision field constraints[_].lable", `did you mean "label"`,
 		edit(`"label"`, `"lable"`)...)
 	f("allow no boolean", file, 10, "allow is a string", "a boolean", edit(`"allow": true`, `"allow": "yes"`)...)
-	f("no default", file, 0, "no default", "write default", edit("default decision :=", "decision :=")...)
-	f("default that allows", file, 0, "no default", "write default",
+	f("no default", file, 0, "does not deny by default", "write default", edit("default decision :=", "decision :=")...)
+	f("default that allows", file, 0, "does not deny by default", "write default",
 		edit(`default decision := {"allow": false`, `default decision := {"allow": true`)...)
 	f("no decision", file, 0, "missing rule", "write package", edit("package kvasir", "package other")...)
 	f("own test", "kvasir/decision_test.rego", 5, "test kvasir_test.test_denies_unknown: failed", "fix the rule",
@@ -279,7 +279,7 @@ test_x if { some i in numbers.range(1, 100000000); i < 0 }
 	f("data syntax", "data/tenants/b.json", 2, "invalid character", "JSON", "data/tenants/b.json", "{\n,")
 	f("key twice", "data/classes.json", 2, "duplicate key", "", "data/classes.json", "{\"classes\": {},\n\"classes\": {}}")
 	f("yaml", "data/x.yaml", 0, "YAML", "JSON", "data/x.yaml", "a: b")
-	f("package as data", "data/x.json", 1, "is a package", "another name", "data/x.json", `{"kvasir": {}}`)
+	f("package as data", "data/x.json", 1, "is a package", "rename", "data/x.json", `{"kvasir": {}}`)
 	f("priority", "data/classes.json", 1, "invalid priority", "whole number", "data/classes.json",
 		`{"classes": {"high": {"priority": 1.5}}}`)
 	f("schema keyword", "schemas/tenants.json", 1, "keyword", "did you mean", "schemas/tenants.json", `{"typ": "object"}`)

@@ -84,8 +84,8 @@ func word(t *ast.Term) string {
 	return t.String()
 }
 
-// locateWholeInput returns the place of the first input without the name of a field,
-// nil if there is none.
+// locateWholeInput returns the location of the first reference to input without a
+// field, nil if there is none.
 func (p *program) locateWholeInput() (at *ast.Location) {
 	p.eachModule(func(m *ast.Module) bool {
 		var look func(x any) bool

@@ -218,8 +218,8 @@ func TestLoadOrCreateKey_errors(t *testing.T) {
 			t.Errorf("%s: file was changed", what)
 		}
 	}
-	f("readable", "open to others", func(_, p string) error { return os.Chmod(p, 0o640) })
-	f("writable directory", "can be written", func(d, _ string) error { return os.Chmod(d, 0o777) })
+	f("readable", "accessible to others", func(_, p string) error { return os.Chmod(p, 0o640) })
+	f("writable directory", "is writable by", func(d, _ string) error { return os.Chmod(d, 0o777) })
 	f("short", "hexadecimal", func(_, p string) error { return os.WriteFile(p, []byte("abcd\n"), 0o600) })
 	f("empty", "hexadecimal", func(_, p string) error { return os.WriteFile(p, nil, 0o600) })
 	f("text", "hexadecimal", func(_, p string) error { return os.WriteFile(p, []byte(strings.Repeat("zz", 32)), 0o600) })

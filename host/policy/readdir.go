@@ -37,7 +37,7 @@ func ReadDir(dir, dataDir string) (*Source, error) {
 	}
 	return nil, Faults{{
 		What: fmt.Sprintf("%s changed during each of %d reads", dir, readAttempts),
-		Fix:  "write a new version beside it and replace it by one rename",
+		Fix:  "write the new version beside it and replace it with one rename",
 	}}
 }
 

@@ -12,9 +12,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/internal/spelling"
 )
 
-// schema is a JSON Schema (draft 7) of data: the keywords that data of tenants
-// needs. Another keyword is an error in the schema, so that nothing that a schema
-// demands is ignored.
+// schema is a JSON Schema (draft 7) of data: the keywords that data of tenants needs.
+// Any other keyword is an error in the schema, so that no constraint is ignored.
 type schema struct {
 	no         bool // false as a schema
 	types      []string

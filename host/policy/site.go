@@ -6,8 +6,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// siteFolder holds the site's own files. Write access to it does not imply the
-// permission to change the shipped rules.
+// siteFolder holds the site's own files. Write access to it does not imply permission
+// to change the shipped rules.
 const siteFolder = "site/"
 
 // checkSite checks that the files of the site add rules only to package site, or mask
@@ -19,8 +19,8 @@ func (p *program) checkSite(f *faults) {
 		pkg := m.Package.Path.String()
 		if strings.HasPrefix(l.File, siteFolder) && pkg != sitePackage && !strings.HasPrefix(pkg, sitePackage+".") &&
 			pkg != "data.system.log" {
-			f.add(l.File, l.Row, l.Col, "file of the site adds to package "+strings.TrimPrefix(pkg, "data."),
-				"write package site: it can only narrow")
+			f.add(l.File, l.Row, l.Col, "a site file must not add to package "+strings.TrimPrefix(pkg, "data."),
+				"use package site, whose rules can only narrow decisions")
 		}
 		return true
 	})

@@ -93,7 +93,7 @@ type Snapshot struct {
 	badInput *Decision
 }
 
-// Open is ReadDir and Load.
+// Open reads a policy with ReadDir and loads it with Load.
 func Open(dir, dataDir string, cfg Config) (*Snapshot, error) {
 	src, err := ReadDir(dir, dataDir)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Snapshot) prepare() (err error) {
 }
 
 // errBudget is what eval returns, wrapped, when Config.Budget is used up.
-var errBudget = errors.New("policy: evaluation took longer")
+var errBudget = errors.New("policy: evaluation exceeded its time limit")
 
 // asTerm keeps OPA from turning a result into Go maps.
 func asTerm(t *ast.Term, _ *rego.EvalContext) (any, error) { return t, nil }
@@ -189,17 +189,17 @@ func (s *Snapshot) warm() error {
 	in := &Input{Principal: noPrincipal, Operation: "models"}
 	if _, err := s.evaluate(in, new(Counters)); err != nil {
 		l := s.prog.compiler.GetRulesExact(ast.MustParseRef(decisionPath))[0].Loc()
-		fix := "make the decision deny what it does not know"
+		fix := "make the decision deny requests that no rule covers"
 		if errors.Is(err, errBudget) {
-			fix = "simplify the rules: no loops over large data, and membership as the keys of an object"
+			fix = "simplify the rules: avoid loops over large data, and test membership by object keys"
 		}
 		return Faults{{File: l.File, Line: l.Row, Col: l.Col,
-			What: "invalid decision about a request without a tenant: " + err.Error(), Fix: fix}}
+			What: "invalid decision for a request without a tenant: " + err.Error(), Fix: fix}}
 	}
 	return nil
 }
 
-// Revision names policy, data and settings.
+// Revision returns an identifier of policy, data and settings.
 func (s *Snapshot) Revision() string { return s.revision }
 
 // Source returns what the snapshot was loaded from.
@@ -289,7 +289,7 @@ func (s *Snapshot) missUser(key []byte, in *Input, v *verdict, c *Counters) (*De
 	return e.decision, nil
 }
 
-// Uncached is Decide without the cache, for explain and as an oracle of tests.
+// Uncached is Decide without the cache, for explain and as a reference in tests.
 func (s *Snapshot) Uncached(in *Input) (*Decision, error) {
 	if in.Principal == nil || in.Principal.Tenant == "" {
 		return s.noTenant, nil
@@ -338,7 +338,7 @@ func (s *Snapshot) eval(input ast.Value, c *Counters, opts ...rego.EvalOption) (
 	c.evalNanos.Add(uint64(time.Since(begun)))
 	switch {
 	case topdown.IsCancel(err):
-		return nil, fmt.Errorf("%w than %v", errBudget, s.cfg.Budget)
+		return nil, fmt.Errorf("%w of %v", errBudget, s.cfg.Budget)
 	case err != nil:
 		return nil, fmt.Errorf("policy: evaluation: %w", err)
 	case len(rs) == 0:

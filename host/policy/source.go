@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Bounds of the files. Each is far above what a site needs: 10,000 tenants are 5 MB
-// of data, the shipped policies 30 KB.
+// Bounds of the files. Each is far above what a site needs: the data of 10,000 tenants
+// is 5 MB, the shipped policies are 30 KB.
 const (
 	maxFileBytes  = 16 << 20
 	maxTotalBytes = 64 << 20
@@ -21,7 +21,7 @@ const (
 	maxModules    = 500
 )
 
-// Folders of a policy directory that hold no rules.
+// Folders of a policy directory that contain no rules.
 const (
 	dataFolder     = "data"
 	schemaFolder   = "schemas"
@@ -86,7 +86,7 @@ func FromFiles(files map[string][]byte) (*Source, error) {
 	}
 	if total > maxTotalBytes || len(files) > maxFiles {
 		f.add("", 0, 0, fmt.Sprintf("%d files of %d bytes, more than %d files or %d bytes", len(files), total, maxFiles,
-			maxTotalBytes), "move what no rule reads out of the directory")
+			maxTotalBytes), "move files that no rule uses out of the directory")
 	}
 	return s.finish(&f)
 }
@@ -235,7 +235,7 @@ func (r *reader) read(f fs.FS, name string) []byte {
 		r.add(path.Join(r.prefix, name), 0, 0, fmt.Sprintf("more than %d bytes", maxFileBytes), "split it")
 	case r.left <= 0:
 		r.add(path.Join(r.prefix, name), 0, 0, fmt.Sprintf("with this file the policy has more than %d bytes", maxTotalBytes),
-			"move what no rule reads out of the directory")
+			"move files that no rule uses out of the directory")
 	default:
 		return text
 	}

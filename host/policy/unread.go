@@ -46,11 +46,11 @@ func (p *program) checkUnread(f *faults) {
 			used = used || read[r]
 			if pkg == sitePackage && !read[r] {
 				name := strings.TrimPrefix(r.Ref().ConstantPrefix().String(), sitePackage+".")
-				f.add(r.Loc().File, r.Loc().Row, r.Loc().Col, "no decision reads "+sitePackage+"."+name, nearest(name, hooks))
+				f.add(r.Loc().File, r.Loc().Row, r.Loc().Col, "no decision uses "+sitePackage+"."+name, nearest(name, hooks))
 			}
 		}
 		if l := parsed.Package.Location; pkg != sitePackage && !used && len(m.Rules) > 0 {
-			f.add(l.File, l.Row, l.Col, "no decision reads a rule of package "+strings.TrimPrefix(pkg, "data."),
+			f.add(l.File, l.Row, l.Col, "no decision uses a rule of package "+strings.TrimPrefix(pkg, "data."),
 				"write package site, or refer to it from there")
 		}
 		return true

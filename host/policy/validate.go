@@ -37,7 +37,7 @@ type schemaWalk struct {
 func (s *schema) within(n *jsonNode, path string, left schemaWalk) (out []violation) {
 	left.depth--
 	if *left.steps--; left.depth < 0 || *left.steps < 0 {
-		return []violation{{n.file, n.at, path, "cannot be checked: the schema refers to itself without end",
+		return []violation{{n.file, n.at, path, "cannot be checked: the schema refers to itself endlessly",
 			"fix the schema"}}
 	}
 	bad := func(what, fix string) { out = append(out, violation{n.file, n.at, path, what, fix}) }

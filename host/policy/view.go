@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Fields are the fields of a decision that are set, by their names in the
-// contract; of a denial allow, reason and status alone. The salt is not among
-// them. Values are strings, numbers, booleans, []any and map[string]any.
+// Fields holds the fields of a decision that are set, by their names in the contract;
+// for a denial only allow, reason and status. It never contains the salt. Values are
+// strings, numbers, booleans, []any and map[string]any.
 type Fields map[string]any
 
 // Fields returns the fields of d. The map belongs to the caller.
@@ -31,8 +31,8 @@ func (d *Decision) Fields() Fields {
 	return all
 }
 
-// Text returns what acts on an allowed request, one entry for each constraint
-// and field, in the order of the contract: what explain prints.
+// Text returns what applies to an allowed request, as explain prints it: one entry for
+// each constraint and field, in the order of the contract.
 func (f Fields) Text() []string {
 	var out []string
 	for i := range decisionFields {
@@ -52,7 +52,7 @@ func (f Fields) Text() []string {
 	return out
 }
 
-// plain writes a value of Fields for people.
+// plain formats a value of Fields for people.
 func plain(v any) string {
 	switch v := v.(type) {
 	case float64:
@@ -87,8 +87,8 @@ func preferenceText(shown any) string {
 	return fmt.Sprintf("prefers %v %s by %s", p["label"], plain(p["values"]), plain(p["weight"]))
 }
 
-// View is a decision as people see it. Its JSON is one object: Fields, and beside
-// them namespace_hash, rules and revision.
+// View is a decision in the form that is shown to people. Its JSON is one object:
+// Fields, namespace_hash, rules and revision.
 type View struct {
 	Fields    Fields
 	Namespace string   // keyed hash of the cache namespace; "" of a denial

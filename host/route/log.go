@@ -11,12 +11,12 @@ import (
 	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
 )
 
-// Log writes what is decided to the decision log. A nil Log writes nothing. It is
-// safe for concurrent use.
+// Log writes decisions to the decision log. A nil Log writes nothing. It is safe for
+// concurrent use.
 type Log struct {
 	log     *decisions.Log
 	require bool          // no request is served without its entry
-	refused atomic.Uint64 // requests, since the log could not be written
+	refused atomic.Uint64 // number of requests refused because the log could not be written
 }
 
 // NewLog returns a Log that writes to l. With require, a request is refused while
@@ -32,12 +32,13 @@ func (l *Log) Refused() uint64 {
 	return l.refused.Load()
 }
 
-// errNoLog refuses requests whose decision could not be logged.
+// errNoLog is the refusal of requests whose decision could not be logged.
 var errNoLog = &llmapi.Error{Status: http.StatusServiceUnavailable, Code: llmapi.CodeAuditUnavailable,
-	Message: "the decision log cannot be written, and no request is served without it", RetryAfter: time.Second}
+	Message:    "The decision log cannot be written, and the configuration requires it for every request.",
+	RetryAfter: time.Second}
 
-// reserve takes a place in the log where every decision must be logged. The error
-// is for the client.
+// reserve reserves an entry of the log if every decision must be logged. The error is
+// for the client.
 func (l *Log) reserve() (reserved bool, err error) {
 	if l == nil || !l.require {
 		return false, nil
@@ -49,15 +50,15 @@ func (l *Log) reserve() (reserved bool, err error) {
 	return true, nil
 }
 
-// cancel gives a reserved place back.
+// cancel releases a reserved entry.
 func (l *Log) cancel(reserved bool) {
 	if reserved {
 		l.log.Cancel()
 	}
 }
 
-// record logs what was decided about a request: where it went, or err why it did
-// not. pol is the policy that decided. It returns the id of the decision if the
+// record logs the decision about a request: its placement, or err, the reason of its
+// refusal. pol is the policy that decided. record returns the id of the decision if the
 // outcome is to be logged too, else "".
 func (l *Log) record(
 	pol decisions.Policy, r *scheduler.Request, p *scheduler.Placement, err error, reserved bool, now time.Time,

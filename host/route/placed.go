@@ -12,8 +12,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/telemetry/placements"
 )
 
-// placementOf returns what the log keeps of a placement, nil if the decision is no
-// longer known.
+// placementOf returns the log's record of a placement, nil if the decision is no longer
+// known.
 func (l *Log) placementOf(r *scheduler.Request, p *scheduler.Placement) *placements.Placement {
 	x, ok := p.Record(r.ID)
 	if !ok {

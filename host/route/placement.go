@@ -7,8 +7,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
-// placement shows a scheduler's placement to the proxy, so that neither knows
-// the other. It is used by one goroutine.
+// placement adapts a scheduler's placement to the proxy, so that neither depends on the
+// other. It is used by one goroutine.
 type placement struct {
 	p *scheduler.Placement
 

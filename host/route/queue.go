@@ -10,12 +10,12 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
-// errLeft ends the wait of a client that left; no client sees it.
-var errLeft = errors.New("route: the client left the queue")
+// errLeft is the result of a wait whose client has disconnected; it is never sent.
+var errLeft = errors.New("route: the client disconnected while its request waited")
 
-// place decides on a request and, while every endpoint is at its cap, lets it wait
-// as its profile says. Each decision is made anew under the rules in force then; a
-// request that waits holds neither rules nor budget.
+// place decides on a request and, while every endpoint is at its cap, lets it wait as
+// its profile configures. Each decision is made again under the rules then in force; a
+// waiting request holds neither a lease on rules nor budget.
 func (t *Router) place(c caller, req *scheduler.Request) (*scheduler.Placement, error) {
 	req.MayWait, req.Behind = true, t.cfg.Queue.Busy
 	p, err := t.decide(c, req)
@@ -68,10 +68,11 @@ func (t *Router) decideLast(c caller, req *scheduler.Request) (*scheduler.Placem
 
 // caller is the request as the client sent it.
 type caller interface {
-	// Gone returns a channel that is closed when the client has left.
+	// Gone returns a channel that is closed when the client has disconnected.
 	Gone() <-chan struct{}
-	// head sets in req what the head says and who sent it, if the head was read by e;
-	// if not it is read by the rules in force first, and again is true.
+	// head sets the fields of req that come from the request's head and its sender, if the
+	// head was read with e. Otherwise it first reads the head with the rules in force, and
+	// again is true.
 	head(e *proxy.Edge, req *scheduler.Request) (again bool, err error)
 }
 
@@ -86,9 +87,9 @@ func (r proxied) head(e *proxy.Edge, req *scheduler.Request) (again bool, err er
 	return again, err
 }
 
-// decide has the rules in force decide, by which the request is authenticated
-// again if it was so by others. A refusal that the request waits on is no decision
-// yet and not logged.
+// decide has the rules in force decide. If the request was authenticated by earlier
+// rules, it is authenticated again. A refusal after which the request waits is not
+// final and not logged.
 func (t *Router) decide(c caller, req *scheduler.Request) (*scheduler.Placement, error) {
 	for {
 		p, err := t.decideOnce(c, req)
@@ -100,7 +101,7 @@ func (t *Router) decide(c caller, req *scheduler.Request) (*scheduler.Placement,
 }
 
 // replacedWait is the time between two tries of a decision while the rules are being
-// replaced. The replacement is two stores of pointers under way.
+// replaced, which takes two stores of pointers.
 const replacedWait = 20 * time.Microsecond
 
 // decideOnce is one try of decide. Its error is scheduler.ErrReplaced if the rules are
@@ -145,29 +146,29 @@ func tenantOf(r *scheduler.Request) string {
 	return r.Principal.Tenant
 }
 
-// withDelay adds to a refusal how long the request would have waited for a place.
+// withDelay adds to a refusal how long the request would have waited for an endpoint.
 func withDelay(err error, delay time.Duration) error {
 	d, ok := errors.AsType[*scheduler.DeniedError](err)
 	if !ok {
 		return err
 	}
-	out := *d // the trace keeps d
-	out.Message += "; the expected wait for a place is " + strconv.FormatFloat(delay.Seconds(), 'f', 1, 64) + " s"
+	out := *d // the trace holds d
+	out.Message += " The expected wait is " + strconv.FormatFloat(delay.Seconds(), 'f', 1, 64) + " s."
 	out.RetryAfter = max(out.RetryAfter, min(delay, maxRetryAfter))
 	return &out
 }
 
-// maxRetryAfter bounds what a client is asked to wait: estimates beyond it are worth
-// nothing.
+// maxRetryAfter bounds how long a client is asked to wait: longer estimates are
+// meaningless.
 const maxRetryAfter = 5 * time.Minute
 
-// withWait adds to a refusal how long the request waited for a place.
+// withWait adds to a refusal how long the request waited for an endpoint.
 func withWait(err error, waited time.Duration) error {
 	d, ok := errors.AsType[*scheduler.DeniedError](err)
 	if !ok || waited <= 0 {
 		return err
 	}
-	out := *d // the trace keeps d
-	out.Message += "; it waited " + strconv.FormatFloat(waited.Seconds(), 'f', 1, 64) + " s for a place"
+	out := *d // the trace holds d
+	out.Message += " The request waited " + strconv.FormatFloat(waited.Seconds(), 'f', 1, 64) + " s."
 	return &out
 }

@@ -191,9 +191,9 @@ func TestQueue_ends(t *testing.T) {
 		message string
 		waited  bool
 	}{
-		"off":      {scheduler.Queue{Limit: 1000}, "every endpoint is at its limit of concurrent requests", false},
-		"deadline": {scheduler.Queue{Deadline: 30 * time.Millisecond, Limit: 1000}, " s for a place", true},
-		"full":     {scheduler.Queue{Deadline: 30 * time.Second, Limit: 1}, "every endpoint is at its limit", false},
+		"off":      {scheduler.Queue{Limit: 1000}, "Every endpoint is at its limit of concurrent requests.", false},
+		"deadline": {scheduler.Queue{Deadline: 30 * time.Millisecond, Limit: 1000}, "The request waited", true},
+		"full":     {scheduler.Queue{Deadline: 30 * time.Second, Limit: 1}, "Every endpoint is at its limit", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, tc.queue)
@@ -215,7 +215,7 @@ func TestQueue_ends(t *testing.T) {
 			if !strings.Contains(e.Message, tc.message) {
 				t.Errorf("got %q, want %q", e.Message, tc.message)
 			}
-			if got := strings.Contains(x.err.Error(), "it waited"); got != tc.waited {
+			if got := strings.Contains(x.err.Error(), "The request waited"); got != tc.waited {
 				t.Errorf("got %v", x.err)
 			}
 			if st := r.state.Stats(); st.Refused[llmapi.CodeOverCapacity.String()] != 1 {

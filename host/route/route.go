@@ -1,7 +1,7 @@
-// Package route takes a request from the proxy to a placement of the scheduler:
-// it leases the rules in force, has them decide, lets the request wait while every
-// endpoint is at its cap or none has been started, and logs what was decided. The
-// proxy and the scheduler do not know each other.
+// Package route takes a request from the proxy to a placement of the scheduler: it
+// leases the rules in force, has them decide, lets the request wait while every
+// endpoint is at its cap or none has been started, and logs the decision. Neither the
+// proxy nor the scheduler depends on the other.
 package route
 
 import (
@@ -28,7 +28,7 @@ type Rules interface {
 // Lease is one revision of the rules, which stays open until Release.
 type Lease struct {
 	Scheduler *scheduler.Scheduler
-	Edge      *proxy.Edge      // by which heads of requests are read
+	Edge      *proxy.Edge      // how heads of requests are read
 	LogPolicy decisions.Policy // for the decision log; nil without a policy
 	Releaser
 }
@@ -41,7 +41,7 @@ type Config struct {
 	Rules Rules
 	Queue *queue.Queue  // where requests wait while every endpoint is at its cap
 	Room  *scaling.Room // where they wait for the first endpoint of a pool
-	Log   *Log          // what is decided; nil = nowhere
+	Log   *Log          // log of decisions; nil = none
 	Now   func() time.Time
 }
 
@@ -65,8 +65,8 @@ func (t *Router) Models(p *identity.Principal) []llmapi.Model {
 	return l.Scheduler.Models(p)
 }
 
-// Schedule implements proxy.Router. The lease on the rules ends before the first
-// byte is forwarded, so that a long stream pins nothing.
+// Schedule implements proxy.Router. The lease on the rules ends before the first byte
+// is forwarded, so that a long stream keeps no old revision open.
 //
 // A request that no endpoint serves, for a model whose pools scale, waits for the
 // first endpoint in the proxy, without a lease, and is decided again.
@@ -81,9 +81,9 @@ func (t *Router) Schedule(r *proxy.Request) (proxy.Placement, error) {
 	return p, nil
 }
 
-// hold takes in a request that was denied with denied. It returns what the proxy
-// is to do: wait (a *proxy.Held), report denied since no endpoint is being started,
-// or report that too many wait.
+// hold handles a request that was denied with denied. It returns what the proxy must
+// do: wait (a *proxy.Held), report denied because no endpoint is being started, or
+// report that too many requests wait.
 func (t *Router) hold(r *proxy.Request, denied error) error {
 	tenant := ""
 	if r.Principal != nil {
@@ -93,14 +93,14 @@ func (t *Router) hold(r *proxy.Request, denied error) error {
 	switch {
 	case err != nil:
 		return &llmapi.Error{Status: http.StatusTooManyRequests, Code: llmapi.CodeWaitingRoomFull,
-			Message: "too many requests wait for the model to be started", RetryAfter: seat.ColdStart}
+			Message: "Too many requests are waiting for the model to be started.", RetryAfter: seat.ColdStart}
 	case seat == nil:
 		return denied
 	}
 	return &proxy.Held{Wait: func(r *proxy.Request) (proxy.Placement, error) {
 		if !seat.Await(r.Gone()) {
 			return nil, &llmapi.Error{Status: http.StatusServiceUnavailable, Code: llmapi.CodeModelNotStarted,
-				Message:    fmt.Sprintf("the model was not started within %v; try again later", seat.MaxHold),
+				Message:    fmt.Sprintf("The model was not started within %v; try again later.", seat.MaxHold),
 				RetryAfter: seat.ColdStart}
 		}
 		p, err := t.schedule(r)

@@ -9,8 +9,8 @@ import (
 	"github.com/kvasir-router/kvasir/host/telemetry/metric"
 )
 
-// saveUsesEvery bounds what a crash loses of the keys' last uses; it is one
-// small file.
+// saveUsesEvery bounds how many of the keys' last uses a crash loses; the file is
+// small.
 const saveUsesEvery = 30 * time.Second
 
 // KeepUses saves the last use of each API key to path, periodically and when ctx
@@ -26,7 +26,7 @@ func (m *Manager) KeepUses(ctx context.Context, path string) error {
 			err = ctx.Err()
 		}
 		if failed := m.opt.Identity.SaveUses(path, m.Credentials()); failed != nil {
-			m.opt.Log.Warn("last uses of keys", "err", failed)
+			m.opt.Log.Warn("last uses of API keys not saved", "err", failed)
 		}
 		if err != nil {
 			return err
@@ -52,7 +52,7 @@ func (m *Manager) RefreshTokens(ctx context.Context) error {
 	for {
 		if v := m.tokens(); v != nil {
 			for issuer, err := range v.Refresh(ctx) {
-				m.opt.Log.Warn("keys of an issuer could not be fetched", "issuer", issuer, "err", err)
+				m.opt.Log.Warn("issuer's keys not fetched", "issuer", issuer, "err", err)
 			}
 		}
 		select {

@@ -16,7 +16,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/proxy"
 )
 
-// edgeOf returns what cfg says about requests before they are placed.
+// edgeOf returns the settings of cfg that apply to requests before they are placed.
 func edgeOf(cfg *config.Config, set *identity.Set) (*proxy.Edge, error) {
 	proxies, err := cfg.Identity.Proxies()
 	if err != nil {
@@ -30,8 +30,8 @@ func edgeOf(cfg *config.Config, set *identity.Set) (*proxy.Edge, error) {
 	}, authenticator{set})
 }
 
-// sameEdge reports whether a and b say the same about requests before they are
-// placed, but for credentials.
+// sameEdge reports whether a and b have the same settings for requests before they are
+// placed, except for credentials.
 func sameEdge(a, b *config.Config) bool {
 	return a == b || a.Listen.MaxBody == b.Listen.MaxBody &&
 		a.Limits.Concurrent == b.Limits.Concurrent && a.Limits.BytesInFlight == b.Limits.BytesInFlight &&
@@ -58,21 +58,21 @@ func (a authenticator) Authenticate(c *identity.Credentials) (*identity.Principa
 		return p, nil
 	case errors.Is(err, identity.ErrTooManyFailures):
 		return nil, &llmapi.Error{Status: http.StatusTooManyRequests, Code: llmapi.CodeTooManyFailures,
-			Message: "too many requests with unknown API keys from this address", RetryAfter: time.Minute}
+			Message: "Too many requests with unknown API keys from this address; wait a minute.", RetryAfter: time.Minute}
 	case errors.Is(err, identity.ErrNoCredentials):
 		return nil, &llmapi.Error{Status: http.StatusUnauthorized, Code: llmapi.CodeMissingAPIKey,
-			Message: "no API key: send Authorization: Bearer KEY, or x-api-key: KEY"}
+			Message: "Missing API key. Send it as Authorization: Bearer KEY or x-api-key: KEY."}
 	case errors.Is(err, identity.ErrTenantDisabled):
 		return nil, &llmapi.Error{Status: http.StatusForbidden, Code: llmapi.CodePolicyDenied,
-			Message: "the tenant is disabled"}
+			Message: "The tenant is disabled."}
 	case errors.Is(err, identity.ErrDisagree):
 		return nil, &llmapi.Error{Status: http.StatusForbidden, Code: llmapi.CodeTenantMismatch,
-			Message: "the credential and the proxy name different tenants"}
+			Message: "The credential and the trusted proxy name different tenants."}
 	}
 	if e, ok := errors.AsType[*jwt.Error](err); ok {
 		return nil, &llmapi.Error{Status: http.StatusUnauthorized, Code: llmapi.CodeInvalidToken,
-			Message: "the token is not accepted: " + e.Reason}
+			Message: "The token is not accepted: " + e.Reason + "."}
 	}
 	return nil, &llmapi.Error{Status: http.StatusUnauthorized, Code: llmapi.CodeInvalidAPIKey,
-		Message: "the API key is not known or no longer valid"}
+		Message: "The API key is unknown, revoked or expired."}
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/kvasir-router/kvasir/host/identity"
 )
 
-// Keys is the admin API's face of API keys. It changes the key file and puts the
-// change in force in one step. It waits for no plan.
+// Keys implements the admin API's operations on API keys. It changes the key file and
+// puts the change in force in one step, without waiting for a plan.
 type Keys struct{ Manager *Manager }
 
 // Keys implements admin.Keys.
 func (a Keys) Keys(context.Context) ([]identity.Record, error) {
 	list := a.Manager.Credentials().List()
 	for i := range list {
-		list[i].MAC = "" // whoever has it can test guesses
+		list[i].MAC = "" // with it, guesses of a key can be tested
 	}
 	return list, nil
 }
@@ -70,8 +70,8 @@ func (a Keys) Revoke(_ context.Context, id string) (admin.RevokedKey, error) {
 	return admin.RevokedKey{ID: id, State: "revoked"}, nil
 }
 
-// errNoKeyFile refuses changes of keys.
-var errNoKeyFile = fmt.Errorf("%w: the configuration names no identity.api_keys_file", admin.ErrRefused)
+// errNoKeyFile is returned for changes of keys without a key file.
+var errNoKeyFile = fmt.Errorf("%w: the configuration has no identity.api_keys_file", admin.ErrRefused)
 
 // changeKeys edits the key file and puts the records that edit returns in force.
 // Other changes of the file wait for a reload.
@@ -147,7 +147,7 @@ func (m *Manager) revoke(id string) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoKeyFile):
 		return nil
 	}
-	return fmt.Errorf("%w: key %s is revoked in this router until it ends, but its file could not be changed: %v",
+	return fmt.Errorf("%w: key %s is revoked in this router until it exits, but the key file could not be changed: %v",
 		admin.ErrRefused, id, err)
 }
 
@@ -186,7 +186,7 @@ func (m *Manager) applyPendingLocked(f *identity.KeyFile) {
 func keyError(id string, err error) error {
 	switch {
 	case errors.Is(err, identity.ErrNoKey):
-		return fmt.Errorf("%w: there is no key %q", admin.ErrNotFound, identity.ShowRef(id))
+		return fmt.Errorf("%w: no key %q", admin.ErrNotFound, identity.ShowRef(id))
 	case errors.Is(err, identity.ErrEnded):
 		return fmt.Errorf("%w: key %s was revoked or has expired; issue another one", admin.ErrRefused, id)
 	case errors.Is(err, admin.ErrRefused):

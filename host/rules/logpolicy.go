@@ -7,7 +7,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
 )
 
-// logPolicy is what the decision log asks of a policy. It is immutable.
+// logPolicy is the part of a policy that the decision log uses. It is immutable.
 type logPolicy struct {
 	*policy.Snapshot
 	mask *policy.LogMask // nil = the policy has none

@@ -20,9 +20,9 @@ import (
 	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
-// Options are what a Manager uses. All fields are required, but for LogLevel.
+// Options are the dependencies of a Manager. All fields except LogLevel are required.
 type Options struct {
-	Boot    *config.Config // as the process was started; what waits for a restart is as it says
+	Boot    *config.Config // as the process was started; values that wait for a restart are taken from it
 	Log     *slog.Logger
 	Now     func() time.Time
 	Started time.Time
@@ -37,7 +37,7 @@ type Options struct {
 
 	// AdminToken returns the admin token of a configuration.
 	AdminToken func(*config.Config) (string, error)
-	// Note records in the audit log what the router did by itself.
+	// Note records an action of the router itself in the audit log.
 	Note live.NoteFunc
 	// LogLevel is set to the level of the revision in force. Unlike the other fields it
 	// may be nil: the level stays.
@@ -52,12 +52,11 @@ type Manager struct {
 	errors  atomic.Uint64                 // reloads that changed nothing
 	tried   atomic.Pointer[config.Config] // the last configuration that could be read
 
-	// turn is held through the commit of a plan and what follows from it, never while
-	// a plan is made. It is taken before mu.
+	// turn is held while a plan is committed and reconciled, never while a plan is made.
+	// It is locked before mu.
 	turn sync.Mutex
-	// mu is held through a change of credentials, including the write of the key file,
-	// and through the swap of a commit. A revocation waits for it, so nothing long
-	// happens under it.
+	// mu is held during a change of credentials, including the write of the key file, and
+	// during the swap of a commit. Revocations wait for it, so it is never held for long.
 	mu      sync.Mutex
 	epoch   uint64               // changes of credentials; guarded by mu
 	pending map[string]time.Time // revocations that are not in the key file, by id; guarded by mu
@@ -86,9 +85,9 @@ func (m *Manager) Start(opt Options) error {
 	return nil
 }
 
-// Check plans the first revision and puts nothing in force. The error joins what a
-// start or a reload refuses, and what a start replaces: modules that do not load, and
-// a policy. It is called instead of Start.
+// Check plans the first revision and puts nothing in force. The error joins everything
+// that a start or a reload refuses, and everything that a start replaces by a fallback:
+// modules that do not load, and a refused policy. It is called instead of Start.
 func (m *Manager) Check(opt Options) error {
 	m.opt = opt
 	in := planInput{cfg: opt.Boot, credentials: true}
@@ -107,7 +106,7 @@ func (m *Manager) Check(opt Options) error {
 	return errors.Join(append(r.Plugins.AsideErrors(), refused)...)
 }
 
-// Close gives up the revision in force, after the last use of the manager.
+// Close releases the revision in force, after the last use of the manager.
 func (m *Manager) Close() { m.current.Swap(nil, nil) }
 
 // Acquire returns a lease on the revision in force.
@@ -120,16 +119,16 @@ func (m *Manager) Credentials() *identity.Set {
 	return l.Value().Identity
 }
 
-// Failures returns how many reloads were refused.
+// Failures returns the number of refused reloads.
 func (m *Manager) Failures() uint64 { return m.errors.Load() }
 
 // errMoved reports that the base of a plan is no longer in force.
 var errMoved = errors.New("rules: the base of the plan is no longer in force")
 
-// replace plans on the revision in force and commits the plan. It tries again while
-// other changes come in between. prepare returns the input of a plan; it is called for
-// each try, outside any lock but the last tries' turn, after the epoch of credentials
-// was read. What a try compiled is kept for the next.
+// replace plans on the revision in force and commits the plan. It tries again if
+// another change was committed in the meantime. prepare returns the input of a plan; it
+// is called for each try after the epoch of credentials was read, without a lock,
+// except that the last tries hold turn. What one try compiled is kept for the next.
 func (m *Manager) replace(prepare func(base *Revision) (planInput, error)) (*Revision, error) {
 	var kept *Revision
 	defer func() {
@@ -227,7 +226,7 @@ func (m *Manager) commitSwap(r *Revision, in planInput, epoch uint64, c *fleet.C
 		defer l.Release()
 		set := l.Value().Identity
 		if in.policy != in.base.policy {
-			set = set.Enabled() // the policy itself decides on tenants
+			set = set.Enabled() // the policy itself decides about tenants
 		}
 		if err := r.adopt(set, l.Value()); err != nil {
 			return err
@@ -308,7 +307,7 @@ func (m *Manager) PutPolicy(load func(base live.InForce) (*live.Candidate, error
 }
 
 // errUnchanged reports that a policy is already in force.
-var errUnchanged = errors.New("rules: nothing changed")
+var errUnchanged = errors.New("rules: the policy is already in force")
 
 // changes returns the differences of r from base, a line each.
 func changes(base, r *Revision) []string {

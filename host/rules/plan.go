@@ -28,8 +28,8 @@ type planInput struct {
 	disabled    []string // tenants; with credentials
 }
 
-// carries reports whether the plan takes over what the base has read of the files of
-// its configuration: only the policy or a plugin differs.
+// carries reports whether the plan reuses what the base has read from the files of its
+// configuration, because only the policy or a plugin differs.
 func (in *planInput) carries() bool { return in.base != nil && !in.credentials }
 
 // plan makes a revision. It may take minutes and changes nothing; everything that
@@ -82,8 +82,8 @@ func (m *Manager) plan(in planInput) (_ *Revision, err error) {
 	return r, m.planAccess(r, in)
 }
 
-// planSecrets reads what the router presents to engines, unless the plan takes that
-// over: a file that was changed meanwhile waits for a reload.
+// planSecrets reads the credentials for engines, unless the plan reuses those of the
+// base: a file that changed in the meantime waits for a reload.
 func (r *Revision) planSecrets(in planInput) error {
 	if in.carries() {
 		r.authorization, r.engineTLS = in.base.authorization, in.base.engineTLS
@@ -104,7 +104,7 @@ func (r *Revision) planSecrets(in planInput) error {
 	return nil
 }
 
-// planParts plans what other packages own.
+// planParts plans the parts that other packages own.
 func (m *Manager) planParts(r *Revision, in planInput) error {
 	if in.carries() && in.change == nil {
 		r.modules = in.base.modules

@@ -50,7 +50,7 @@ func (m *Manager) loadPrompts(t *config.Tokenizer, r *Revision, in planInput) (*
 		return nil, fmt.Errorf("tokenizer %s: %w", t.Dir, err)
 	}
 	if t.Digest != "" && t.Digest != id {
-		return nil, fmt.Errorf("tokenizer %s: digest is %s, configured is %s", t.Dir, id, t.Digest)
+		return nil, fmt.Errorf("tokenizer %s: digest %s, want %s", t.Dir, id, t.Digest)
 	}
 	if in.base != nil {
 		for _, p := range in.base.Prompts {
@@ -121,7 +121,7 @@ func Encoder(t *config.Tokenizer) (tokenizer.Encoder, error) {
 }
 
 // cacheIdentity returns the seed of the block hashes of a pool's endpoints: the
-// identity of the tokenizer of its models, which config checks to be one.
+// identity of its models' tokenizer; config checks that they share one.
 func (r *Revision) cacheIdentity(pool string) string {
 	for i := range r.Config.Models {
 		m := &r.Config.Models[i]
@@ -180,7 +180,7 @@ func (m *Manager) check(ctx context.Context, model *chat.Model) {
 			return
 		}
 		if !c.Run() {
-			m.opt.Log.Error("a prompt that was computed again differs from its cache; the model's prompts are no longer exact",
+			m.opt.Log.Error("a recomputed prompt differs from its cached one; the model's prompts are no longer exact",
 				"reason", model.Stats().Reason)
 		}
 	}

@@ -15,13 +15,13 @@ import (
 )
 
 // ErrPolicy reports that a reload put everything in force except its policy.
-var ErrPolicy = errors.New("rules: the policy is refused and the previous one stays in force; " +
-	"everything else is as in the files")
+var ErrPolicy = errors.New("rules: policy refused, the previous one stays in force; " +
+	"all other changes are in force")
 
 // Reload reads the configuration file again and puts its rules in force. It first
 // withdraws what the files no longer grant, which stays withdrawn on error. Otherwise
 // an error changes nothing; with ErrPolicy everything except the policy has changed.
-// asked says that an operator requested the reload.
+// asked reports that an operator requested the reload.
 func (m *Manager) Reload(asked bool) (*admin.ReloadResult, error) {
 	out, _, err := m.reload(asked)
 	return out, err
@@ -62,12 +62,12 @@ func (m *Manager) reload(asked bool) (out *admin.ReloadResult, again bool, err e
 	return out, again, err
 }
 
-// filePolicy loads the policy of a configuration that is read again.
+// filePolicy loads the policy when a configuration is read again.
 type filePolicy struct {
 	m       *Manager
-	base    *live.Candidate // that the rest was loaded over
+	base    *live.Candidate // the policy on which the rest was loaded
 	loaded  *live.Candidate
-	refused error // why the policy of the directory is not taken
+	refused error // why the policy of the directory was refused
 	done    bool
 }
 
@@ -135,7 +135,7 @@ func (m *Manager) Watch(ctx context.Context, asked <-chan struct{}) error {
 	}
 }
 
-// reloadNoted reloads, and logs and audits what came of it.
+// reloadNoted reloads, and logs and audits the result.
 func (m *Manager) reloadNoted(why string) (again bool) {
 	m.opt.Log.Info("reload", "cause", why)
 	out, again, err := m.reload(why == "asked")
@@ -209,7 +209,7 @@ func watched(cfgs ...*config.Config) (out []string) {
 	return out
 }
 
-// Reloader is the admin API's face of Reload.
+// Reloader implements the admin API's reload.
 type Reloader struct{ Manager *Manager }
 
 // Reload implements admin.Reloader.

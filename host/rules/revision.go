@@ -1,6 +1,6 @@
 // Package rules owns the rules of a running router: credentials, client hints, limits,
-// models, pools, profiles, plugins and policy. A [Revision] is all of them at one
-// moment, behind one pointer.
+// models, pools, profiles, plugins and policy. A [Revision] holds all of them at one
+// time, behind one pointer.
 //
 // A change takes three steps. Planning reads, compiles and checks everything, may take
 // minutes and changes nothing; whatever can be refused is refused there. The commit
@@ -10,8 +10,8 @@
 // compiled.
 //
 // Withdrawals (revoked keys, emptied key sets, removed certificates, disabled tenants)
-// wait for no plan: they apply to the revision in force at once, whatever else is
-// wrong with the files.
+// do not wait for a plan: they apply to the revision in force at once, even if the
+// files contain errors.
 package rules
 
 import (
@@ -33,14 +33,14 @@ import (
 	"github.com/kvasir-router/kvasir/host/telemetry/decisions"
 )
 
-// Revision is all rules at one moment. It is immutable, but for the keys that
+// Revision holds all rules at one time. It is immutable, except for the keys that
 // issuers of tokens publish, and safe for concurrent use while it is leased.
 type Revision struct {
 	Number    uint64 // from 1; a change of credentials alone keeps it
 	Config    *config.Config
 	Built     time.Time
 	Identity  *identity.Set
-	Edge      *proxy.Edge   // by which heads are read; one for each Identity
+	Edge      *proxy.Edge   // how heads of requests are read; one for each Identity
 	Admin     *admin.Access // of the operators' listener
 	Scheduler *scheduler.Scheduler
 	Plugins   *plugins.Set
@@ -50,7 +50,7 @@ type Revision struct {
 
 	Certificate *tls.Certificate // of the clients' listener; nil without TLS
 
-	authorization map[string]string    // towards the engines, by pool; never logged
+	authorization map[string]string    // for the engines, by pool; never logged
 	engineTLS     map[string]fleet.TLS // by pool
 	policy        *live.Candidate      // nil without a policy
 	fleet         *fleet.Plan
@@ -59,7 +59,8 @@ type Revision struct {
 	modules       *modules
 }
 
-// shared identifies rules: revisions that differ only in credentials have the same.
+// shared identifies rules: revisions that differ only in credentials have the same
+// number.
 type shared struct{ _ byte }
 
 // modules counts the revisions that hold one set of plugins.

@@ -16,15 +16,15 @@ import (
 // that writes in place empties it first.
 const emptyFor = time.Second
 
-// Withdraw removes from the revision in force what its files no longer grant: keys
-// that are revoked or gone, keys of issuers that are no longer published, and tenants
-// that the policy's data disables. If the identity section of the configuration is
-// sound, it also removes certificates, issuers, a key file and the anonymous tenant
-// that the section no longer names. Withdraw adds nothing and waits for no plan; an
+// Withdraw removes from the revision in force what its files no longer grant: keys that
+// are revoked or gone, keys of issuers that are no longer published, and tenants that
+// the policy's data disables. If the identity section of the configuration is valid, it
+// also removes certificates, issuers, a key file and the anonymous tenant that the
+// section no longer names. Withdraw adds nothing and does not wait for a plan; an
 // unreadable file withdraws nothing. It returns what was withdrawn, for operators.
 // again reports that an empty file is too recent to count.
 //
-// asked says that an operator requested it: empty files count at once.
+// asked reports that an operator requested it: then empty files count at once.
 func (m *Manager) Withdraw(asked bool) (out []string, again bool) {
 	c := m.identityFile()
 	in := m.Policy()
@@ -37,7 +37,7 @@ func (m *Manager) Withdraw(asked bool) (out []string, again bool) {
 		done, err := m.withdraw(look.w, look.out, epoch)
 		l.Release()
 		if err != nil {
-			m.opt.Log.Error("credentials could not be withdrawn", "err", err)
+			m.opt.Log.Error("credentials not withdrawn", "err", err)
 		}
 		if done {
 			return look.out, look.again
@@ -45,8 +45,8 @@ func (m *Manager) Withdraw(asked bool) (out []string, again bool) {
 	}
 }
 
-// identityFile returns the identity section of the configuration file if that is
-// sound, whatever the other sections are; else nil.
+// identityFile returns the identity section of the configuration file if that section
+// is valid, even if others are not; else nil.
 func (m *Manager) identityFile() *config.Identity {
 	b, err := os.ReadFile(m.opt.Boot.File)
 	if err != nil {
@@ -135,7 +135,7 @@ func (x *withdrawal) tokens(c *config.Identity) {
 	x.out = append(x.out, x.r.Tokens.Withdraw(keep, empties)...)
 }
 
-// settled reports whether a file has text, or has been empty for long enough.
+// settled reports whether a file is not empty, or has been empty for long enough.
 func (x *withdrawal) settled(name string) bool {
 	st, err := os.Stat(name)
 	if x.asked || err != nil || st.Size() > 64 {
@@ -149,9 +149,9 @@ func (x *withdrawal) settled(name string) bool {
 	return false
 }
 
-// withdraw removes w from the credentials in force and reports whether it did: they
-// must not have changed since epoch. what describes w for the log; if it is not
-// empty, plans that have read credentials are made again.
+// withdraw removes w from the credentials in force, unless they changed since epoch,
+// and reports whether it did. what describes w for the log; if it is not empty, plans
+// that have read credentials are made again.
 func (m *Manager) withdraw(w identity.Withdrawal, what []string, epoch uint64) (done bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

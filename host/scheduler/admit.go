@@ -133,16 +133,16 @@ func errQuota(r *quota.Refusal) *DeniedError {
 	limit := strconv.Itoa(r.Limit)
 	switch {
 	case r.Budget == quota.Concurrency:
-		e := deny(llmapi.CodeConcurrencyLimit, "rate limit reached: "+limit+" requests are in progress already")
+		e := deny(llmapi.CodeConcurrencyLimit, "Rate limit reached: "+limit+" requests are already in progress.")
 		e.RetryAfter = r.After
 		return e
 	case r.Never:
 		return deny(llmapi.CodeRequestTooLarge,
-			"the prompt alone has more than the "+limit+" tokens per minute that are allowed: shorten it")
+			"The prompt alone exceeds the limit of "+limit+" tokens per minute; shorten it.")
 	}
 	e := deny(llmapi.CodeRateLimit,
-		"rate limit reached for "+r.Budget.String()+" per minute: the limit is "+limit+"; try again in "+
-			r.After.Round(time.Millisecond).String())
+		"Rate limit reached for "+r.Budget.String()+" per minute: the limit is "+limit+"; try again in "+
+			r.After.Round(time.Millisecond).String()+".")
 	e.RetryAfter = r.After
 	return e
 }

@@ -52,8 +52,8 @@ func (d *decision) continuedAnswer() (h home, bound bool, err *DeniedError) {
 
 func errAnswer() *DeniedError {
 	e := deny(llmapi.CodeResponseNotFound,
-		"no response with that id is kept for you: it is too old, was not stored, or its engine is gone; "+
-			"send the whole conversation as input")
+		"No response with this id is available to you: it expired, was not stored, or its engine was removed. "+
+			"Send the whole conversation as input.")
 	e.Param = "previous_response_id"
 	return e
 }

@@ -195,7 +195,7 @@ func TestNarrow_salt(t *testing.T) {
 	if d, ok := errors.AsType[*DeniedError](messages()); !ok || d.Status != 503 ||
 		d.Code != llmapi.CodeNoEligibleEndpoint {
 		t.Errorf("got %v", d)
-	} else if want := "no endpoint can take this request: " + reasons[reasonSalt].refusal; d.Message != want {
+	} else if want := "No endpoint can take this request: " + reasons[reasonSalt].refusal + "."; d.Message != want {
 		t.Errorf("got %q", d.Message)
 	}
 	for _, op := range []llmapi.Operation{llmapi.OpChat, llmapi.OpResponses, llmapi.OpCountTokens} {

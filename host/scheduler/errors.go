@@ -43,23 +43,23 @@ func deny(code llmapi.Code, message string) *DeniedError {
 const retrySoon = time.Second
 
 func errModel(name string) *DeniedError {
-	e := deny(llmapi.CodeModelNotFound, "the model "+strconv.Quote(name)+" does not exist")
+	e := deny(llmapi.CodeModelNotFound, "The model "+strconv.Quote(name)+" does not exist.")
 	e.Param = "model"
 	return e
 }
 
 func errPolicy() *DeniedError {
-	return deny(llmapi.CodePolicyError, "no policy decision could be made")
+	return deny(llmapi.CodePolicyError, "The policy made no decision.")
 }
 
 func errNoEndpoint(why string) *DeniedError {
-	e := deny(llmapi.CodeNoEligibleEndpoint, "no endpoint can take this request: "+why)
+	e := deny(llmapi.CodeNoEligibleEndpoint, "No endpoint can take this request: "+why+".")
 	e.RetryAfter = retrySoon
 	return e
 }
 
 func errCapacity() *DeniedError {
-	e := deny(llmapi.CodeOverCapacity, "every endpoint is at its limit of concurrent requests")
+	e := deny(llmapi.CodeOverCapacity, "Every endpoint is at its limit of concurrent requests.")
 	e.RetryAfter = retrySoon
 	return e
 }
@@ -70,7 +70,7 @@ func errTooLong(prompt, limit int, param string) *DeniedError {
 
 func tooLong(how string, prompt, limit int, param string) *DeniedError {
 	e := deny(llmapi.CodeContextLength,
-		"this request has "+how+strconv.Itoa(prompt)+" prompt tokens; the limit is "+strconv.Itoa(limit)+" tokens")
+		"This request has "+how+strconv.Itoa(prompt)+" prompt tokens; the limit is "+strconv.Itoa(limit)+" tokens.")
 	e.Param = param
 	return e
 }

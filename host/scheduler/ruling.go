@@ -50,7 +50,7 @@ func (d *decision) decide() *DeniedError {
 		if status < 400 {
 			status = http.StatusForbidden
 		}
-		return &DeniedError{Status: status, Code: llmapi.CodePolicyDenied, Message: "denied by policy: " + dec.Reason}
+		return &DeniedError{Status: status, Code: llmapi.CodePolicyDenied, Message: "Denied by policy: " + dec.Reason + "."}
 	}
 	if dec.Model != "" && dec.Model != d.model.name {
 		if d.model = s.models[dec.Model]; d.model == nil {

@@ -16,7 +16,7 @@ never = sys.argv[4:] == ["never"]
 o = openai.OpenAI(base_url=base + "/v1", api_key=key, max_retries=0, timeout=openai.Timeout(60, read=8))
 a = anthropic.Anthropic(base_url=base, api_key=key, max_retries=0, timeout=anthropic.Timeout(60, read=8))
 msgs = [{"role": "user", "content": "Hello, who are you?"}]
-late = "the model was not started within"
+late = "The model was not started within"
 
 
 def chat():

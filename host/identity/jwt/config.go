@@ -84,13 +84,14 @@ func (c *Config) Validate() error {
 		bad("missing audience: without it, tokens meant for other services are accepted")
 	}
 	if (c.JWKSURL == "") == (c.JWKSFile == "") {
-		bad("want either jwks_url or jwks_file")
+		bad("set exactly one of jwks_url and jwks_file")
 	}
 	if c.JWKSURL != "" && !goodURL(c.JWKSURL) {
 		bad("jwks_url %q: want https://…, or http:// on a loopback address", c.JWKSURL)
 	}
 	if len(c.Algorithms) == 0 {
-		bad("missing algorithms: name those of its keys, such as [RS256]; supported are %s", strings.Join(Algorithms, ", "))
+		bad("missing algorithms: name those of the issuer's keys, such as [RS256]; supported: %s",
+			strings.Join(Algorithms, ", "))
 	}
 	for _, a := range c.Algorithms {
 		if !slices.Contains(Algorithms, a) {
@@ -98,19 +99,19 @@ func (c *Config) Validate() error {
 		}
 	}
 	if (c.Tenant == "") == (c.TenantClaim == "") {
-		bad("want either tenant or tenant_claim")
+		bad("set exactly one of tenant and tenant_claim")
 	}
 	for _, t := range append(slices.Clone(c.Tenants), c.Tenant) {
 		if t != "" && !identity.ValidTenant(t) {
-			bad("bad tenant %q", t)
+			bad("invalid tenant %q", t)
 		}
 	}
 	if c.Tenant != "" && len(c.Tenants) > 0 {
-		bad("tenants goes with tenant_claim only")
+		bad("tenants requires tenant_claim")
 	}
 	for _, label := range slices.Sorted(maps.Keys(c.LabelClaims)) {
 		if !identity.ValidTenant(label) || c.LabelClaims[label] == "" {
-			bad("bad label %q of claim %q", label, c.LabelClaims[label])
+			bad("invalid label %q of claim %q", label, c.LabelClaims[label])
 		}
 	}
 	within := func(name string, d, low, high time.Duration) {

@@ -243,7 +243,7 @@ func (i *issuer) get(ctx context.Context) (*keySet, error) {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %d", i.cfg.JWKSURL, res.StatusCode)
+		return nil, fmt.Errorf("%s responded with status %d", i.cfg.JWKSURL, res.StatusCode)
 	}
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxJWKS+1))
 	if err != nil {

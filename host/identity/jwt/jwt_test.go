@@ -317,18 +317,18 @@ func TestNew_errors(t *testing.T) {
 	good := config(keyFile(t, x.JWKS))
 	for want, edit := range map[string]func(*Config){
 		"missing issuer": func(c *Config) { c.Issuer = "" }, "missing audience": func(c *Config) { c.Audience = "" },
-		"either jwks_url or jwks_file":  func(c *Config) { c.JWKSURL = "https://x" },
-		"https://…":                     func(c *Config) { c.JWKSFile, c.JWKSURL = "", "http://idp.example/keys" },
-		"missing algorithms":            func(c *Config) { c.Algorithms = nil },
-		`algorithm "HS256"`:             func(c *Config) { c.Algorithms = []string{"HS256"} },
-		`algorithm "none"`:              func(c *Config) { c.Algorithms = []string{"none"} },
-		"either tenant or tenant_claim": func(c *Config) { c.TenantClaim = "" },
-		"bad tenant":                    func(c *Config) { c.Tenants = []string{"a b"} },
-		"goes with tenant_claim": func(c *Config) {
+		"one of jwks_url and jwks_file":  func(c *Config) { c.JWKSURL = "https://x" },
+		"https://…":                      func(c *Config) { c.JWKSFile, c.JWKSURL = "", "http://idp.example/keys" },
+		"missing algorithms":             func(c *Config) { c.Algorithms = nil },
+		`algorithm "HS256"`:              func(c *Config) { c.Algorithms = []string{"HS256"} },
+		`algorithm "none"`:               func(c *Config) { c.Algorithms = []string{"none"} },
+		"one of tenant and tenant_claim": func(c *Config) { c.TenantClaim = "" },
+		"invalid tenant":                 func(c *Config) { c.Tenants = []string{"a b"} },
+		"requires tenant_claim": func(c *Config) {
 			c.Tenant,
 				c.TenantClaim = "t", ""
 		},
-		"bad label":                func(c *Config) { c.LabelClaims = map[string]string{"a": ""} },
+		"invalid label":            func(c *Config) { c.LabelClaims = map[string]string{"a": ""} },
 		"leeway 1h":                func(c *Config) { c.Leeway = time.Hour },
 		"refresh 1s":               func(c *Config) { c.Refresh = time.Second },
 		"max_stale 1s":             func(c *Config) { c.MaxStale = time.Second },

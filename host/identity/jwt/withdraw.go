@@ -9,11 +9,11 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Withdraw makes v stop accepting keys that the issuers' key files no longer
-// contain, and issuers for which keep is false, without waiting for a verifier that
-// is built from all of the files. It adds nothing: a new key in a file is accepted
-// once the whole file is. It returns what was withdrawn, as text for a log.
-// Verifiers that share issuers with v lose the same keys.
+// Withdraw makes v stop accepting keys that the issuers' key files no longer contain,
+// and issuers for which keep is false, without waiting for a verifier that is built
+// from all of the files. It adds nothing: a new key in a file is accepted once the
+// whole file is valid. It returns what was withdrawn, as text for a log. Verifiers that
+// share issuers with v lose the same keys.
 //
 // A file that cannot be read or is not JSON withdraws nothing. An empty file, which
 // may be one that is being written, withdraws all keys only if empties is set.

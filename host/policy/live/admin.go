@@ -19,15 +19,15 @@ type Rules interface {
 	// Policy returns the policy in force.
 	Policy() InForce
 	// PutPolicy plans a revision with the policy that load returns (nil = the one in
-	// force) and puts it in force. It calls load outside any lock, and again if
-	// another policy came into force meanwhile. On error nothing has changed.
+	// force) and puts it in force. It calls load outside any lock, and again if another
+	// policy came into force in the meantime. On error nothing has changed.
 	PutPolicy(load func(base InForce) (*Candidate, error)) (InForce, error)
 	// Disable refuses the requests of tenants until another policy is in force, or
 	// the directory matches the policy in force again.
 	Disable(tenants []string)
 }
 
-// errNoDir refuses what needs a policy.
+// errNoDir is returned for operations that need a policy.
 var errNoDir = errors.New("policy: the configuration has no policy.dir")
 
 // reload puts the policy of the directory in force. On error nothing has changed.

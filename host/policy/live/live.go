@@ -94,7 +94,7 @@ func (c *Candidate) Snap() *policy.Snapshot {
 // New returns a Keeper. It reads nothing yet.
 func New(opt Options) *Keeper { return &Keeper{opt: opt} }
 
-// Engine returns the engine that decides by s with the settings of c. Without a
+// Engine returns the engine that decides with s and the settings of c. Without a
 // directory every tenant may use every model.
 func (k *Keeper) Engine(c *config.Policy, s *policy.Snapshot) (policy.Engine, error) {
 	if c.Dir == "" {
@@ -123,7 +123,7 @@ func (k *Keeper) config(c *config.Policy) policy.Config {
 func (k *Keeper) decisionFailed(err error, allowed bool) {
 	now := k.opt.Now().Unix()
 	if last := k.logged.Load(); last != now && k.logged.CompareAndSwap(last, now) {
-		k.opt.Log.Error("the policy gives no decision", "allowed", allowed, "err", err)
+		k.opt.Log.Error("policy gave no decision", "allowed", allowed, "err", err)
 	}
 }
 
@@ -161,15 +161,15 @@ func (k *Keeper) Start(c *config.Policy) *Candidate {
 	}
 	if keptErr != nil {
 		if !errors.Is(keptErr, fs.ErrNotExist) {
-			k.opt.Log.Error("the last good policy cannot be used", "err", keptErr)
+			k.opt.Log.Error("last good policy not usable", "err", keptErr)
 		}
-		k.opt.Log.Error("no policy is in force: every request is refused until there is one", "dir", c.Dir)
+		k.opt.Log.Error("no policy is in force, every request is refused", "dir", c.Dir)
 		return &Candidate{}
 	}
 	if current {
 		return &Candidate{Snapshot: s, from: fromPush, over: kept.Over}
 	}
-	k.opt.Log.Error("the policy is refused: the last good one is in force",
+	k.opt.Log.Error("policy refused, the last good one is in force",
 		"dir", c.Dir, "revision", s.Revision(), "saved", kept.Saved)
 	return &Candidate{Snapshot: s, from: fromLastGood}
 }
@@ -207,7 +207,7 @@ func (k *Keeper) Adopted(c *Candidate, before *policy.Snapshot, revision uint64)
 	}
 	k.health.Fine()
 	if err := policy.SaveLastGood(k.lastGood(), k.opt.Key, s, c.over, now); err != nil {
-		k.opt.Log.Warn("the policy in force cannot be kept for the next start", "err", err)
+		k.opt.Log.Warn("policy in force not saved for the next start", "err", err)
 	}
 	k.opt.Log.Info("policy in force", "revision", s.Revision(), "tests", s.Tests(), "rules", revision)
 }
@@ -235,9 +235,9 @@ func (k *Keeper) FromDir(c *config.Policy, base InForce, asked, force bool) (*Ca
 	return &Candidate{Snapshot: s, from: fromDirectory}, nil
 }
 
-// FromFiles loads a pushed policy and compares it with the live decisions of base.
-// Once in force, it stays until the directory changes, also across a restart. It may
-// take seconds and puts nothing in force.
+// FromFiles loads a pushed policy and compares it with the live decisions of base. Once
+// in force, it stays in force until the directory changes, even across a restart. It
+// may take seconds and puts nothing in force.
 func (k *Keeper) FromFiles(files map[string][]byte, base InForce, force bool) (*Candidate, error) {
 	over := contents(policy.ReadDir(base.Config.Dir, base.Config.DataDir))
 	src, err := policy.FromFiles(files)

@@ -38,7 +38,7 @@ type watcher struct {
 	note  NoteFunc
 
 	last    look
-	tried   string // contents that were tried
+	tried   string // contents of the last attempt
 	dirs    string
 	pending bool
 }
