@@ -359,7 +359,7 @@ type Profile struct {
 	// begin evenly; on if leastwork is the only scorer and the objective is not ttft,
 	// else off unless set here. They need scores in tokens
 	Conversations Conversations `yaml:"conversations" reload:"live"`
-	// session affinity where prompts are unknown
+	// session affinity where prompts are unknown or policy pins sessions
 	Sticky Sticky `yaml:"sticky" reload:"live"`
 	// share of requests placed without locality, to measure what locality gains; default
 	// 0.005: 4,000 of 800,000 requests a day estimate p95 well, at a cost of at most 0.5
@@ -508,7 +508,9 @@ type Queue struct {
 
 // Sticky configures session affinity.
 type Sticky struct {
-	// how long a session is remembered; default 30m
+	// how long a session without requests keeps its endpoint; default 30m: later little
+	// of it is cached where others are served. Of more than 32,768 sessions those without
+	// requests for the longest time may be forgotten sooner
 	TTL Duration `yaml:"ttl" reload:"live"`
 }
 

@@ -197,6 +197,8 @@ func TestParse_errors(t *testing.T) {
 			[]string{":5: telemetry.decision_log.file: missing"}},
 		"bad delay": {minimal + "profiles: [{name: a, queue: {deadline: 1s, max_delay: 2s}}]\n", []string{
 			"queue.max_delay: want more than 0s and at most the deadline of 1s"}},
+		"bad ttl": {minimal + "profiles: [{name: a, sticky: {ttl: -1s}}]\n", []string{
+			":5: profiles[0].sticky.ttl: want a duration such as 30s"}},
 		"bad match": {minimal + "profiles: [{name: a, match: [{models: [x]}]}, {name: b, match: [{}, " +
 			"{operations: [walk], labels: {l: []}}]}]\n", []string{
 			"profiles[0].match: the first profile is the default", `unknown model "x"`, "match[0]: no condition",

@@ -77,6 +77,7 @@ func Profile(p *config.Profile, first bool) scheduler.Profile {
 			MaxLoadRatio: float32(p.Envelope.MaxLoadRatio), SlackTokens: orOff(p.Envelope.SlackTokens),
 			MaxShare: float32(p.Envelope.MaxShare),
 		},
+		SessionTTL: time.Duration(p.Sticky.TTL),
 		Conversations: scheduler.ConversationRules{HoldTokens: orOff(p.Conversations.HoldTokens),
 			SpreadTokens: orOff(p.Conversations.SpreadTokens), JoinAfter: int(orOff(p.Conversations.JoinAfter))},
 	}

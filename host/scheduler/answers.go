@@ -31,7 +31,7 @@ func (d *decision) answerOwner() (tenant, user string) {
 // Answered records that the target keeps the answer under id.
 func (p *Placement) Answered(id string) {
 	c := &p.order[p.at]
-	p.st.answers.set(answerKey{p.tenant, p.user, p.model, id}, home{c.id, c.epoch})
+	p.st.answers.set(answerKey{p.tenant, p.user, p.model, id}, home{id: c.id, epoch: c.epoch})
 }
 
 // continuedAnswer returns the endpoint that keeps the answer that the request

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/llmapi"
@@ -108,6 +109,9 @@ type Profile struct {
 	// and picker read. It is called on each decision. May be nil.
 	Wants func() ColumnSet
 	Queue Queue
+	// SessionTTL is how long a session without requests keeps its endpoint. 0 = 30
+	// minutes.
+	SessionTTL time.Duration
 	// Distrust gives cached prefixes no credit: requests are placed by load alone.
 	// Matches are still looked up, for explain and the metrics.
 	Distrust bool

@@ -20,6 +20,7 @@ const (
 type home struct {
 	id    endpoint.ID
 	epoch uint32 // of the slot
+	at    int64  // when it was set last, Unix nanoseconds; 0 for answers, whose homes do not expire
 }
 
 // homes keeps the endpoint of each key: of a session, or of an answer. It is safe for concurrent use; its

@@ -105,7 +105,7 @@ func (d *decision) filterContext() {
 // another endpoint can take it. It is not new to an endpoint that holds half of the
 // prompt or is the session's home.
 func (d *decision) filterCordoned() {
-	home, pinned := d.sessionHome()
+	home, pinned := d.sessionHome(d.sessionKey())
 	stays := func(c *cand) bool {
 		return !d.snap.Cordoned.Has(c.id) || d.tokens > 0 && 2*int(c.matched) >= d.tokens ||
 			pinned && home.id == c.id && home.epoch == d.info(c).Epoch

@@ -127,7 +127,7 @@ func (d *decision) markPassed() {
 // recordAffinity records where the conversation and the session are. The lane is
 // locked.
 func (d *decision) recordAffinity(c *cand) {
-	at := home{c.id, d.info(c).Epoch}
+	at := home{c.id, d.info(c).Epoch, d.now.UnixNano()}
 	if d.branch.root != nil {
 		d.model.state.conversations.begin(&d.branch, at.id, at.epoch)
 	}

@@ -228,6 +228,54 @@ func TestSticky_withoutPromptKnowledge(t *testing.T) {
 	c.Release()
 }
 
+// TestSticky_ttl: a session without requests for as long as its profile says has no home,
+// whether the prompt is not known or policy pins it; each request renews it.
+func TestSticky_ttl(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		pinned bool
+		ttl    time.Duration // of the profile
+		want   time.Duration
+	}{
+		{"default", false, 0, 30 * time.Minute}, {"unknown prompt", false, time.Minute, time.Minute},
+		{"pinned", true, time.Minute, time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			now := time.Unix(1e9, 0)
+			r := newRig(t, 2, func(sc *StateConfig, cfg *Config) {
+				sc.Now = func() time.Time { return now }
+				cfg.Profiles[0].SessionTTL = c.ttl
+				cfg.Models[0].Prompter = wordPrompter{inexact: !c.pinned}
+			})
+			r.policy.d.Affinity.Sticky = c.pinned
+			ask := func() endpoint.ID {
+				q := r.request(words(r.ids, 500))
+				q.Session = "a"
+				p := r.place(q)
+				defer end(p)
+				return p.Target().Endpoint
+			}
+			// Work at the home makes the other endpoint cheaper, but does not make a session spill.
+			home := ask()
+			askBusy := func() endpoint.ID {
+				other := r.store.Load().Loads[home].Charge("x", 2_000, 0)
+				defer other.Release()
+				return ask()
+			}
+			for range 3 {
+				now = now.Add(c.want)
+				if askBusy() != home {
+					t.Fatal("moved within the time")
+				}
+			}
+			now = now.Add(c.want + 1)
+			if askBusy() == home {
+				t.Error("stays after the time")
+			}
+		})
+	}
+}
+
 func TestEnvelope(t *testing.T) {
 	text := words(1, 1000)
 	setup := func(t *testing.T) (*rig, []*endpoint.Load) {

@@ -1,5 +1,7 @@
 package scheduler
 
+import "cmp"
+
 // profile is a profile of the configuration and what follows from it. It is
 // immutable.
 type profile struct {
@@ -25,6 +27,7 @@ func newProfile(p Profile) *profile {
 		p.Objective = Blend
 	}
 	p.Envelope = p.Envelope.withDefaults()
+	p.SessionTTL = cmp.Or(p.SessionTTL, defaultSessionTTL)
 	p.Conversations = p.Conversations.withDefaults(p.Objective != TTFT && len(p.Scorers) == 1 &&
 		p.Scorers[0].Scorer.Name() == n.Name())
 	out := &profile{Profile: p, native: n, unit: p.Scorers[0].Scorer.Unit(), own: n.w.Own,

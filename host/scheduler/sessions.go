@@ -1,6 +1,9 @@
 package scheduler
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+	"time"
+)
 
 // If the prompt is not known, a request goes to the endpoint of its session's last
 // request, unless that endpoint has more than twice the mean outstanding work and 8,192
@@ -30,26 +33,29 @@ func (d *decision) sessionKey() uint64 {
 	return mix(maphash.String(keys, s)^mix(maphash.String(keys, tenant)^d.model.key)) | 1
 }
 
-// sessionHome returns the home of the request's session, false if it has none.
-func (d *decision) sessionHome() (home, bool) {
-	key := d.sessionKey()
+// defaultSessionTTL is how long a session without requests keeps its home: a person who
+// returns later finds little of a conversation in the cache of a busy engine.
+const defaultSessionTTL = 30 * time.Minute
+
+// sessionHome returns the home of a session, false if it has none or the last request
+// that set it is older than the profile allows. Key 0 is no session.
+func (d *decision) sessionHome(key uint64) (home, bool) {
 	if key == 0 {
 		return home{}, false
 	}
-	return d.s.st.sessions.get(key)
+	h, ok := d.s.st.sessions.get(key)
+	return h, ok && d.now.UnixNano()-h.at <= int64(d.prof.SessionTTL)
 }
 
 // Sessions returns the number of sessions whose home is each endpoint, by epoch of the
-// slot. A session is forgotten after between 32 and 64 Ki others.
+// slot. A session is forgotten after between 32 and 64 Ki others; until then it counts,
+// also beyond Profile.SessionTTL.
 func (s *State) Sessions() map[uint32]int { return s.sessions.counts() }
 
 // homeColumn returns the column of a session's home, -1 if it has none or its home is
-// no candidate. Key 0 is no session.
+// no candidate.
 func (d *decision) homeColumn(key uint64) int {
-	if key == 0 {
-		return -1
-	}
-	h, ok := d.s.st.sessions.get(key)
+	h, ok := d.sessionHome(key)
 	if !ok {
 		return -1
 	}
