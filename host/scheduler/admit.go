@@ -68,7 +68,7 @@ func (d *decision) reserve() *DeniedError {
 		return nil
 	}
 	prompt, output := d.tokens, d.expectedOutput()
-	if !d.exact { // an estimate refuses nothing for good: images are long in bytes, not in tokens
+	if d.known != promptExact { // an estimate refuses nothing for good: images are long in bytes, not in tokens
 		prompt, output = 0, output+min(prompt, maxGuess)
 	}
 	var refusal *quota.Refusal

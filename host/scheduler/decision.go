@@ -169,14 +169,14 @@ func (d *decision) run() *DeniedError {
 	if err := d.reserve(); err != nil {
 		return err
 	}
-	if d.exact {
+	if d.known == promptExact {
 		d.endStage(stagePrompt)
 	}
 	d.lookup()
 	if !d.snap.Cordoned.Empty() {
 		d.filterCordoned()
 	}
-	if d.exact {
+	if d.known == promptExact {
 		d.endStage(stageLookup)
 	}
 	return d.place()

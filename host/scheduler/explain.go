@@ -150,7 +150,7 @@ func (s *Scheduler) explainDecision(d *decision, err *DeniedError) *Explanation 
 func explain(id string, h *traceHead, cands []candTrace, more *[abi.NumColumns][]float32) *Explanation {
 	e := &Explanation{
 		RequestID: id, Tenant: h.tenant, Allow: true, Status: 200, Rules: h.rules, Model: h.model, NamespaceHash: h.namespace,
-		Tokens: h.tokens, TokensExact: h.exact, PromptReason: h.inexact, BlockTokens: h.blockTokens,
+		Tokens: h.tokens, TokensExact: h.known == promptExact, PromptReason: h.inexact, BlockTokens: h.blockTokens,
 		Kind: h.kind.String(), Arm: h.arm.String(), Objective: h.objective,
 		Profile: h.profile, ProfileReason: h.profileWhy, Retries: int(h.retries),
 		PredictedCached: int(h.predicted), PolicyRevision: h.revision, Revision: h.rulesRevision,

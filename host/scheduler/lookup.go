@@ -14,7 +14,7 @@ func (d *decision) lookup() {
 	for i := range d.cands {
 		d.cands[i].uncached = prompt
 	}
-	if !d.exact && !d.partial {
+	if d.known == promptEstimated {
 		return
 	}
 	for class := range d.prompt.q.Sizes {

@@ -97,7 +97,7 @@ func (d *decision) argmin() int {
 
 // deepest finds the column with the longest match that is given any credit.
 func (d *decision) deepest() {
-	if d.deep = -1; !d.exact && !d.partial || d.arm == armHoldout {
+	if d.deep = -1; d.known == promptEstimated || d.arm == armHoldout {
 		return
 	}
 	best := -1

@@ -87,7 +87,7 @@ func (d *decision) overruled() int {
 	if at < 0 {
 		at, rule = d.firstPicked(), RulePicker
 	}
-	if at < 0 && !d.exact && d.deep < 0 && d.arm == armLocality {
+	if at < 0 && d.known != promptExact && d.deep < 0 && d.arm == armLocality {
 		if key := d.sessionKey(); key != 0 {
 			at, rule = d.stickyColumn(key), RuleSession
 		}
@@ -104,7 +104,7 @@ func (d *decision) classify(at int) {
 	switch {
 	case d.arm == armHoldout:
 		d.kind = KindHoldout
-	case !d.exact && d.deep < 0:
+	case d.known != promptExact && d.deep < 0:
 		d.kind = KindFallback
 	case d.deep < 0:
 		d.kind = KindCold
@@ -131,7 +131,8 @@ func (d *decision) recordAffinity(c *cand) {
 	if d.branch.root != nil {
 		d.model.state.conversations.begin(&d.branch, at.id, at.epoch)
 	}
-	if key := d.sessionKey(); key != 0 && (!d.exact || d.dec.Affinity.Sticky || d.want.Has(abi.ColSessionMatch)) {
+	wanted := d.known != promptExact || d.dec.Affinity.Sticky || d.want.Has(abi.ColSessionMatch)
+	if key := d.sessionKey(); key != 0 && wanted {
 		d.s.st.sessions.set(key, at)
 	}
 }
@@ -141,7 +142,7 @@ func (d *decision) recordAffinity(c *cand) {
 func (d *decision) newPlacement() *Placement {
 	p := d.s.st.getPlacement()
 	p.prompt, d.prompt = d.prompt, nil
-	p.exact, p.partial = d.exact, d.partial
+	p.phase, p.knows = phasePrefill, d.known
 	p.textTokens, p.mediaTokens = d.textTokens, d.mediaTokens
 	p.tokens, p.kv = d.tokens, d.kv
 	p.op, p.asked = d.r.API.Op, d.r.API.Model

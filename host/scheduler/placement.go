@@ -7,7 +7,6 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/endpoint"
 	"github.com/kvasir-router/kvasir/host/exchange"
-	"github.com/kvasir-router/kvasir/host/isolation"
 	"github.com/kvasir-router/kvasir/host/llmapi"
 	"github.com/kvasir-router/kvasir/host/policy"
 	"github.com/kvasir-router/kvasir/host/quota"
@@ -50,6 +49,21 @@ type choice struct {
 	needsSalt bool // the engine must honour the salt
 }
 
+// phase is how far a placement is. It only advances, until its memory is reused.
+type phase uint8
+
+const (
+	phaseIdle    phase = iota // no request's
+	phasePrefill              // the first token is awaited: work and prompt are held
+	phaseAnswer               // the prefill is over, or the request has ended without an answer
+	numPhases
+)
+
+var phaseNames = [numPhases]string{phaseIdle: "idle", phasePrefill: "prefill", phaseAnswer: "answer"}
+
+// String returns the name, for debugging.
+func (f phase) String() string { return phaseNames[f] }
+
 // Placement is one placed request. Its owner calls Target, then any number of
 // Next, at most one FirstToken, and exactly one Done, which must be the last call:
 // the memory is reused. The calls may come from different goroutines, but not at
@@ -61,14 +75,13 @@ type Placement struct {
 
 	target   Target
 	streamed bool
-	priority int  // of policy; higher = sooner
-	public   bool // policy's cache scope is public
+	priority int    // of policy; higher = sooner
+	scope    string // who shares the prompt's cache: policy.ScopePublic and others
 	demands  []policy.Constraint
-	exact    bool
-	partial  bool // the chain is that of a part of the prompt
+	phase    phase
+	knows    knowledge // of the prompt
 
 	textTokens, mediaTokens int // of a prompt that is not exact
-	first                   bool
 	op                      llmapi.Operation
 	asked                   string // the model as the client wrote it; valid until the first token
 	model                   string
@@ -87,11 +100,8 @@ type Placement struct {
 	branch                  branchPoint
 	trace                   traceRef
 
-	alone      bool // the salt is this request's alone
-	several    bool // more than one answer is asked for
-	claimed    bool // claim is of the block size claimClass
-	claimClass int8
-	claim      isolation.Claim // what of the prompt can be cached in its namespace
+	several bool // more than one answer is asked for
+	claim   cacheClaim
 
 	seq        uint64 // number among the placements; set by waitingLists.push
 	prev, next *Placement
@@ -113,8 +123,7 @@ func (st *State) getPlacement() *Placement {
 func (p *Placement) rewrite(d *decision) {
 	p.target.Rewrite = llmapi.Rewrite{Salt: d.salt, MaxTokens: d.dec.MaxOutputTokens}
 	p.demands = d.dec.Constraints
-	p.streamed, p.priority, p.public = d.r.API.Stream, d.dec.Priority, d.dec.Scope == policy.ScopePublic
-	p.alone, p.several = d.private(), d.r.API.N > 1
+	p.streamed, p.priority, p.scope, p.several = d.r.API.Stream, d.dec.Priority, d.dec.Scope, d.r.API.N > 1
 }
 
 // aim makes choice i, which charge is of, the target.
@@ -152,7 +161,7 @@ func (p *Placement) aim(i int, charge endpoint.Charge, now time.Time) {
 // whyUnsalted returns why a request to pool is sent without a salt.
 func (p *Placement) whyUnsalted(pool *poolUse) int {
 	switch {
-	case p.target.Rewrite.Salt == "" && p.public:
+	case p.target.Rewrite.Salt == "" && p.scope == policy.ScopePublic:
 		return unsaltedPublic
 	case p.target.Rewrite.Salt != "" && pool.Dedicated:
 		return unsaltedDedicated
@@ -174,7 +183,7 @@ func (p *Placement) start() {
 // chain returns the chain of the target's block size, nil if it is not known.
 func (p *Placement) chain() []uint64 {
 	c := &p.order[p.at]
-	if p.prompt == nil || !p.exact && !p.partial || c.class < 0 {
+	if p.prompt == nil || p.knows == promptEstimated || c.class < 0 {
 		return nil
 	}
 	return p.prompt.p.Chains[c.class]
@@ -252,7 +261,7 @@ func (c *choice) fit(snap *endpoint.Snapshot, op llmapi.Operation, now time.Time
 // FirstToken says that the prefill is over: the first output token, or the head of
 // an answer that is not streamed, has arrived.
 func (p *Placement) FirstToken() {
-	if p.first {
+	if p.phase != phasePrefill {
 		return
 	}
 	c := &p.order[p.at]
@@ -285,7 +294,7 @@ func (p *Placement) computed() {
 
 // settle releases the outstanding work and the prompt's memory.
 func (p *Placement) settle() {
-	p.first = true
+	p.phase = phaseAnswer
 	p.charge.ReleaseWork()
 	p.st.waiting.remove(p)
 	p.mu.Lock()
@@ -303,7 +312,7 @@ func (p *Placement) Done(o exchange.Outcome) {
 	st := p.st
 	now := st.now()
 	c := &p.order[p.at]
-	if !p.first {
+	if p.phase == phasePrefill {
 		if o.Succeeded() {
 			p.computed()
 		} else {
@@ -336,7 +345,7 @@ func (p *Placement) Done(o exchange.Outcome) {
 // promptTokens returns the prompt's tokens, 0 if they are an estimate or the engine
 // counts others.
 func (p *Placement) promptTokens() int {
-	if c := &p.order[p.at]; !p.exact || p.known.parity.has(c.id, c.epoch) {
+	if c := &p.order[p.at]; p.knows != promptExact || p.known.parity.has(c.id, c.epoch) {
 		return 0
 	}
 	return p.tokens
@@ -346,8 +355,7 @@ func (p *Placement) promptTokens() int {
 func (p *Placement) recycle() {
 	clear(p.order[:p.n])
 	p.target, p.demands = Target{}, nil
-	p.n, p.at, p.first, p.exact, p.partial = 0, 0, false, false, false
-	p.claimed, p.claim = false, isolation.Claim{}
+	p.n, p.at, p.phase, p.knows, p.scope, p.claim = 0, 0, phaseIdle, promptEstimated, "", cacheClaim{}
 	p.model, p.known, p.lane, p.tenant, p.user, p.branch, p.trace = "", nil, nil, "", "", branchPoint{}, traceRef{}
 	p.st.places.Put(p)
 }

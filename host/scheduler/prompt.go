@@ -8,12 +8,26 @@ import (
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 )
 
+// knowledge is how much is known of a request's prompt.
+type knowledge uint8
+
+const (
+	promptEstimated knowledge = iota // its length is estimated; there are no chains
+	promptPartial                    // estimated; chains up to its first medium, or of the first of several prompts
+	promptExact                      // its tokens are those that the engine counts, and the chains are of all of it
+	numKnowledge
+)
+
+var knowledgeNames = [numKnowledge]string{promptEstimated: "estimated", promptPartial: "partial", promptExact: "exact"}
+
+// String returns the name, for debugging.
+func (k knowledge) String() string { return knowledgeNames[k] }
+
 // promptFacts is what is known of a request's prompt.
 type promptFacts struct {
 	prompt  *promptMem // nil = not rendered
-	exact   bool       // tokens are those that the engine counts, and the chains are known
-	inexact string     // why not
-	partial bool       // not exact, but the chains up to its first medium are known, or those of the first prompt
+	known   knowledge
+	inexact string // why known is not promptExact
 	// textTokens and mediaTokens are the tokens of its text, and of its media before the
 	// factor that the model has learned; 0 if the prompt is exact.
 	textTokens, mediaTokens int
@@ -75,7 +89,7 @@ func (d *decision) readPrompt() *DeniedError {
 	default:
 		d.render()
 	}
-	if !d.exact {
+	if d.known != promptExact {
 		d.estimate()
 		return d.textTooLong()
 	}
@@ -89,7 +103,7 @@ func (d *decision) readPrompt() *DeniedError {
 // estimate sets the tokens of a prompt that is not exact, for load only.
 func (d *decision) estimate() {
 	if d.prompt != nil && d.prompt.p.Partial {
-		d.partial, d.textTokens, d.mediaTokens = true, d.prompt.p.Tokens, d.prompt.p.MediaTokens
+		d.known, d.textTokens, d.mediaTokens = promptPartial, d.prompt.p.Tokens, d.prompt.p.MediaTokens
 	} else {
 		in := llmapi.InlineMedia(d.r.API.Body)
 		d.textTokens, d.mediaTokens = 1+(len(d.r.API.Body)-in.Bytes)/bytesPerToken, in.Tokens
@@ -133,7 +147,9 @@ func (d *decision) render() {
 			m.p.Chains[i] = m.p.Chains[i][:0]
 		}
 	}
-	d.exact, d.tokens, d.inexact = m.p.Exact && m.p.Tokens > 0, m.p.Tokens, m.p.Reason
+	if d.tokens, d.inexact = m.p.Tokens, m.p.Reason; m.p.Exact && m.p.Tokens > 0 {
+		d.known = promptExact
+	}
 }
 
 // classes collects the distinct block sizes of the candidates and gives each

@@ -132,7 +132,7 @@ func (c *counters) decided(d *decision) {
 	if passed {
 		c.passed.Add(1)
 	}
-	if d.exact {
+	if d.known == promptExact {
 		d.observeWarmth()
 		if d.model.measured {
 			d.observeReuse()
@@ -152,7 +152,7 @@ func (c *counters) finished(p *Placement, o *exchange.Outcome) {
 		}
 	}
 	p.learnMedia(o)
-	if !p.exact {
+	if p.knows != promptExact {
 		return
 	}
 	if o.HasUsage {
@@ -184,7 +184,7 @@ const minMediaFactor, maxMediaFactor = 0.01, 100
 // learnMedia compares the tokens that the engine made of media with their estimate.
 // Only prompts whose text was counted tell.
 func (p *Placement) learnMedia(o *exchange.Outcome) {
-	if !p.partial || p.mediaTokens == 0 || !o.HasUsage || o.PromptTokens <= p.textTokens {
+	if p.knows != promptPartial || p.mediaTokens == 0 || !o.HasUsage || o.PromptTokens <= p.textTokens {
 		return
 	}
 	f := float64(o.PromptTokens-p.textTokens) / float64(p.mediaTokens)

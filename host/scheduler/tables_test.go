@@ -28,6 +28,8 @@ func TestTables(t *testing.T) {
 	distinct("kind", int(numKinds), func(i int) string { return Kind(i).String() })
 	distinct("arm", int(numArms), func(i int) string { return arm(i).String() })
 	distinct("candidate state", int(numCandStates), func(i int) string { return candState(i).String() })
+	distinct("knowledge", int(numKnowledge), func(i int) string { return knowledge(i).String() })
+	distinct("phase", int(numPhases), func(i int) string { return phase(i).String() })
 	distinct("stage", int(stages), func(i int) string { return StageNames[i] })
 	distinct("unsalted reason", int(unsaltedReasons), func(i int) string { return unsaltedNames[i] })
 	if k := Kind(200); k.String() != KindUnset.String() || KindUnset != 0 {

@@ -67,7 +67,7 @@ type traceHead struct {
 	idLen  uint8
 	kind   Kind
 	arm    arm
-	exact  bool
+	known  knowledge
 	done   bool
 	source source
 	op     llmapi.Operation
@@ -251,15 +251,15 @@ func (d *decision) fillHead(h *traceHead) {
 	if len(d.faults) > 0 {
 		h.faults = slices.Clone(d.faults)
 	}
-	h.kind, h.arm, h.exact, h.inexact = d.kind, d.arm, d.exact, d.inexact
+	h.kind, h.arm, h.known, h.inexact = d.kind, d.arm, d.known, d.inexact
 	h.tokens, h.took, h.reported, h.chosen, h.moves = d.tokens, d.took, -1, d.chosen, d.moves
 	h.expected, h.affinity = d.expected, d.b.Affinity
 	if d.chosen < 0 {
 		return
 	}
 	c := &d.cands[d.chosen]
-	if h.exact && d.contradicted(c) {
-		h.exact, h.inexact = false, inexactParity
+	if h.known == promptExact && d.contradicted(c) {
+		h.known, h.inexact = promptEstimated, inexactParity
 	}
 	h.predicted = c.matched
 	h.blockTokens = blockTokens(d.snap.BlockTokens[c.id])
