@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +105,55 @@ func TestPush_checked(t *testing.T) {
 		if (err == nil) != rep.OK() || err != nil && !errors.Is(err, admin.ErrRefused) {
 			t.Errorf("%s: pushed %v, checked:\n%v", g.File, err, rep)
 		}
+	}
+}
+
+// TestPush_config: a module that does not take its configuration is refused by the key of
+// the configuration, in a plan and at a push.
+func TestPush_config(t *testing.T) {
+	m, rules := startManager(t, Options{})
+	own, scorer := &rules.cfg.Plugins[0], &rules.cfg.Profiles[0].Scorers[0]
+	leastwork, _ := shipped.Code("leastwork")
+	const none = `the plugin reads none: its manifest has no role "configure"`
+	for _, c := range []struct {
+		name        string
+		code        []byte
+		own, scorer config.JSON
+		want        string // "" = accepted
+	}{
+		{"plugin", guestCode(t, "ok"), `{"a":1}`, "", "plugins[0].config: wasm: configure: config: " + none},
+		{"scorer", guestCode(t, "ok"), "", `{"a":1}`, "profiles[0].scorers[0].config: wasm: configure: config: " + none},
+		{"schema", leastwork, "", `{"objective":"fast"}`,
+			"profiles[0].scorers[0].config: wasm: configure: config.objective: "},
+		{"taken", leastwork, `{"objective":"ttft"}`, "", ""}, {"empty", guestCode(t, "ok"), `{}`, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			own.Config, scorer.Config = c.own, c.scorer
+			_, err := m.Push(t.Context(), "mine", c.code, false, "who")
+			refused(t, "push", err, c.want)
+			if _, err = m.Shadow(t.Context(), "mine", c.code, "who"); rules.set.scored != nil {
+				refused(t, "shadow", err, c.want)
+			}
+			file := filepath.Join(t.TempDir(), "mine.wasm")
+			if err := os.WriteFile(file, c.code, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg := *rules.cfg
+			cfg.Plugins = []config.Plugin{{Name: "mine", File: file, Config: c.own}}
+			set, err := m.Plan(&cfg, rules.set, nil)
+			refused(t, "plan", err, c.want)
+			if err == nil {
+				set.Release()
+			}
+		})
+	}
+}
+
+// refused checks an error: "" = there is none.
+func refused(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: got %v, want %q", what, err, want)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/plugsign"
 	"github.com/kvasir-router/kvasir/host/plugstore"
 	"github.com/kvasir-router/kvasir/host/scheduler"
+	"github.com/kvasir-router/kvasir/host/wasm"
 	shipped "github.com/kvasir-router/kvasir/plugins"
 )
 
@@ -178,10 +179,31 @@ func (m *Manager) acquireSigned(ctx context.Context, cfg *config.Config, k plugi
 	}
 	p, err := m.table.acquire(ctx, k, source, code, m.now(), trial)
 	if err != nil {
-		return nil, err
+		return nil, withConfigKey(cfg, k, err)
 	}
 	p.signer.Store(&signer)
 	return p, nil
+}
+
+// withConfigKey adds the key of the configuration file to the error of a module that does
+// not take its configuration.
+func withConfigKey(cfg *config.Config, k pluginKey, err error) error {
+	if le, ok := errors.AsType[*wasm.LoadError](err); !ok || le.Step != "configure" || k.config == "" {
+		return err
+	}
+	for i := range cfg.Profiles {
+		for j, s := range cfg.Profiles[i].Scorers {
+			if s.Plugin == k.name && string(s.Config) == k.config {
+				return fmt.Errorf("profiles[%d].scorers[%d].config: %w", i, j, err)
+			}
+		}
+	}
+	for i, p := range cfg.Plugins {
+		if p.Name == k.name {
+			return fmt.Errorf("plugins[%d].config: %w", i, err)
+		}
+	}
+	return err
 }
 
 // signerOf returns the names of the trusted keys that signed a module. What ships

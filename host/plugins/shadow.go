@@ -271,7 +271,7 @@ func (m *Manager) newShadow(ctx context.Context, name string, code []byte) (_ *s
 		opt.Instances = 1
 		p, err := m.table.runtime.Load(ctx, code, opt)
 		if err != nil {
-			return nil, err
+			return nil, withConfigKey(set.cfg, k, err)
 		}
 		sh.digest = p.Digest()
 		sh.plugins[s.key.config] = &plugin{Plugin: p, key: k, source: fromStore, since: sh.since}

@@ -98,13 +98,28 @@ func ParseManifest(text []byte) (*Manifest, error) {
 	return m, m.validate()
 }
 
-// CheckConfig returns what of a configuration, JSON, the manifest's config_schema refuses;
-// nil if there is no schema or nothing.
+// CheckConfig returns why a plugin does not take a configuration, JSON: it has no role that
+// reads one, or its config_schema refuses it; nil = it does. Every plugin takes an empty
+// text, and {} if there is no schema.
 func (m *Manifest) CheckConfig(config []byte) error {
-	if m.schema == nil {
+	if len(config) == 0 {
 		return nil
 	}
-	return m.schema.check(config)
+	if m.schema != nil {
+		if err := m.schema.check(config); err != nil {
+			return err
+		}
+	}
+	if m.Roles[Configure] == nil && !emptyObject(config) {
+		return fmt.Errorf("config: the plugin reads none: its manifest has no role %q; remove the configuration", Configure)
+	}
+	return nil
+}
+
+// emptyObject reports whether a JSON text is {}.
+func emptyObject(text []byte) bool {
+	o, err := parseObject(text)
+	return err == nil && len(o.members) == 0
 }
 
 func (m *Manifest) member(at, key string, v any) (bool, error) {

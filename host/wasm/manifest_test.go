@@ -64,8 +64,8 @@ func TestManifest_checkConfig(t *testing.T) {
 		`"hours":{"type":"array","maxItems":2,"items":{"type":["number","null"]}},"name":{"type":"string","minLength":2},` +
 		`"any":true,"deep":{"type":"object","additionalProperties":{"type":"boolean"}}}}`
 	parse := func(schema string) (*Manifest, error) {
-		return ParseManifest([]byte(`{"name":"a","version":"1","abi":"1.0","roles":{"score":{}},"config_schema":` +
-			schema + `}`))
+		return ParseManifest([]byte(`{"name":"a","version":"1","abi":"1.0","roles":{"score":{},"configure":{}},` +
+			`"config_schema":` + schema + `}`))
 	}
 	m, err := parse(schema)
 	if err != nil {

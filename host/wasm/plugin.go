@@ -361,10 +361,8 @@ func (p *Plugin) readManifest(in *instance, v *variant) error {
 	if err != nil {
 		return loadErr("manifest", err)
 	}
-	if len(p.opt.Config) > 0 {
-		if err := m.CheckConfig(p.opt.Config); err != nil {
-			return loadErr("configure", err)
-		}
+	if err := m.CheckConfig(p.opt.Config); err != nil {
+		return loadErr("configure", err)
 	}
 	p.manifest, p.rawMan, p.name, in.plugin = m, bytes.Clone(text), m.Name, m.Name
 	return p.resolve(in)
