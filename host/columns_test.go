@@ -90,7 +90,8 @@ func newColumnsWorld(t *testing.T) *columnsWorld {
 		Profiles: []config.Profile{none, none, none, scored},
 		Models: []config.Model{{Name: "other"}, {Name: "m", Pools: []config.ModelPool{{Name: "main", ServedAs: "m"}}},
 			{Name: "lora", Pools: []config.ModelPool{{Name: "main", ServedAs: "ad"}}}}}
-	profile := scheduler.Profile{Name: "default", Objective: scheduler.TTFT}
+	// TestColumns asks again after an hour.
+	profile := scheduler.Profile{Name: "default", Objective: scheduler.TTFT, SessionTTL: 2 * time.Hour}
 	planned(t, cfg, w.store).Extend(3, &profile)
 	d := &decider{policy.Decision{Allow: true, Salt: "s", Priority: 7,
 		Prefer:   []policy.Preference{{Label: "gpu", Values: []string{"h100"}, Weight: 0.375}},
