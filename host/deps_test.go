@@ -96,7 +96,11 @@ var mayImport = map[string]struct{ ours, theirs []string }{
 			"abi",
 			"host/internal/leb",
 		},
-		theirs: []string{"github.com/tetratelabs/wazero"},
+		theirs: []string{
+			"github.com/santhosh-tekuri/jsonschema/v6",
+			"github.com/tetratelabs/wazero",
+			"golang.org/x/text",
+		},
 	},
 	"host/hostmod": {
 		ours: []string{

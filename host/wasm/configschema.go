@@ -2,235 +2,184 @@ package wasm
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
 	"slices"
+	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 )
 
-// configSchema is the part of JSON Schema that a manifest's config_schema is checked by:
-// type, enum, const, properties, required, additionalProperties, items, minItems,
-// maxItems, minimum, maximum, minLength and maxLength. Other keywords are ignored, as
-// JSON Schema has it. The zero configSchema accepts everything.
-type configSchema struct {
-	types      []string
-	enum       []any
-	required   []string
-	properties map[string]*configSchema
-	closed     bool          // no members but properties
-	additional *configSchema // of other members; nil = any
-	items      *configSchema // nil = any
-	limits     map[string]float64
+// configSchema is a manifest's config_schema: a JSON Schema of the draft that its $schema
+// names, by default 2020-12. It is immutable and safe for concurrent use.
+type configSchema struct{ compiled *jsonschema.Schema }
+
+// referenceKeywords are refused: see "Why may a config_schema contain no reference?" in
+// RATIONALE.md.
+var referenceKeywords = []string{"$ref", "$dynamicRef", "$recursiveRef"}
+
+// schemaLocation names the schema for the library, which never loads it from there.
+const schemaLocation = "kvasir:///config_schema"
+
+// english prints the library's errors. A Printer is for one use at a time.
+func english() *message.Printer { return message.NewPrinter(language.English) }
+
+// maxExponentDigits bounds the exponent of a number: 64-bit numbers need three digits.
+const maxExponentDigits = 3
+
+// noLoader loads nothing: a schema may not make the router read files or URLs.
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("%q is not loaded: a config_schema stands alone", url)
 }
 
-// schemaLimits are the keywords whose value is a number.
-var schemaLimits = []string{"minItems", "maxItems", "minimum", "maximum", "minLength", "maxLength"}
-
-// schemaTypes are the names of types.
-var schemaTypes = []string{"object", "array", "string", "number", "integer", "boolean", "null"}
-
-// readSchema reads a schema: an object, or true for any value.
-func readSchema(at string, v any) (*configSchema, error) {
-	s := &configSchema{limits: map[string]float64{}}
-	if v == true {
-		return s, nil
+// readSchema compiles a schema.
+func readSchema(at string, v *object) (*configSchema, error) {
+	if err := noReferences(at, v); err != nil {
+		return nil, err
 	}
-	o, err := wantObject(at, v)
+	text, err := plainJSON(at, v)
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range o.members {
-		if err := s.keyword(at+"."+m.key, m.key, m.value); err != nil {
-			return nil, err
-		}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoader{})
+	if err := c.AddResource(schemaLocation, text); err != nil {
+		return nil, fmt.Errorf("%s: %w", at, err)
 	}
-	return s, nil
-}
-
-func (s *configSchema) keyword(at, key string, v any) (err error) {
-	switch key {
-	case "type":
-		return s.readTypes(at, v)
-	case "enum":
-		s.enum, err = wantList(at, v, maxColumns)
-	case "const":
-		s.enum = []any{v}
-	case "required":
-		s.required, err = wantStrings(at, v, maxColumns)
-	case "properties":
-		return s.readProperties(at, v)
-	case "additionalProperties":
-		if s.closed = v == false; !s.closed {
-			s.additional, err = readSchema(at, v)
-		}
-	case "items":
-		s.items, err = readSchema(at, v)
+	s, err := c.Compile(schemaLocation)
+	if invalid, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		err = invalid.Err
 	}
-	if slices.Contains(schemaLimits, key) {
-		f, ok := number(v)
-		if s.limits[key] = f; !ok {
-			return fmt.Errorf("%s is not a number", at)
-		}
-	}
-	return err
-}
-
-func (s *configSchema) readTypes(at string, v any) (err error) {
-	s.types = []string{""}
-	if name, ok := v.(string); ok {
-		s.types[0] = name
-	} else if s.types, err = wantStrings(at, v, len(schemaTypes)); err != nil {
-		return err
-	}
-	for _, t := range s.types {
-		if !slices.Contains(schemaTypes, t) {
-			return fmt.Errorf("%s is %q, want one of %s", at, t, strings.Join(schemaTypes, ", "))
-		}
-	}
-	return nil
-}
-
-func (s *configSchema) readProperties(at string, v any) error {
-	o, err := wantObject(at, v)
 	if err != nil {
-		return err
+		return nil, describe(at, text, err)
 	}
-	s.properties = map[string]*configSchema{}
-	for _, m := range o.members {
-		if s.properties[m.key], err = readSchema(at+"."+m.key, m.value); err != nil {
-			return err
-		}
-	}
-	return nil
+	return &configSchema{s}, nil
 }
 
-// check returns what of a configuration, as text, does not fit, nil = it fits.
+// check returns every way in which a configuration, as text, does not fit, nil = it fits.
 func (s *configSchema) check(config []byte) error {
+	const at = "config"
 	o, err := parseObject(config)
 	if err != nil {
-		return fmt.Errorf("config: %w", err)
+		return fmt.Errorf("%s: %w", at, err)
 	}
-	return s.value("config", o)
+	v, err := plainJSON(at, o)
+	if err != nil {
+		return err
+	}
+	return describe(at, v, s.compiled.Validate(v))
 }
 
-func (s *configSchema) value(at string, v any) error {
-	if len(s.types) > 0 && !slices.ContainsFunc(s.types, func(t string) bool { return isType(v, t) }) {
-		return fmt.Errorf("%s: want %s", at, strings.Join(s.types, " or "))
+// describe returns the library's error as one line that names each place as the
+// manifest's reader does, config.hours[1], in the order of the places.
+func describe(at string, v any, err error) error {
+	root, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", at, err)
+		}
+		return err
 	}
-	if s.enum != nil && !slices.ContainsFunc(s.enum, func(e any) bool { return sameJSON(e, v) }) {
-		return fmt.Errorf("%s: %s: want one of %s", at, jsonText(v), jsonText(s.enum))
+	return errors.New(strings.Join(faultsOf(at, v, root), "; "))
+}
+
+// faultsOf returns the texts of an error's causes that have no cause themselves. What
+// none of several alternatives accepts is one fault.
+func faultsOf(at string, v any, e *jsonschema.ValidationError) []string {
+	var causes []string
+	for _, c := range e.Causes {
+		causes = append(causes, faultsOf(at, v, c)...)
 	}
+	slices.Sort(causes) // the library goes through maps
+	causes = slices.Compact(causes)
+	text := placeOf(at, v, e.InstanceLocation) + ": " + e.ErrorKind.LocalizedString(english())
+	switch e.ErrorKind.(type) {
+	case *kind.AnyOf, *kind.OneOf, *kind.PropertyNames:
+		if len(causes) > 0 {
+			text += " (" + strings.Join(causes, "; ") + ")"
+		}
+		return []string{text}
+	}
+	if len(causes) > 0 {
+		return causes
+	}
+	return []string{text}
+}
+
+// placeOf returns the name of a place in v: members after a dot, elements in brackets.
+func placeOf(at string, v any, path []string) string {
+	for _, part := range path {
+		switch w := v.(type) {
+		case map[string]any:
+			at, v = at+"."+part, w[part]
+		case []any:
+			at += "[" + part + "]"
+			if i, err := strconv.Atoi(part); err == nil && i < len(w) {
+				v = w[i]
+			}
+		}
+	}
+	return at
+}
+
+// noReferences returns an error for a reference in a schema.
+func noReferences(at string, v any) error {
 	switch v := v.(type) {
 	case *object:
-		return s.members(at, v)
-	case []any:
-		return s.elements(at, v)
-	case string:
-		return s.within(at, float64(utf8.RuneCountInString(v)), "minLength", "maxLength", " characters")
-	case json.Number:
-		f, _ := number(v)
-		return s.within(at, f, "minimum", "maximum", "")
-	}
-	return nil
-}
-
-func (s *configSchema) members(at string, o *object) error {
-	seen := map[string]bool{}
-	for _, m := range o.members {
-		seen[m.key] = true
-		sub := s.properties[m.key]
-		if sub == nil {
-			if s.closed {
-				return fmt.Errorf("%s: unknown key %q", at, m.key)
+		for _, m := range v.members {
+			if _, text := m.value.(string); text && slices.Contains(referenceKeywords, m.key) {
+				return fmt.Errorf("%s: %s is not supported: write the schema in its place", at, m.key)
 			}
-			sub = s.additional
+			if err := noReferences(at+"."+m.key, m.value); err != nil {
+				return err
+			}
 		}
-		if sub != nil {
-			if err := sub.value(at+"."+m.key, m.value); err != nil {
+	case []any:
+		for i, e := range v {
+			if err := noReferences(fmt.Sprintf("%s[%d]", at, i), e); err != nil {
 				return err
 			}
 		}
 	}
-	for _, key := range s.required {
-		if !seen[key] {
-			return fmt.Errorf("%s: missing required key %q", at, key)
-		}
-	}
 	return nil
 }
 
-func (s *configSchema) elements(at string, l []any) error {
-	if err := s.within(at, float64(len(l)), "minItems", "maxItems", " entries"); err != nil || s.items == nil {
-		return err
-	}
-	for i, e := range l {
-		if err := s.items.value(fmt.Sprintf("%s[%d]", at, i), e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// within checks a number against the limits of two keywords.
-func (s *configSchema) within(at string, f float64, least, most, unit string) error {
-	if limit, ok := s.limits[least]; ok && f < limit {
-		return fmt.Errorf("%s: want at least %g%s, got %g", at, limit, unit, f)
-	}
-	if limit, ok := s.limits[most]; ok && f > limit {
-		return fmt.Errorf("%s: want at most %g%s, got %g", at, limit, unit, f)
-	}
-	return nil
-}
-
-func isType(v any, name string) bool {
+// plainJSON returns a value with maps for objects, which is the library's form. Numbers
+// beyond those of 64 bits are errors: the library computes exactly, and 1e999999 would
+// cost it megabytes.
+func plainJSON(at string, v any) (any, error) {
 	switch v := v.(type) {
 	case *object:
-		return name == "object"
+		out := make(map[string]any, len(v.members))
+		for _, m := range v.members {
+			e, err := plainJSON(at+"."+m.key, m.value)
+			if err != nil {
+				return nil, err
+			}
+			out[m.key] = e
+		}
+		return out, nil
 	case []any:
-		return name == "array"
-	case string:
-		return name == "string"
-	case bool:
-		return name == "boolean"
+		out := make([]any, len(v))
+		for i, e := range v {
+			p, err := plainJSON(fmt.Sprintf("%s[%d]", at, i), e)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = p
+		}
+		return out, nil
 	case json.Number:
-		f, _ := number(v)
-		return name == "number" || name == "integer" && f == math.Trunc(f)
+		_, exponent, _ := strings.Cut(strings.ToLower(v.String()), "e")
+		if _, err := v.Float64(); err != nil || len(strings.TrimLeft(exponent, "+-0")) > maxExponentDigits {
+			return nil, fmt.Errorf("%s: number %.40s is out of range", at, v)
+		}
 	}
-	return name == "null"
-}
-
-func number(v any) (float64, bool) {
-	n, ok := v.(json.Number)
-	if !ok {
-		return 0, false
-	}
-	f, err := n.Float64()
-	return f, err == nil
-}
-
-// sameJSON compares values of any type but objects.
-func sameJSON(a, b any) bool {
-	x, isNumber := number(a)
-	if y, ok := number(b); ok && isNumber {
-		return x == y
-	}
-	l, isList := a.([]any)
-	if k, ok := b.([]any); ok && isList {
-		return slices.EqualFunc(l, k, sameJSON)
-	}
-	switch a.(type) {
-	case string, bool, nil:
-		return a == b
-	}
-	return false
-}
-
-// jsonText returns a value for an error, which is not long.
-func jsonText(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil || len(b) > 200 {
-		return "the value"
-	}
-	return string(b)
+	return v, nil
 }

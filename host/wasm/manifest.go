@@ -145,8 +145,9 @@ func (m *Manifest) member(at, key string, v any) (bool, error) {
 		}
 		m.StateVersion = uint32(i)
 	case "config_schema":
-		if _, err = wantObject(at, v); err == nil {
-			m.schema, err = readSchema(at, v)
+		var o *object
+		if o, err = wantObject(at, v); err == nil {
+			m.schema, err = readSchema(at, o)
 		}
 	default:
 		return false, nil
