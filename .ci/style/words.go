@@ -1,7 +1,7 @@
 package main
 
-// strictRules are the rules that make the command fail. The others are counted.
-var strictRules = map[string]bool{"read": true, "parse": true, "document": true, "length": true, "identifier": true}
+// phraseTable is this file, whose phrases are not checked.
+const phraseTable = ".ci/style/words.go"
 
 // identifierWords are words that no identifier has, with what to write instead.
 var identifierWords = map[string]string{

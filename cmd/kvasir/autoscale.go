@@ -52,7 +52,7 @@ func printScaling(w io.Writer, s *autoscale.Status) {
 		p.Cold)
 	fmt.Fprintf(w, "backlog   %.1f s accepted, %.1f s more after a cold start; %d requests in flight\n", s.Signal.Backlog,
 		p.Ahead, s.Signal.InFlight)
-	fmt.Fprintf(w, "wish      %d endpoints; within the window %d; proposed %d (%s)\n", p.Wish, p.Window, p.Desired,
+	fmt.Fprintf(w, "needed    %d endpoints; within the window %d; proposed %d (%s)\n", p.Wish, p.Window, p.Desired,
 		p.Reason)
 	switch {
 	case s.Fault != "":

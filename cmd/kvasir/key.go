@@ -382,7 +382,7 @@ func keyRevoke() *cobra.Command {
 	return c
 }
 
-// printRevocation says whether a running router refuses the key, and where none
+// printRevocation reports whether a running router refuses the key, and where none
 // confirmed that, how to be sure.
 func printRevocation(cmd *cobra.Command, output string, r *revocation) error {
 	if output == "json" {

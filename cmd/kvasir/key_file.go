@@ -22,7 +22,7 @@ type fileKeys struct {
 	path, stateDir, auditLog string
 	actor, issuer            string
 
-	// namedState says that the user named the state directory, or a configuration
+	// namedState reports that the user named the state directory, or a configuration
 	// that does. Then a pepper may be made in it.
 	namedState bool
 	confirm    *router // the router that uses the file; nil = not known

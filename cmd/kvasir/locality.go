@@ -50,7 +50,7 @@ func localitySetCommand() *cobra.Command {
 	return c
 }
 
-// prompts says how many prompts of a model are computed.
+// prompts reports how many prompts of a model are computed.
 func prompts(sampled bool) string {
 	if sampled {
 		return "sampled"

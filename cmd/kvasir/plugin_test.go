@@ -320,7 +320,7 @@ func TestPlugin_sign(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"never overwritten":        {"keygen", key},
-		"has signed":               {"sign", file, "--key", key},
+		"already signed":           {"sign", file, "--key", key},
 		"not a WebAssembly module": {"sign", key, "--key", key},
 	} {
 		if _, code, err := run(t, append([]string{"plugin"}, args...)...); code != exitNo ||

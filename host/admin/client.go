@@ -30,7 +30,7 @@ type StatusError struct {
 // Error implements error.
 func (e *StatusError) Error() string { return e.Message }
 
-// UnreachableError says that no router responded.
+// UnreachableError reports that no router responded.
 type UnreachableError struct {
 	URL string
 	Err error // without the path of the request, which may hold a pasted key

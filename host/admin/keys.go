@@ -15,7 +15,7 @@ type KeyList struct {
 	Keys []identity.Record `json:"keys"`
 }
 
-// RevokedKey says that the router refuses a key from now on.
+// RevokedKey reports that the router refuses a key from now on.
 type RevokedKey struct {
 	ID    string `json:"id"`
 	State string `json:"state"` // revoked

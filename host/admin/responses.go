@@ -33,7 +33,7 @@ type Endpoint struct {
 	Held         string    `json:"held,omitempty"`   // by an operator
 	Events       string    `json:"events"`
 	EventsReason string    `json:"events_reason,omitempty"`
-	FiguresWhy   string    `json:"figures_reason,omitempty"` // why the engine's figures are unknown
+	FiguresWhy   string    `json:"figures_reason,omitempty"` // why engine metrics not available
 	EventSource  string    `json:"event_source,omitempty"`
 	Trust        float32   `json:"trust"` // in predictions, in [0, 1]
 	Unverified   bool      `json:"unverified"`
@@ -56,21 +56,21 @@ type Endpoint struct {
 	ScrapedAt    time.Time `json:"scraped_at,omitzero"`
 }
 
-// HoldResult says how an endpoint is held.
+// HoldResult reports how an endpoint is held.
 type HoldResult struct {
 	Endpoint string `json:"endpoint"` // URL
 	Held     string `json:"held"`     // cordoned, drained, or empty: it serves
 	Pools    int    `json:"pools"`    // that have it
 }
 
-// Locality says how much cached prefixes count in placement.
+// Locality reports how much cached prefixes count in placement.
 type Locality struct {
 	Weight float64         `json:"weight"`         // an operator's, 1 = none is in force
 	Until  time.Time       `json:"until,omitzero"` // when it ends
 	Models []ModelLocality `json:"models"`         // by name
 }
 
-// ModelLocality says how much cached prefixes count for a model, and what they give.
+// ModelLocality reports how much cached prefixes count for a model, and what they give.
 type ModelLocality struct {
 	Model   string   `json:"model"`
 	Weight  float64  `json:"weight"`               // by the guard; 1 = as the rules say
@@ -80,7 +80,7 @@ type ModelLocality struct {
 	Spared  *float64 `json:"hit_ratio_after_loss"` // the same after the loss of the endpoint that costs most
 }
 
-// ReloadResult says what is in force after a reload.
+// ReloadResult reports what is in force after a reload.
 type ReloadResult struct {
 	Revision     uint64   `json:"revision"`
 	ConfigSHA256 string   `json:"config_sha256"`

@@ -28,7 +28,7 @@ type Signal struct {
 	Ready, Pending int
 	// ColdStart is the measured time from order to readiness (p90); 0 = unknown.
 	ColdStart time.Duration
-	// Missing says that there are no measurements; Work and Backlog mean nothing.
+	// Missing reports that there are no measurements; Work and Backlog mean nothing.
 	// Without traffic they are not missing but zero.
 	Missing bool
 }

@@ -120,9 +120,9 @@ type Config struct {
 	History History // nil = none
 	// Ejected is called after each health check that failed while the endpoint is out
 	// of service because of such failures: the engine is stopped or unreachable, not
-	// merely slow. It must return soon; nil = nobody is told.
+	// merely slow. It must return soon; nil = not called.
 	Ejected func()
-	// Forgotten says that the engine may hold blocks that History lacks, because the
+	// Forgotten reports that the engine may hold blocks that History lacks, because the
 	// router was killed: cached tokens prove nothing until the engine restarts or its
 	// events are live.
 	Forgotten bool

@@ -17,7 +17,7 @@ type Parser interface {
 }
 
 // ErrNoFigures is returned by a Parser that has no figures to report.
-var ErrNoFigures = errors.New("backend: the parser reports no figures")
+var ErrNoFigures = errors.New("backend: the parser returned no metrics")
 
 // Scrape is how an engine is scraped whose dialect has no metrics.
 type Scrape struct {
@@ -71,7 +71,7 @@ func (w *Watcher) parse(body []byte) (m dialect.Metrics, ok bool) {
 		s.ScrapedAt = time.Time{}
 	})
 	if err != nil && !logged {
-		w.cfg.Log.Warn("the engine's figures are unknown", "endpoint", w.cfg.URL, "err", err)
+		w.cfg.Log.Warn("engine metrics not available", "endpoint", w.cfg.URL, "err", err)
 	}
 	return m, err == nil
 }

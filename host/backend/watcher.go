@@ -46,7 +46,7 @@ type Watcher struct {
 
 	silentHits silentHits
 	revoked    atomic.Bool // isolation was taken away by an answer
-	// renamed says that the engine may hold blocks that had other names, or that the
+	// renamed reports that the engine may hold blocks that had other names, or that the
 	// history lacks: an answer that reports them proves nothing.
 	renamed atomic.Bool
 	readmit atomic.Bool // and an operator gives it back

@@ -14,7 +14,7 @@ var (
 	// ErrFull is returned when all MaxEndpoints slots are taken.
 	ErrFull = errors.New("endpoint: no free slot")
 	// ErrDuplicate is returned for an address that is in the pool already.
-	ErrDuplicate = errors.New("endpoint: address is in the pool already")
+	ErrDuplicate = errors.New("endpoint: duplicate address in the pool")
 )
 
 // Store owns the endpoints. All methods may be called concurrently. Writers

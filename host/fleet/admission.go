@@ -33,7 +33,7 @@ func (a *Admission) Admit(p *config.Pool, url string) error {
 	answer, err := s.Backend(&policy.BackendQuestion{URL: url, Pool: p.Name, Dialect: p.Dialect, Labels: p.Labels})
 	switch {
 	case err != nil:
-		return fmt.Errorf("policy was asked about %s: %w", url, err)
+		return fmt.Errorf("policy query for %s: %w", url, err)
 	case !answer.Allow:
 		return fmt.Errorf("%w %s: %s", ErrRefused, url, strings.Join(answer.Refusals, ", "))
 	}

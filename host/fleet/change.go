@@ -55,7 +55,7 @@ func (c *Change) End() {
 		return
 	}
 	if left := c.f.reconcileLocked(); len(left) > 0 {
-		c.f.cfg.Log.Error("endpoints left out: the router is full",
+		c.f.cfg.Log.Error("endpoints ignored: the router has no free slots",
 			"endpoints", strings.Join(urlsOf(left), " "), "most", config.MaxEndpoints)
 	}
 }

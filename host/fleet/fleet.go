@@ -25,7 +25,7 @@ type Config struct {
 	Parser func(plugin string) backend.Parser
 	// History takes the blocks that engines store.
 	History backend.History
-	// Forgotten says that History lacks prompts that engines may hold.
+	// Forgotten reports that History lacks prompts that engines may hold.
 	Forgotten bool
 	// Revoked is called when an answer revoked the isolation of an endpoint. It must
 	// return soon.

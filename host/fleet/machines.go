@@ -36,7 +36,7 @@ func (f *Fleet) AddMachines(pool string, machines []autoscale.Machine) error {
 func (f *Fleet) RemoveMachine(pool, id string) {
 	err := f.changeMachines(pool, func(had map[string]autoscale.Machine) { delete(had, id) })
 	if err != nil {
-		f.cfg.Log.Error("endpoints left out", "pool", pool, "err", err)
+		f.cfg.Log.Error("endpoints ignored", "pool", pool, "err", err)
 	}
 }
 

@@ -79,7 +79,7 @@ func (k *KeyFile) CheckPepper(pepper []byte) error {
 const maxFile = 32 << 20
 
 // ReadFile reads and checks a key file. A file that others can write is refused:
-// whoever can write it can become any tenant.
+// anyone who can write it can become any tenant.
 func ReadFile(path string) (*KeyFile, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -132,7 +132,7 @@ func (a *adapter) schedulerError(err error) error {
 	case errors.Is(err, wasm.ErrAbstain):
 		return scheduler.ErrAbstain
 	case errors.Is(err, wasm.ErrQuarantined):
-		return fmt.Errorf("in quarantine after: %s", a.p.Quarantine())
+		return fmt.Errorf("quarantined: %s", a.p.Quarantine())
 	}
 	return err
 }

@@ -50,7 +50,7 @@ func TestAdapter_large_stress(t *testing.T) {
 	}
 	// notCalled reports whether err means that the plugin was not called.
 	notCalled := func(err error) bool {
-		return errors.Is(err, wasm.ErrBusy) || strings.HasPrefix(err.Error(), "in quarantine after: ")
+		return errors.Is(err, wasm.ErrBusy) || strings.HasPrefix(err.Error(), "quarantined: ")
 	}
 	for range 4 {
 		callers.Go(func() {

@@ -180,7 +180,7 @@ func TestRollback_quarantined(t *testing.T) {
 	// On a busy machine the slow calls may run out of fuel before they are too slow.
 	quarantined := false
 	for range 20_000 {
-		if err := scorer.Score(b); err != nil && strings.Contains(err.Error(), "in quarantine after") {
+		if err := scorer.Score(b); err != nil && strings.Contains(err.Error(), "quarantined: ") {
 			quarantined = true
 			break
 		}

@@ -95,7 +95,8 @@ func (p *plan) storedCode(c *config.Plugin) (code, previous []byte) {
 		return nil, nil
 	}
 	if c.File != "" {
-		p.log.Info("the pushed version of a plugin goes before its file", "plugin", c.Name, "digest", digest, "file", c.File)
+		p.log.Info("the pushed version of a plugin takes precedence over its file", "plugin", c.Name, "digest",
+			digest, "file", c.File)
 	}
 	return code, previous
 }
@@ -150,7 +151,7 @@ func (pl *plan) load(c *config.Plugin, cfg config.JSON, strict bool,
 		}
 		if pl.aside[k] == nil {
 			pl.aside[k] = err
-			pl.log.Error("plugin module does not load: set aside, using a fallback", "err", err)
+			pl.log.Error("plugin module failed to load; using a fallback", "err", err)
 		}
 	}
 	return nil, why, nil
@@ -231,7 +232,7 @@ func (s *Set) asideModules() (keys []asideKey, why map[asideKey]error) {
 func (s *Set) Aside() (lines []string) {
 	keys, _ := s.asideModules()
 	for _, k := range keys {
-		lines = append(lines, fmt.Sprintf("plugin %s: the %s module does not load, using a fallback", k.name, k.source))
+		lines = append(lines, fmt.Sprintf("plugin %s: the %s module failed to load; using a fallback", k.name, k.source))
 	}
 	return lines
 }

@@ -15,8 +15,8 @@ const restFactor = 9
 // outcomes costs an ordinary plugin.
 const restFree = time.Millisecond
 
-// errResting says that a plugin is not called because of how long its last call took.
-var errResting = errors.New("plugins: resting after a long call")
+// errResting reports that a plugin is not called because of how long its last call took.
+var errResting = errors.New("plugins: suspended briefly after a long call")
 
 // rest spaces the calls of a plugin out by how long they take. It belongs to one
 // goroutine; the zero rest is ready.

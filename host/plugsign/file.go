@@ -46,7 +46,7 @@ func ReadKeyFile(path string) (ed25519.PrivateKey, error) {
 			st.Mode())
 	}
 	if st.Size() > 16<<10 {
-		return nil, fmt.Errorf("plugsign: %s: %d bytes are no key", path, st.Size())
+		return nil, fmt.Errorf("plugsign: %s: %d bytes, not a key", path, st.Size())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -41,8 +41,8 @@ const (
 var (
 	ErrUnsigned  = errors.New("plugsign: the module is not signed")                        // Verify
 	ErrUntrusted = errors.New("plugsign: no trusted key signed the module")                // Verify
-	ErrBroken    = errors.New("plugsign: the module is not what was signed")               // Verify
-	ErrTwice     = errors.New("plugsign: this key has signed the module")                  // Sign
+	ErrBroken    = errors.New("plugsign: the module differs from what was signed")         // Verify
+	ErrTwice     = errors.New("plugsign: already signed with this key")                    // Sign
 	ErrFormat    = errors.New("plugsign: malformed")                                       // all that read a module
 	ErrKey       = errors.New("plugsign: want a public key as ed25519:BASE64 of 32 bytes") // ParseKey
 )
@@ -91,7 +91,7 @@ func Split(code []byte) (body []byte, signatures []Signature, err error) {
 		signature := id == 0 && section.Name() == sectionName
 		switch {
 		case !signature && end >= 0:
-			return nil, nil, fmt.Errorf("%w: a section behind the signature, at byte %d", ErrFormat, at)
+			return nil, nil, fmt.Errorf("%w: unexpected section after the signature, at byte %d", ErrFormat, at)
 		case !signature:
 			continue
 		case end < 0:
@@ -170,7 +170,8 @@ func (t *Trust) Verify(code []byte) (signers []string, err error) {
 				continue
 			}
 			if !ed25519.Verify(k.Public, text, s.bytes) {
-				return nil, fmt.Errorf("%w: the signature of key %s (%s) does not hold; it was changed after signing", ErrBroken,
+				return nil, fmt.Errorf("%w: the signature of key %s (%s) is invalid: the module was changed after signing",
+					ErrBroken,
 					k.Name, id)
 			}
 			signers = append(signers, k.Name)

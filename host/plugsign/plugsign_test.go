@@ -61,7 +61,7 @@ func TestVerify(t *testing.T) {
 		{"by a stranger", sign(t, module, c), nil, ErrUntrusted, "required is release ("},
 		{"changed", changed, nil, ErrBroken, "key release ("},
 		{"by a stranger in the name of a key", idOfA, nil, ErrBroken, "changed after signing"},
-		{"a section behind", behind, nil, ErrFormat, "behind the signature"},
+		{"a section behind", behind, nil, ErrFormat, "after the signature"},
 		{"cut", byA[:len(byA)-1], nil, ErrFormat, "beyond the end"},
 		{"no module", []byte("hello, world"), nil, ErrFormat, "not a WebAssembly module"},
 		{"nothing", nil, nil, ErrFormat, "not a WebAssembly module"},

@@ -71,7 +71,7 @@ func (s *Store) readCode(digest string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", ErrTorn, err)
 	}
 	if digestOf(b) != digest {
-		return nil, fmt.Errorf("%w: %s: %d bytes that are not those of its name", ErrTorn, path, len(b))
+		return nil, fmt.Errorf("%w: %s: content of %d bytes does not match the digest in its name", ErrTorn, path, len(b))
 	}
 	return b, nil
 }

@@ -68,13 +68,13 @@ var (
 	// by Put
 	ErrFull = fmt.Errorf("plugstore: all %d names have an active or previous version", MaxNames)
 	// by Put
-	ErrBytes = errors.New("plugstore: no room")
+	ErrBytes = errors.New("plugstore: not enough space")
 	// by Activate, Rollback, Deactivate and Code
 	ErrUnknown = errors.New("plugstore: no such version")
 	// by Back, Previous and Rollback
 	ErrNoPrevious = errors.New("plugstore: no previous version")
 	// by Back, Previous and Rollback
-	ErrBad = errors.New("plugstore: every earlier version went into quarantine")
+	ErrBad = errors.New("plugstore: every earlier version was quarantined")
 	// by Problems, Activate, Rollback and Code
 	ErrTorn = errors.New("plugstore: corrupt file")
 )

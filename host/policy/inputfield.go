@@ -33,7 +33,7 @@ type inputField struct {
 	preset string // of the flag
 	value  string // of an InputConstant
 
-	// principal says that the Principal keeps the field. It is immutable, so copies of an
+	// principal reports that the Principal keeps the field. It is immutable, so copies of an
 	// Input share it.
 	principal bool
 

@@ -168,7 +168,7 @@ func (s *stream) awaitPlacement() (ok bool) {
 }
 
 // streams reports whether the answer of head resp goes on a stream whose own head the
-// client has. If not the client was told in an event.
+// client has. If not, the client received an error event.
 func (s *stream) streams(resp *fasthttp.Response) bool {
 	switch s.acct.status = resp.StatusCode(); {
 	case s.acct.status != fasthttp.StatusOK:

@@ -49,7 +49,7 @@ func (b Budget) String() string {
 	return budgetNames[b]
 }
 
-// Refusal says which limit a request exceeds.
+// Refusal reports which limit a request exceeds.
 type Refusal struct {
 	Budget Budget
 	Limit  int           // that is exceeded

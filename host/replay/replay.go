@@ -52,7 +52,7 @@ type Trace struct {
 	// SlotSeconds is the resolution of the recording's times: a Start is the beginning
 	// of a slot of that length. 0 = exact.
 	SlotSeconds float64
-	// Turnless says that the recording does not tell which requests continue a
+	// Turnless reports that the recording does not tell which requests continue a
 	// conversation.
 	Turnless bool
 }

@@ -62,7 +62,7 @@ func (a Keys) Rotate(
 }
 
 // Revoke implements admin.Keys. The key is refused when it returns, also if the
-// error says that the key file could not be changed.
+// error reports that the key file could not be changed.
 func (a Keys) Revoke(_ context.Context, id string) (admin.RevokedKey, error) {
 	if err := a.Manager.revoke(id); err != nil {
 		return admin.RevokedKey{}, keyError(id, err)

@@ -14,7 +14,7 @@ import (
 // there within microseconds.
 var ErrReplaced = errors.New("scheduler: the rules are being replaced")
 
-// DeniedError says why a request is not placed. It is for the client: Message
+// DeniedError reports why a request is not placed. It is for the client: Message
 // contains no endpoint, no other tenant and nothing of the prompt.
 type DeniedError struct {
 	Status     int // HTTP status

@@ -9,7 +9,7 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// Explanation says why a request went where it went. Its JSON is the output of
+// Explanation reports why a request went where it went. Its JSON is the output of
 // `kvasir explain`.
 type Explanation struct {
 	RequestID     string   `json:"request_id"`

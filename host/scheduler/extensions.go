@@ -47,7 +47,7 @@ type Picker interface {
 	Pick(b *Batch, mask, order []uint32) (int, error)
 }
 
-// extensionFault says why the result of an extension does not count.
+// extensionFault reports why the result of an extension does not count.
 type extensionFault struct {
 	use int // index in profile.extensions
 	err error

@@ -36,7 +36,7 @@ var armNames = [numArms]string{armLocality: "locality", armHoldout: "holdout"}
 // String returns the name in explain.
 func (a arm) String() string { return armNames[a] }
 
-// source says which scorers a decision was made by.
+// source reports which scorers a decision was made by.
 type source uint8
 
 const (

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Normalize says how the scores of a profile's scorers are made comparable before they
+// Normalize reports how the scores of a profile's scorers are made comparable before they
 // are weighted and added.
 type Normalize string
 

@@ -258,7 +258,7 @@ func (c *choice) fit(snap *endpoint.Snapshot, op llmapi.Operation, now time.Time
 	return c.load.Admit(now)
 }
 
-// FirstToken says that the prefill is over: the first output token, or the head of
+// FirstToken reports that the prefill is over: the first output token, or the head of
 // an answer that is not streamed, has arrived.
 func (p *Placement) FirstToken() {
 	if p.phase != phasePrefill {

@@ -2,7 +2,7 @@ package scheduler
 
 import "time"
 
-// Queue says how long requests of a profile wait while every eligible endpoint is at
+// Queue reports how long requests of a profile wait while every eligible endpoint is at
 // its cap.
 type Queue struct {
 	Deadline time.Duration // longest wait, 0 = they are refused at once

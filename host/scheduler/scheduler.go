@@ -27,7 +27,7 @@ type Request struct {
 	Labels    []identity.Label // what the client's headers say, sorted by name
 	Received  time.Time
 
-	// MayWait says that the caller can let the request wait while every endpoint
+	// MayWait reports that the caller can let the request wait while every endpoint
 	// is at its cap: the refusal then has a Wait, and is neither counted nor kept
 	// for explain. Behind reports whether requests that go before one of this
 	// priority wait for the same pools; nil = none, or it is the request's turn. It

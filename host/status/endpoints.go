@@ -32,7 +32,7 @@ func stateWord(s *endpoint.State, b endpoint.BreakerState) string {
 	return "ready"
 }
 
-// breakerReason says why a breaker keeps requests away, "" if it does not.
+// breakerReason reports why a breaker keeps requests away, "" if it does not.
 func breakerReason(b endpoint.Breaker) string {
 	switch {
 	case b.State == endpoint.BreakerHalfOpen:

@@ -182,7 +182,7 @@ func (p *Plugin) badScore(out []uint32) error {
 	for i, x := range out {
 		if x == abi.UnwrittenScore {
 			return &Fault{Plugin: p.name, Reason: ReasonUnwritten,
-				Detail: fmt.Sprintf("score %d of %d is not written", i, len(out))}
+				Detail: fmt.Sprintf("score %d of %d was not written", i, len(out))}
 		}
 		if x&exponent == exponent {
 			return &Fault{Plugin: p.name, Reason: ReasonNotFinite,
@@ -218,7 +218,7 @@ func (p *Plugin) filter(in *instance, s *spec, b *Batch, drop []uint32) error {
 	for i, d := range drop[:n] {
 		switch {
 		case d == abi.Unwritten:
-			return &Fault{Plugin: p.name, Reason: ReasonUnwritten, Detail: fmt.Sprintf("result %d of %d is not written", i, n)}
+			return &Fault{Plugin: p.name, Reason: ReasonUnwritten, Detail: fmt.Sprintf("result %d of %d was not written", i, n)}
 		case d > s.reasons:
 			return &Fault{Plugin: p.name, Reason: ReasonIndex, Detail: fmt.Sprintf("reason %d of %d for candidate %d", d,
 				s.reasons, i)}
@@ -284,7 +284,7 @@ func writeSlot(v []byte, l *layout, col uint32, src []uint32) {
 func (p *Plugin) checkOrder(row, mask []uint32, slot uint32) error {
 	count := row[0]
 	if count == abi.Unwritten {
-		return &Fault{Plugin: p.name, Reason: ReasonUnwritten, Detail: fmt.Sprintf("order of slot %d is not written", slot)}
+		return &Fault{Plugin: p.name, Reason: ReasonUnwritten, Detail: fmt.Sprintf("order of slot %d was not written", slot)}
 	}
 	if int64(count) > int64(len(row)-1) {
 		return &Fault{Plugin: p.name, Reason: ReasonIndex, Detail: fmt.Sprintf("order of %d, at most %d", count, len(row)-1)}
@@ -293,7 +293,7 @@ func (p *Plugin) checkOrder(row, mask []uint32, slot uint32) error {
 	for i, c := range idx {
 		if int64(c) >= int64(len(mask)) || mask[c] == 0 || slices.Contains(idx[:i], c) {
 			return &Fault{Plugin: p.name, Reason: ReasonIndex,
-				Detail: fmt.Sprintf("slot %d, place %d: candidate %d is outside, masked or twice", slot, i, int32(c))}
+				Detail: fmt.Sprintf("slot %d, place %d: candidate %d is out of range, masked or duplicate", slot, i, int32(c))}
 		}
 	}
 	return nil

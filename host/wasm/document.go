@@ -83,7 +83,7 @@ func (p *Plugin) document(in *instance, r Role, doc []byte, nowMS float64, room,
 	n := rows(m[out:]).getU32(abi.DocumentOutCount)
 	switch {
 	case n == abi.Unwritten:
-		return nil, 0, &Fault{Plugin: p.name, Reason: ReasonUnwritten, Detail: "the result is not written"}
+		return nil, 0, &Fault{Plugin: p.name, Reason: ReasonUnwritten, Detail: "the result was not written"}
 	case n > room/unit:
 		return nil, 0, &Fault{Plugin: p.name, Reason: ReasonIndex,
 			Detail: fmt.Sprintf("a result of %d, at most %d", n, room/unit)}
@@ -101,7 +101,7 @@ func readFigures(b []byte, n uint32, plugin string) ([]Figure, error) {
 		switch {
 		case f.ID == abi.Unwritten:
 			return nil, &Fault{Plugin: plugin, Reason: ReasonUnwritten,
-				Detail: fmt.Sprintf("figure %d of %d is not written", i, n)}
+				Detail: fmt.Sprintf("figure %d of %d was not written", i, n)}
 		case seen[f.ID]:
 			return nil, &Fault{Plugin: plugin, Reason: ReasonIndex, Detail: fmt.Sprintf("duplicate figure %d", f.ID)}
 		case !(f.Value >= 0 && f.Value < 1e18):

@@ -8,7 +8,7 @@ import (
 // Errors of a call that are not faults of the guest.
 var (
 	ErrAbstain     = errors.New("wasm: the plugin abstains")                // any role
-	ErrQuarantined = errors.New("wasm: the plugin is in quarantine")        // after repeated faults
+	ErrQuarantined = errors.New("wasm: the plugin is quarantined")          // after repeated faults
 	ErrBusy        = errors.New("wasm: no instance is free")                // more callers than instances, or faults
 	ErrNoRole      = errors.New("wasm: the plugin does not have that role") // see Manifest.Roles
 	ErrUnsupported = errors.New("wasm: the plugin does not support this")   // an experimental role

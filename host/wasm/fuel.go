@@ -379,7 +379,7 @@ func regionCosts(body []byte, start int) (costs []int64, size int64, err error) 
 		size++
 	}
 	if r.Err == nil && r.At != len(body) {
-		r.Fail(errors.New("code behind the end"))
+		r.Fail(errors.New("code after the end"))
 	}
 	return costs, size, r.Err
 }

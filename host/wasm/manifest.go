@@ -296,13 +296,13 @@ func (m *Manifest) validate() error {
 	seen := map[string]bool{}
 	for _, p := range m.Publishes {
 		if seen[p.Name] || !strings.Contains(p.Name, "/") || strings.HasPrefix(p.Name, labelPrefix) || len(p.Name) > 128 {
-			return fmt.Errorf("published column %q: twice, without a slash or reserved", p.Name)
+			return fmt.Errorf("published column %q: want a unique name with a slash that is not reserved", p.Name)
 		}
 		seen[p.Name] = true
 	}
 	for _, i := range m.Imports {
 		if seen[i] {
-			return fmt.Errorf("import %q twice", i)
+			return fmt.Errorf("duplicate import %q", i)
 		}
 		seen[i] = true
 	}

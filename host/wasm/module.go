@@ -238,7 +238,7 @@ func (m *module) readExports(r *reader) error {
 			return fmt.Errorf("export %q: names beginning with %q belong to the host", name, reservedPrefix)
 		}
 		if _, twice := m.exports[name]; twice {
-			return fmt.Errorf("export %q twice", name)
+			return fmt.Errorf("duplicate export %q", name)
 		}
 		m.exports[name] = e
 	}

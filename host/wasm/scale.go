@@ -228,7 +228,7 @@ func readScale(m []byte, v *ScaleView, l *scaleLayout, plugin string) (*ScaleSiz
 		TTLMS: out.getF64(abi.ScaleOutTTLMs)}
 	switch {
 	case s.Desired == abi.Unwritten:
-		return fault(ReasonUnwritten, "the size is not written")
+		return fault(ReasonUnwritten, "the size was not written")
 	case s.Desired > abi.MaxScaleSize:
 		return fault(ReasonIndex, "a size of %d, at most %d", s.Desired, abi.MaxScaleSize)
 	case !(s.HoldMS >= 0 && s.TTLMS >= 0) || math.IsInf(s.HoldMS, 0) || math.IsInf(s.TTLMS, 0):

@@ -139,7 +139,7 @@ func Request(columns ...string) Option {
 // b.Explain() is true.
 func Terms(names ...string) Option { return list("terms", names) }
 
-// CostTokens says that the scores are minus costs in prefill tokens.
+// CostTokens reports that the scores are minus costs in prefill tokens.
 func CostTokens() Option {
 	return with("unit", func(t *text) { t.add(`"cost_tokens"`) })
 }

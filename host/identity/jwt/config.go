@@ -70,7 +70,7 @@ func (c *Config) withDefaults() {
 }
 
 // Algorithms are the supported signature algorithms, all with a public key. HMAC is
-// not among them: whoever can check such a token can make one.
+// not among them: anyone who can check such a token can make one.
 var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
 // Validate reports all faults of c.

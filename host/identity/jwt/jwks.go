@@ -37,7 +37,7 @@ type keySet struct {
 	keys []jose.JSONWebKey
 }
 
-// errNoKeys says that an issuer's key set is well-formed and has no key: the
+// errNoKeys reports that an issuer's key set is well-formed and has no key: the
 // issuer withdrew all of them.
 var errNoKeys = errors.New("the key set is empty")
 

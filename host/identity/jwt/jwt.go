@@ -48,7 +48,7 @@ var reasons = []string{ReasonMalformed, ReasonTooLarge, ReasonAlgorithm, ReasonH
 	ReasonNoKeys, ReasonSignature,
 	ReasonClaims, ReasonAudience, ReasonExpired, ReasonNotYet, ReasonTenant}
 
-// Error says why a token was refused. It wraps identity.ErrUnknownKey.
+// Error reports why a token was refused. It wraps identity.ErrUnknownKey.
 type Error struct{ Reason string }
 
 // Error implements error.

@@ -17,7 +17,7 @@ import (
 var ErrLocked = errors.New("locked")
 
 // Lock takes an exclusive lock on the file path, which it creates with mode
-// 0600, and waits for whoever holds it, in this process too.
+// 0600, and waits for its holder, in this process too.
 func Lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -14,7 +14,7 @@ type Request struct {
 	Turn         int    // in the conversation, from 0
 	Name         string // of the conversation
 	Tenant       string
-	// Continues says that the request continues a conversation, and Repeats how many
+	// Continues reports that the request continues a conversation, and Repeats how many
 	// leading tokens its client has sent or received before: the prompt and the answer of
 	// the turn before. Where a recording does not say, every request continues one.
 	Continues bool
@@ -54,7 +54,7 @@ type Router interface {
 	// Place returns the engine, an index of Config.Engines, that the request is sent to.
 	// It sets r.Predicted.
 	Place(now time.Duration, r *Request) (int, error)
-	// FirstToken says that the first token of r has arrived, Done that the last one has.
+	// FirstToken reports that the first token of r has arrived, Done that the last one has.
 	FirstToken(now time.Duration, r *Request)
 	Done(now time.Duration, r *Request)
 	// Events are the cache events of one engine, valid during the call.

@@ -68,7 +68,7 @@ type Candidate struct {
 	Total    float32            `json:"total"`            // what the pick compared, higher is better
 }
 
-// Outcome says how a placed request ended.
+// Outcome reports how a placed request ended.
 type Outcome struct {
 	Endpoint string  `json:"endpoint"` // after retries
 	Status   int     `json:"status"`
