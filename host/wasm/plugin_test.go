@@ -242,33 +242,45 @@ func TestRun_stress(t *testing.T) {
 }
 
 // TestLoad_collection: a collection of garbage does not wait for a guest that
-// runs for long in sliced form; it gets its turn between two slices.
+// runs for long in sliced form; it gets its turn between two slices. If it waited, no
+// more than one would fit beside a guest, however often that runs. On a busy machine few
+// fit beside one run, so several runs are tried.
 func TestLoad_collection(t *testing.T) {
 	rt := newRuntime(t, "")
 	code, err := (&guests.Guest{File: "spin_initialize"}).Code()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var running atomic.Bool
-	running.Store(true)
+	most := 0
+	for range 20 {
+		n, took := collectionsDuringLoad(rt, code)
+		t.Logf("%d collections while a guest ran for %v", n, took)
+		if most = max(most, n); most >= 5 {
+			return
+		}
+	}
+	t.Errorf("%d collections while a guest ran, want 5", most)
+}
+
+// collectionsDuringLoad returns how many collections fit beside loading a guest, and how
+// long that took.
+func collectionsDuringLoad(rt *wasm.Runtime, code []byte) (n int, took time.Duration) {
 	done := make(chan time.Duration, 1)
 	go func() {
 		start := time.Now()
 		if p, err := rt.Load(context.Background(), code, wasm.Options{}); err == nil {
 			p.Close()
 		}
-		running.Store(false)
 		done <- time.Since(start)
 	}()
-	collections := 0
-	for running.Load() {
-		runtime.GC()
-		collections++
-	}
-	if took := <-done; collections < 5 {
-		t.Errorf("%d collections while a guest ran for %v", collections, took)
-	} else {
-		t.Logf("%d collections while a guest ran for %v", collections, took)
+	for {
+		select {
+		case took = <-done:
+			return n, took
+		default:
+			runtime.GC()
+			n++
+		}
 	}
 }
 
