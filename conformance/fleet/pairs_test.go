@@ -43,6 +43,8 @@ func TestPairs(t *testing.T) {
 	}
 	wg.Wait()
 	p.report()
+	p.govern(0) // every third policy and configuration is invalid, and a router does not start with one
+	p.configure(0)
 	p.r.Restart(t)
 	p.allRevoked("after a restart")
 	if a, err := harness.Post(p.r.URL+"/v1/chat/completions", p.key,
