@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 func mustAdd(t *testing.T, s *Store, addr, pool string, labels map[string]string) ID {
@@ -41,6 +43,7 @@ func TestStore_reusesSlotsNotEpochs(t *testing.T) {
 }
 
 func TestStore_addErrors(t *testing.T) {
+	testdeps.Sequential(t)
 	s := NewStore()
 	mustAdd(t, s, "a:1", "p", nil)
 	if _, err := s.Add(Info{Addr: "a:1", Pool: "p"}); !errors.Is(err, ErrDuplicate) {

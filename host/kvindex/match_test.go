@@ -11,6 +11,7 @@ import (
 
 // TestMatch_allocs: lookups allocate nothing, whatever they meet.
 func TestMatch_allocs(t *testing.T) {
+	testdeps.Sequential(t)
 	l := load(100_000, Tiers, 16<<20)
 	depth, all := make([]uint32, l.x.Holders()), l.all()
 	i := 0
@@ -155,6 +156,7 @@ func TestIndex_sameName(t *testing.T) {
 // TestMaintain_slices: compaction gives the lock back in time. The bound is
 // generous, since other work may run on the machine.
 func TestMaintain_slices(t *testing.T) {
+	testdeps.Sequential(t)
 	l := load(100_000, 1, 64<<20)
 	depth, all := make([]uint32, 64), l.all()
 	slices, longest := 0, time.Duration(0)

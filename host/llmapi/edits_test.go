@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/dialect"
 	"github.com/kvasir-router/kvasir/host/internal/jsonscan"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 func apply(t testing.TB, body []byte, edits []Edit) string {
@@ -183,6 +184,7 @@ func TestAppendEdits_errors(t *testing.T) {
 
 // TestAppendEdits_strip holds the matrix field × spelling × operation × dialect.
 func TestAppendEdits_strip(t *testing.T) {
+	testdeps.Sequential(t)
 	names := []string{"bootstrap_host", "bootstrap_port", "bootstrap_room", "disagg_prefill_dp_rank"}
 	for _, f := range fields {
 		if f.class == ClassInternal {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/exchange"
 	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // oracleUsage is the last usage object of events or of a JSON body, by
@@ -80,6 +81,7 @@ func split(b string, at ...int) (pieces [][]byte) {
 }
 
 func TestUsageScanner_allSplits(t *testing.T) {
+	testdeps.Sequential(t)
 	for _, body := range usageBodies {
 		for i := 0; i <= len(body); i++ {
 			checkUsage(t, body, scanAll(split(body, i)))
@@ -156,6 +158,7 @@ var filterBodies = append([]string{
 }, usageBodies...)
 
 func TestUsageFilter_allSplits(t *testing.T) {
+	testdeps.Sequential(t)
 	for _, body := range filterBodies {
 		want := oracleFilter(body)
 		long := len(body) > 2*maxHeld

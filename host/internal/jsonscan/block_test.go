@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/kvasir-router/kvasir/host/testdeps"
 )
 
 // TestMasks compares masks and masksGeneric with their definition.
@@ -89,6 +91,7 @@ func checkString(t *testing.T, b []byte) {
 // TestString_blocks compares String with stringByByte on strings of all lengths around
 // the borders of blocks, dense with escapes and with faults.
 func TestString_blocks(t *testing.T) {
+	testdeps.Sequential(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	parts := []string{"x", "plain text of some length ", `\n`, `\"`, `\\`, `\\\\`, `\u00e9`, `\ud83d\ude00`, "\u00e9",
 		`\u12`, `\x`, "\n", `\`, `"`}

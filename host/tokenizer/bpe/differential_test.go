@@ -83,6 +83,7 @@ func TestEncode_huggingFace(t *testing.T) {
 }
 
 func TestEncode_demo(t *testing.T) {
+	testdeps.Sequential(t)
 	file := filepath.Join("..", "demo", "tokenizer.json")
 	raw, err := os.ReadFile(file)
 	if err != nil {

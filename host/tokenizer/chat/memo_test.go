@@ -14,6 +14,7 @@ import (
 
 	"github.com/kvasir-router/kvasir/host/blockhash"
 	"github.com/kvasir-router/kvasir/host/llmapi"
+	"github.com/kvasir-router/kvasir/host/testdeps"
 	"github.com/kvasir-router/kvasir/host/tokenizer"
 	"github.com/kvasir-router/kvasir/host/tokenizer/chat"
 	"github.com/kvasir-router/kvasir/host/tokenizer/chat/parity"
@@ -117,6 +118,7 @@ var templates = map[string]string{
 // one memo that is never dropped. Every prompt must equal that of the whole
 // computation, for every template and several block sizes.
 func TestBlocks_turns(t *testing.T) {
+	testdeps.Sequential(t)
 	for name, src := range templates {
 		t.Run(name, func(t *testing.T) {
 			m := demoModel(t, func(c *chat.Config) { c.Template = src })
@@ -193,6 +195,7 @@ func TestBlocks_isolation(t *testing.T) {
 // TestBlocks_budget keeps the memos within tiny budgets for any requests, and
 // exact.
 func TestBlocks_budget(t *testing.T) {
+	testdeps.Sequential(t)
 	for _, budget := range []int64{1, 20_000, 200_000, 2_000_000} {
 		m := demoModel(t, func(c *chat.Config) { c.BudgetBytes = budget })
 		r := rand.New(rand.NewPCG(1, uint64(budget)))
@@ -219,6 +222,7 @@ func TestBlocks_budget(t *testing.T) {
 // TestBlocks_fairness floods the memos from one namespace. Another one that is small
 // and in use keeps its conversation.
 func TestBlocks_fairness(t *testing.T) {
+	testdeps.Sequential(t)
 	m := demoModel(t, func(c *chat.Config) { c.BudgetBytes = 1 << 20 })
 	small := parity.Conversations(2, 1)[0]
 	body := small.Body("m", len(small.Messages))
@@ -283,6 +287,7 @@ func TestStats_bytes(t *testing.T) {
 // TestMemo_oneCopy limits the memory that a distinct long prompt leaves in the memo to
 // its text and its block hashes, with and without escapes in the body.
 func TestMemo_oneCopy(t *testing.T) {
+	testdeps.Sequential(t)
 	const prompts, size = 20, 200_000
 	r := rand.New(rand.NewPCG(5, 6))
 	for name, content := range map[string]func() string{

@@ -18,6 +18,7 @@ import (
 // Jinja2 and Hugging Face tokenizers, for Qwen3 and Llama-3.1, and their block
 // hashes computed through the memo.
 func TestTokens_huggingFace(t *testing.T) {
+	testdeps.Sequential(t)
 	f, err := os.Open(filepath.Join(testdeps.Cache(t), "chat", "ids.jsonl"))
 	if err != nil {
 		t.Fatalf("no references, run make deps: %v", err)

@@ -42,6 +42,7 @@ func renderConversation(t *Template, s source, conversation []byte) (string, err
 // TestRender_python compares renders of real templates byte for byte with those
 // of Python Jinja2 3.1.6, and checks that both reject the same conversations.
 func TestRender_python(t *testing.T) {
+	testdeps.Sequential(t)
 	dir := filepath.Join(testdeps.Cache(t), "chat")
 	raw, err := os.ReadFile(filepath.Join(dir, "templates.json"))
 	if err != nil {
