@@ -100,6 +100,7 @@ func Scheduler(s *scheduler.State) func(*telemetry.Emitter) {
 		emitForecasts(e, "tpot", &st.TPOT)
 		emitLocality(e, s)
 		e.Emit(metric.SchedulerRetries, float64(st.Retries))
+		e.Emit(metric.SchedulerRepeated, float64(st.Repeated))
 		e.Emit(metric.PromptAgreed, float64(st.PromptAgreed))
 		e.Emit(metric.PromptDiffered, float64(st.PromptDiffered))
 		for i, name := range scheduler.StageNames {

@@ -177,6 +177,21 @@ func (s *Store) Report(load *Load, r Result, now time.Time) (opened bool) {
 	return false
 }
 
+// Retract takes back a ResultFailed that was reported for load, because something else
+// was at fault. A breaker that this result opened closes.
+func (s *Store) Retract(load *Load, now time.Time) {
+	load.errors.retract(now)
+	b := &load.breaker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failures = max(0, b.failures-1)
+	if b.openUntil.Load() != 0 && b.failures < breakerFailures {
+		b.trips = max(0, b.trips-1)
+		b.openUntil.Store(0)
+		b.probing.Store(0)
+	}
+}
+
 func (l *Load) succeeded(now time.Time) {
 	b := &l.breaker
 	b.mu.Lock()

@@ -42,6 +42,15 @@ func (e *errorRate) take(failed bool, now time.Time) {
 	}
 }
 
+// retract takes back a failed result.
+func (e *errorRate) retract(now time.Time) {
+	was := e.share.Load()
+	share := max(0, (float64(e.at(now))-errorWeight)/(1-errorWeight))
+	if e.share.CompareAndSwap(was, math.Float32bits(float32(share))) {
+		e.when.Store(now.UnixNano())
+	}
+}
+
 // at returns the share at now.
 func (e *errorRate) at(now time.Time) float32 {
 	bits := e.share.Load()

@@ -109,6 +109,34 @@ func TestBreaker_opensProbesAndRecovers(t *testing.T) {
 	}
 }
 
+func TestBreaker_retract(t *testing.T) {
+	s, l := newPool(t, 3)
+	now := time.Unix(1000, 0)
+	for range breakerFailures {
+		s.Report(l[0], ResultFailed, now)
+	}
+	share := l[0].errors.at(now)
+	s.Retract(l[0], now)
+	if l[0].Ejected() || l[0].Breaker(now).Failures != breakerFailures-1 {
+		t.Errorf("after the third failure was taken back: %+v", l[0].Breaker(now))
+	}
+	if got := l[0].errors.at(now); got >= share {
+		t.Errorf("share of failures %v, was %v", got, share)
+	}
+	s.Report(l[0], ResultFailed, now)
+	s.Report(l[0], ResultFailed, now)
+	s.Retract(l[0], now)
+	if !l[0].Ejected() {
+		t.Error("the breaker closed although three failures remain")
+	}
+	for range 9 {
+		s.Retract(l[0], now)
+	}
+	if got := l[0].Breaker(now); got.Failures != 0 || l[0].errors.at(now) != 0 {
+		t.Errorf("%+v, share %v", got, l[0].errors.at(now))
+	}
+}
+
 func TestBreaker_statuses(t *testing.T) {
 	for status, want := range map[int]Result{
 		0: ResultFailed, 200: ResultOK, 400: ResultOK, 404: ResultOK, 429: ResultOK, 503: ResultOK, 500: ResultFailed,

@@ -29,11 +29,8 @@ type Config struct {
 	IdleTimeout time.Duration
 	// MaxIdlePerEndpoint bounds the idle connections to one engine. Default 512.
 	MaxIdlePerEndpoint int
-	// StaleWithin is how soon a reused connection must end without a byte to count as
-	// a race between its reuse and the engine's idle limit. Default 200ms: an engine
-	// that computed for longer may have been killed by the prompt.
-	StaleWithin time.Duration
-	// MaxAttempts bounds the engines tried for one request. Default 3.
+	// MaxAttempts bounds how often one request is sent or a connection for it is tried,
+	// for whatever reason it is moved. Default 3.
 	MaxAttempts int
 	// DrainTimeout is how long Run waits for streams when its context ends.
 	// Default 5m.
@@ -69,7 +66,6 @@ func (c Config) withDefaults() Config {
 	set(&c.BodyTimeout, time.Minute)
 	set(&c.ClientWriteTimeout, time.Minute)
 	set(&c.IdleTimeout, 4*time.Second)
-	set(&c.StaleWithin, 200*time.Millisecond)
 	set(&c.DrainTimeout, 5*time.Minute)
 	return c
 }
@@ -93,7 +89,7 @@ func (c Config) Validate() error {
 		{"timeouts.first_byte", c.Timeouts.FirstByte}, {"timeouts.between_events", c.Timeouts.BetweenEvents},
 		{"timeouts.total", c.Timeouts.Total}, {"body_timeout", c.BodyTimeout},
 		{"client_write_timeout", c.ClientWriteTimeout}, {"idle_timeout", c.IdleTimeout},
-		{"stale_within", c.StaleWithin}, {"drain_timeout", c.DrainTimeout}, {"heartbeat", c.Heartbeat},
+		{"drain_timeout", c.DrainTimeout}, {"heartbeat", c.Heartbeat},
 	} {
 		check(d.v >= 0, d.name, d.v)
 	}

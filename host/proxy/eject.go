@@ -69,11 +69,11 @@ func (u *upstream) answered(c *upConn) {
 
 // moveEjected moves the placement of a request whose engine was ejected. It returns
 // false, and the request waits on, if no other endpoint can take it, if the client has
-// a byte of the body, or if the request has moved before. A move draws on no budget:
-// what the engine had to compute is lost, so that it loads the fleet only once.
+// a byte of the body, or if the request's allowance is used up. A move draws on no
+// budget: what the engine had to compute is lost, so that it loads the fleet only once.
 func (s *stream) moveEjected() bool {
 	o, r := &s.out, &s.resp
-	if o.moved || r.phase != phaseWaiting || s.client.sent > 0 {
+	if !s.mayMove() || r.phase != phaseWaiting || s.client.sent > 0 {
 		return false
 	}
 	if o.begun && (!r.events() || r.size() >= 0) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,6 +102,30 @@ func TestEject(t *testing.T) {
 			x.settle(t)
 		})
 	}
+}
+
+// TestEject_allowance: a request that has been sent as often as it may waits for the
+// ejected engine.
+func TestEject_allowance(t *testing.T) {
+	var busy atomic.Int64
+	a, got, closed := silentEngine(t, "")
+	b := oneAnswer(t, &busy, "HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n", true)
+	e := newEngine(t, answerOK)
+	x := start(t, newRouter(b, b, a, e.addr))
+	c, _ := dial(t, x.addr)
+	io.WriteString(c, post(plainBody))
+	<-got
+	x.Eject(a)
+	select {
+	case err := <-closed:
+		t.Errorf("the connection was closed: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if n := x.Stats().Retries["ejected"]; n != 0 || busy.Load() != 2 || e.begun.Load() != 0 {
+		t.Errorf("%d moves, %d and %d requests", n, busy.Load(), e.begun.Load())
+	}
+	c.Close()
+	x.settle(t)
 }
 
 // readText reads bytes until what came contains s.

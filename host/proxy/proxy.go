@@ -204,6 +204,9 @@ func (b *budget) spend() bool {
 	if b.fifths.Add(-retryCost) >= 0 {
 		return true
 	}
-	b.fifths.Add(retryCost)
+	b.refund()
 	return false
 }
+
+// refund gives back what spend took.
+func (b *budget) refund() { b.fifths.Add(retryCost) }

@@ -24,7 +24,12 @@ type outbound struct {
 	refusal *llmapi.Error // why the body cannot be edited, if that is the client's fault
 	interim bool          // an interim (1xx) answer came
 	begun   bool          // the client has the head of an answer
-	moved   bool          // the request has left an ejected engine, or must not
+
+	// The allowance for moving.
+	attempts int  // begun, of any kind
+	fresh    bool // the next attempt is on a new connection
+	failed   bool // an engine answered 500
+	moved    bool // the request has left an engine that began to compute it, or must not
 }
 
 // reset drops what belongs to a request and keeps scratch memory.
@@ -40,9 +45,9 @@ type attemptError exchange.End
 // Error implements error.
 func (e attemptError) Error() string { return "proxy: attempt failed: " + exchange.End(e).String() }
 
-// errStale is returned by stream.try for a pooled connection that the engine
-// closed as it was reused.
-var errStale = errors.New("proxy: engine closed the connection as it was reused")
+// errUnread is returned by stream.try if the engine certainly read no byte of the
+// request before it closed the connection.
+var errUnread = errors.New("proxy: engine closed the connection before it read the request")
 
 // endOf returns what an error of an attempt means for the request.
 func endOf(err error) exchange.End {
@@ -55,9 +60,9 @@ func endOf(err error) exchange.End {
 // roundTrip sends the request until an engine answers. It returns nil when the
 // head of an answer is parsed into resp, else the last attemptError.
 func (s *stream) roundTrip(resp *fasthttp.Response) error {
-	died := false
-	for tries := 1; ; tries++ {
-		err := s.attempt(resp)
+	for {
+		s.out.attempts++
+		err := s.try(resp)
 		if end := s.stopEnd(); end != exchange.EndUnset {
 			return attemptError(end)
 		}
@@ -65,14 +70,11 @@ func (s *stream) roundTrip(resp *fasthttp.Response) error {
 			s.abandonEjected()
 			continue
 		}
-		reason, status := retryReasonOf(err), 0
-		if err == nil {
-			if status = resp.StatusCode(); status != 429 && status != 503 {
-				return nil
-			}
-			reason = retryOverload
+		if err == nil && resp.StatusCode() < 400 {
+			return nil
 		}
-		if tries >= s.p.cfg.MaxAttempts || !s.moveOn(reason, status, &died) {
+		reason, status := s.reasonToMove(err, resp)
+		if !s.moveOn(reason, status) {
 			return err
 		}
 		s.retried(reason)
@@ -80,67 +82,8 @@ func (s *stream) roundTrip(resp *fasthttp.Response) error {
 	}
 }
 
-// moveOn reports whether the request is sent to the next placement, which it
-// selects. No byte of an answer has reached the client. status is the status of an
-// overloaded engine, 0 for other reasons.
-//
-// A refused connection loads no engine; all other retries draw on the retry budget.
-// An engine that closed the connection without an answer may have been killed by
-// this request, so that is retried once: a prompt that kills engines kills two at
-// most.
-func (s *stream) moveOn(reason retryReason, status int, died *bool) bool {
-	if reason == retryConnect || reason == retryConnectTimeout {
-		return s.pl.Next(status)
-	}
-	if s.req.API.Op.Once() && reason != retryRewrite && reason != retryOverload {
-		return false
-	}
-	switch reason {
-	case retryNoAnswer:
-		if *died {
-			return false
-		}
-		*died = true
-	case retryRewrite:
-		if s.out.refusal != nil {
-			return false // the client's fault
-		}
-	case retryOverload:
-	default:
-		return false
-	}
-	if !s.p.budget.spend() {
-		return false
-	}
-	if !s.pl.Next(status) {
-		s.p.budget.fifths.Add(retryCost)
-		return false
-	}
-	return true
-}
-
-func (s *stream) retried(reason retryReason) {
-	s.acct.retries++
-	s.p.count.retries[reason].Add(1)
-}
-
-// attempt tries the target once, and again on a new connection if the engine closed
-// a pooled one as it was reused.
-func (s *stream) attempt(resp *fasthttp.Response) error {
-	err := s.try(resp, false)
-	if err == errStale && !s.req.API.Op.Once() {
-		s.retried(retryStale)
-		s.release()
-		if s.stopped() {
-			return attemptError(exchange.EndClientGone)
-		}
-		err = s.try(resp, true)
-	}
-	return err
-}
-
 // try does one attempt up to the parsed head of the answer.
-func (s *stream) try(resp *fasthttp.Response, fresh bool) error {
+func (s *stream) try(resp *fasthttp.Response) error {
 	t, o := s.pl.Target(), &s.out
 	o.timeouts = t.Timeouts.Or(&s.p.cfg.Timeouts)
 	o.totalBy = s.req.Received.Add(o.timeouts.Total)
@@ -148,7 +91,7 @@ func (s *stream) try(resp *fasthttp.Response, fresh bool) error {
 		return attemptError(exchange.EndRewrite)
 	}
 	begin := time.Now()
-	c, end := s.connect(t, fresh, begin)
+	c, end := s.connect(t, begin)
 	if c == nil {
 		return attemptError(end)
 	}
@@ -158,7 +101,7 @@ func (s *stream) try(resp *fasthttp.Response, fresh bool) error {
 	}
 	s.p.count.stages[StageConnect].Add(sent.Sub(begin))
 	c.by = earlier(sent.Add(o.timeouts.FirstByte), o.totalBy)
-	if !o.moved && !s.req.API.Op.Once() {
+	if s.mayMove() {
 		o.u.await(c)
 	}
 	c.arm()
@@ -171,18 +114,20 @@ func (s *stream) try(resp *fasthttp.Response, fresh bool) error {
 		// An engine that refuses early closes the connection while the body is
 		// written; its answer may still be readable.
 		s.resp.reusable = err == nil
-		err = s.readHead(resp, c)
+		first := err // a read after a reset fails as one after a close does
+		if err = s.readHead(resp, c); isBroken(err) && first != nil {
+			err = first
+		}
 	}
 	if err == nil {
 		s.p.count.stages[StageFirstHead].Add(time.Since(sent))
 		return nil
 	}
-	return s.classify(err, c, sent)
+	return s.classify(err, c)
 }
 
-// classify returns the attemptError, or errStale, for an error of an attempt whose
-// request was sent at the given time.
-func (s *stream) classify(err error, c *upConn, sent time.Time) error {
+// classify returns the attemptError, errUnread or errEjected for an error of an attempt.
+func (s *stream) classify(err error, c *upConn) error {
 	end := exchange.EndNoAnswer
 	switch {
 	case errors.Is(err, errEjected):
@@ -200,8 +145,8 @@ func (s *stream) classify(err error, c *upConn, sent time.Time) error {
 		end = exchange.EndMalformed
 	case len(c.data()) > 0 || s.out.interim:
 		end = exchange.EndDied
-	case c.reused && time.Since(sent) < s.p.cfg.StaleWithin:
-		return errStale
+	case c.tr.unread(err):
+		return errUnread
 	}
 	return attemptError(end)
 }
@@ -226,16 +171,17 @@ func (s *stream) build(t *exchange.Target) bool {
 	return true
 }
 
-// connect attaches a connection to the target, pooled unless fresh. The End is
+// connect attaches a connection to the target, pooled unless s.out.fresh. The End is
 // valid if there is no connection.
-func (s *stream) connect(t *exchange.Target, fresh bool, now time.Time) (*upConn, exchange.End) {
+func (s *stream) connect(t *exchange.Target, now time.Time) (*upConn, exchange.End) {
 	o := &s.out
 	o.u = s.p.upstreams.get(t)
-	if !fresh {
+	if !o.fresh {
 		if c := o.u.reuse(now); c != nil {
 			return s.attach(c), exchange.EndClientGone
 		}
 	}
+	o.fresh = false
 	ctx, cancel := context.WithDeadline(context.Background(), earlier(now.Add(o.timeouts.Connect), o.totalBy))
 	defer cancel()
 	if !s.dialing(cancel) {

@@ -35,7 +35,7 @@ type Placement interface {
 	// Done.
 	Target() *exchange.Target
 	// Next moves the request to another endpoint, after the target failed before a
-	// byte of an answer came, or answered with status (429 or 503; 0 = no answer). It
+	// byte of an answer came, or answered with status (0 = no answer). It
 	// returns false if there is none; Target is then unchanged.
 	Next(status int) bool
 	// FirstToken is called when the first bytes of the answer's body came, not

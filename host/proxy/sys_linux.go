@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"encoding/binary"
 	"syscall"
 	"unsafe"
 )
@@ -48,4 +49,19 @@ func sysPeek(fd uintptr) syscall.Errno {
 	_, _, e := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), 1,
 		syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
 	return e
+}
+
+// ackedOffset is the offset of tcpi_bytes_acked in struct tcp_info (linux/tcp.h), which
+// has it since 4.1.
+const ackedOffset = 120
+
+// sysAcked returns how many bytes of those written to a TCP socket its other end has
+// acknowledged since the connection began, the one of the SYN included. It works after
+// a reset too.
+func sysAcked(fd uintptr) (n uint64, ok bool) {
+	var b [ackedOffset + 8]byte
+	size := uint32(len(b))
+	_, _, e := syscall.RawSyscall6(syscall.SYS_GETSOCKOPT, fd, syscall.IPPROTO_TCP, syscall.TCP_INFO,
+		uintptr(unsafe.Pointer(&b[0])), uintptr(unsafe.Pointer(&size)), 0)
+	return binary.NativeEndian.Uint64(b[ackedOffset:]), e == 0 && int(size) == len(b)
 }

@@ -42,6 +42,9 @@ type transport interface {
 	// alive reports whether it can carry another request.
 	idle()
 	alive() bool
+	// unread reports whether it is certain that the engine read no byte of the last
+	// request, which failed with err; false if that is not known.
+	unread(err error) bool
 	release()
 }
 

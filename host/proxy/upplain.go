@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -14,9 +15,52 @@ type plainTransport struct {
 	u     *upConn
 	probe [1]byte
 	guard chan error // of the goroutine that reads an idle connection
+
+	rc      syscall.RawConn // of the TCP connection; nil if that is not known
+	ackedFn func(fd uintptr)
+	acked   uint64 // result of ackedFn: bytes that the engine's system has acknowledged
+	known   bool   // acked is valid
+	before  uint64 // acked as the last request was sent; valid with was
+	was     bool
 }
 
-func newPlain(u *upConn) *plainTransport { return &plainTransport{u: u} }
+func newPlain(u *upConn) *plainTransport {
+	t := &plainTransport{u: u}
+	t.ackedFn = func(fd uintptr) { t.acked, t.known = sysAcked(fd) }
+	c := u.c
+	if tc, ok := c.(interface{ NetConn() net.Conn }); ok { // *tls.Conn
+		c = tc.NetConn()
+	}
+	if sc, ok := c.(*net.TCPConn); ok {
+		t.rc, _ = sc.SyscallConn()
+	}
+	return t
+}
+
+// lookAcked sets acked and known.
+func (t *plainTransport) lookAcked() {
+	t.known = false
+	if t.rc != nil {
+		t.rc.Control(t.ackedFn)
+	}
+}
+
+// unread implements transport; see closedFirst. The bytes of earlier requests were
+// acknowledged with their answers.
+func (t *plainTransport) unread(err error) bool {
+	if !t.was || !closedFirst(err) {
+		return false
+	}
+	t.lookAcked()
+	return t.known && t.acked <= t.before
+}
+
+// closedFirst reports whether err says that the engine closed the connection in
+// order. Its FIN acknowledges all that it had received, so what is not acknowledged then
+// came after the close and was read by no one. (A socket that is reset after the FIN
+// fails with EPIPE.) A reset without a FIN shows nothing: it may come before the
+// acknowledgement of bytes that were read.
+func closedFirst(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) }
 
 func (t *plainTransport) release() {
 	if t.guard != nil {
@@ -27,6 +71,8 @@ func (t *plainTransport) release() {
 }
 
 func (t *plainTransport) send(parts [][]byte, within time.Duration) error {
+	t.lookAcked()
+	t.before, t.was = t.acked, t.known
 	return writeRest(t.u, parts, 0, within)
 }
 

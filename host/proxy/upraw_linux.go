@@ -49,6 +49,8 @@ type rawTransport struct {
 	aliveFn                func(fd uintptr)
 
 	iov   []syscall.Iovec
+	total uint64 // bytes of all requests on the connection
+	last  uint64 // of these, of the last request
 	sent  bool
 	wrote int
 	wErr  error
@@ -98,6 +100,8 @@ func (t *rawTransport) send(parts [][]byte, within time.Duration) error {
 		}
 	}
 	t.sent, t.wrote, t.wErr, t.n, t.err = false, total(parts), nil, 0, nil
+	t.last = uint64(t.wrote)
+	t.total += t.last
 	err := t.wait(t.sendFn)
 	clear(t.iov)
 	switch {
@@ -237,4 +241,16 @@ func (t *rawTransport) idle() {}
 func (t *rawTransport) alive() bool {
 	t.quiet = false
 	return !t.hup.Load() && t.rc.Control(t.aliveFn) == nil && t.quiet
+}
+
+// unread implements transport; see closedFirst.
+func (t *rawTransport) unread(err error) (yes bool) {
+	if !closedFirst(err) {
+		return false
+	}
+	t.rc.Control(func(fd uintptr) {
+		n, ok := sysAcked(fd)
+		yes = ok && n <= 1+t.total-t.last // the SYN, and earlier requests
+	})
+	return yes
 }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -95,7 +96,8 @@ type Placement struct {
 	kv                      int64
 	charge                  endpoint.Charge
 	charged                 time.Time
-	expected                forecast // of the decision; zero after a retry
+	failed                  *endpoint.Load // of the endpoint that answered 500 and was left for it; nil = none
+	expected                forecast       // of the decision; zero after a retry
 	grant                   quota.Grant
 	branch                  branchPoint
 	trace                   traceRef
@@ -234,6 +236,9 @@ func (p *Placement) NextAfter(status int) bool {
 	p.order[to].load.Waits(now)
 	p.lane.unlock()
 	a, b := &p.order[from], &p.order[to]
+	if status == http.StatusInternalServerError {
+		p.failed = a.load
+	}
 	p.known.conversations.move(&p.branch, a.id, a.epoch, b.id, b.epoch)
 	p.mu.Lock()
 	p.aim(to, charge, now)
@@ -328,7 +333,7 @@ func (p *Placement) Done(o exchange.Outcome) {
 	if p.streamed && o.HasUsage && o.TTFT > 0 {
 		c.load.ObserveDecode(o.OutputTokens, o.E2E-o.TTFT)
 	}
-	st.store.Report(c.load, health(&o), now)
+	p.reportHealth(c.load, &o, now)
 	st.stats.finished(p, &o)
 	p.trace.finished(p, &o)
 	excess := p.unexplained(&o)
@@ -340,6 +345,18 @@ func (p *Placement) Done(o exchange.Outcome) {
 		})
 	}
 	p.recycle()
+}
+
+// reportHealth passes what the outcome says about the endpoint's health on. If it is the
+// second endpoint that answers 500, the prompt is at fault and neither of them.
+func (p *Placement) reportHealth(load *endpoint.Load, o *exchange.Outcome, now time.Time) {
+	st, result := p.st, health(o)
+	if p.failed != nil && o.End == exchange.EndComplete && o.Status == http.StatusInternalServerError {
+		st.store.Retract(p.failed, now)
+		result = endpoint.ResultNeutral
+		st.stats.repeated.Add(1)
+	}
+	st.store.Report(load, result, now)
 }
 
 // promptTokens returns the prompt's tokens, 0 if they are an estimate or the engine
@@ -355,7 +372,7 @@ func (p *Placement) promptTokens() int {
 func (p *Placement) recycle() {
 	clear(p.order[:p.n])
 	p.target, p.demands = Target{}, nil
-	p.n, p.at, p.phase, p.knows, p.scope, p.claim = 0, 0, phaseIdle, promptEstimated, "", cacheClaim{}
+	p.n, p.at, p.phase, p.knows, p.scope, p.claim, p.failed = 0, 0, phaseIdle, promptEstimated, "", cacheClaim{}, nil
 	p.model, p.known, p.lane, p.tenant, p.user, p.branch, p.trace = "", nil, nil, "", "", branchPoint{}, traceRef{}
 	p.st.places.Put(p)
 }

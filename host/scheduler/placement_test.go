@@ -36,6 +36,31 @@ func TestPlacement_chargesAndReleases(t *testing.T) {
 	end(p)
 }
 
+// A 500 counts against the endpoint if another one has a better answer, and against the
+// prompt if that answers 500 too.
+func TestPlacement_secondFailure(t *testing.T) {
+	for second, failures := range map[int]int{500: 0, 200: 1, 400: 1} {
+		r := newRig(t, 4, nil)
+		p := r.place(r.request(words(1, 1000)))
+		first := r.store.Load().Loads[p.Target().Endpoint]
+		if !p.NextAfter(500) {
+			t.Fatal("no other endpoint")
+		}
+		other := r.store.Load().Loads[p.Target().Endpoint]
+		p.Done(exchange.Outcome{Status: second, End: exchange.EndComplete})
+		now := time.Now()
+		if got := first.Breaker(now).Failures; got != failures {
+			t.Errorf("500, then %d: %d failures of the first endpoint, want %d", second, got, failures)
+		}
+		if got := other.Breaker(now).Failures; got != 0 {
+			t.Errorf("500, then %d: %d failures of the other endpoint", second, got)
+		}
+		if got := r.state.Stats().Repeated; got != uint64(1-failures) {
+			t.Errorf("500, then %d: %d requests failed twice", second, got)
+		}
+	}
+}
+
 func TestPlacement_nextGoesToTheSecondBest(t *testing.T) {
 	r := newRig(t, 4, nil)
 	text := words(1, 1000)

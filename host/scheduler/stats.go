@@ -14,6 +14,9 @@ type Stats struct {
 	Decisions map[string]uint64 `json:"decisions"` // by Kind
 	Refused   map[string]uint64 `json:"refused"`   // by code of the DeniedError
 	Retries   uint64            `json:"retries"`   // placements that moved to another endpoint
+	// Repeated counts requests that two endpoints answered with 500, which counts against
+	// the prompt and not against them.
+	Repeated uint64 `json:"repeated"`
 	// Faults counts decisions that the built-in scored because no scorer of the profile
 	// counted.
 	Faults uint64 `json:"faults"`
@@ -71,7 +74,7 @@ type counters struct {
 
 	clientSalts atomic.Uint64
 
-	retries, faults, passed                  atomic.Uint64
+	retries, repeated, faults, passed        atomic.Uint64
 	prompt, predicted, best                  atomic.Uint64
 	done, reported, reportedTokens, expected atomic.Uint64
 	exact, promptAgreed, promptDiffered      atomic.Uint64
@@ -81,7 +84,7 @@ type counters struct {
 func (s *State) Stats() Stats {
 	c := &s.stats
 	st := Stats{Decisions: map[string]uint64{}, Refused: map[string]uint64{},
-		Retries: c.retries.Load(), Faults: c.faults.Load(), Passed: c.passed.Load(),
+		Retries: c.retries.Load(), Repeated: c.repeated.Load(), Faults: c.faults.Load(), Passed: c.passed.Load(),
 		PromptTokens: c.prompt.Load(), PredictedTokens: c.predicted.Load(), BestTokens: c.best.Load(),
 		Finished: c.done.Load(), Reported: c.reported.Load(), ReportedTokens: c.reportedTokens.Load(),
 		ExpectedTokens: c.expected.Load(),

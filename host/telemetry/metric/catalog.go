@@ -95,6 +95,8 @@ var (
 		"The same after the loss of the endpoint whose loss costs most.", "model")
 	SchedulerRetries = placement.counter("kvasir_scheduler_retries_total", "attempts",
 		"Placements that went on to another endpoint.")
+	SchedulerRepeated = placement.counter("kvasir_scheduler_repeated_failures_total", "requests",
+		"Requests that two endpoints answered with 500. They count against the prompt and not against the endpoints.")
 	QueueWaiting = placement.gauge("kvasir_queue_waiting", "requests", "Requests that wait for a place.")
 	QueueEnded   = placement.counter("kvasir_queue_ended_total", "requests",
 		"Requests that waited for a place, by how the wait ended: placed or answered; expired: their deadline "+
