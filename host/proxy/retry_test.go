@@ -245,8 +245,14 @@ func TestRetry_unread(t *testing.T) {
 	waitFor(t, func() bool { return x.Stats().IdleConns == 1 }, func() string { return "the connection is not pooled" })
 	(<-first).Close()
 	u := x.upstreams.at(addr)[0]
-	waitFor(t, func() bool { return !u.conns[0].tr.alive() }, func() string { return "the close does not arrive" })
+	waitFor(t, func() bool {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		return !u.conns[0].tr.alive()
+	}, func() string { return "the close does not arrive" })
+	u.mu.Lock()
 	u.conns[0].tr = blind{u.conns[0].tr}
+	u.mu.Unlock()
 	if resp, body := do(t, x.addr, post(plainBody)); resp.StatusCode != 200 || body != "ok" {
 		t.Fatal(resp.StatusCode, body)
 	}
