@@ -263,7 +263,7 @@ func TestStart_aside(t *testing.T) {
 			demands(t, "list", listed(t, h), `"state": "aside"`, digest, tc.why)
 			demands(t, "metrics", metricsText(t, h), `kvasir_plugin_aside{digest="`+digest+`",plugin="`+tc.plugin+
 				`",source="stored"} 1`)
-			demands(t, "log", log.String(), "level=ERROR", "does not load")
+			demands(t, "log", log.String(), "level=ERROR", "failed to load")
 			if _, err := h.Reload(); err != nil {
 				t.Errorf("a reload is refused: %v", err)
 			}
