@@ -104,7 +104,7 @@ listen: {LISTEN}
 admin: {http: "{ADMIN}", token_file: "{TOKEN}"}
 state_dir: "{STATE}"
 identity: {anonymous: {tenant: local}}
-plugins: [{name: madeup, file: "`+module+`", config: {do: 1}}]
+plugins: [{name: madeup, file: "`+module+`"}]
 pools:
 - name: zoo
   dialect: openai

@@ -102,7 +102,7 @@ func TestScalePlugin(t *testing.T) {
 	}
 
 	if s, b := adminDo(t, r, "POST", "/v1/plugins?name=sched&activate=true",
-		guest(t, "first", 0)); s != http.StatusUnprocessableEntity || !strings.Contains(string(b), "no role x_autoscale") {
+		guest(t, "first", 0)); s != http.StatusUnprocessableEntity || !strings.Contains(string(b), "no role") {
 		t.Errorf("a module without the role: %d %s", s, b)
 	}
 	hostile, err := os.ReadFile(hostileModule)

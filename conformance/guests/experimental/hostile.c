@@ -1,5 +1,5 @@
 /* A guest with the experimental roles that misbehaves as its config says:
-   {"do": n}. See the cases. Built by sdk/c/build.sh. */
+   {"do": n}, 1 without a config. See the cases. Built by sdk/c/build.sh. */
 #include "kvasir.h"
 
 KVASIR_MANIFEST("{\"name\":\"hostile\",\"version\":\"1\",\"abi\":\"1.0\","
@@ -8,7 +8,7 @@ KVASIR_MANIFEST("{\"name\":\"hostile\",\"version\":\"1\",\"abi\":\"1.0\","
 static double what;
 
 KVASIR_CONFIGURE(text, len) {
-	what = 0;
+	what = 1;
 	kvasir_numbers(text, len, "do", &what, 1);
 	return KVASIR_STATUS_OK;
 }
