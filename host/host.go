@@ -507,11 +507,11 @@ func (h *Host) Observe(o *scheduler.Observation) {
 		HasUsage: o.Outcome.HasUsage, HasCached: o.Outcome.HasCached,
 		PromptTokens: o.Outcome.PromptTokens, CachedTokens: o.Outcome.CachedTokens, OutTokens: o.Outcome.OutputTokens,
 		PredictedTokens: o.PromptTokens, PredictedCached: o.PredictedCached, HasPrediction: o.PromptTokens > 0,
+		EarlierBlocks: o.EarlierBlocks,
 	})
 	h.metrics.Placed(kind, o.PromptTokens, o.PredictedCached)
 	h.queue.Wake(o.Pool)
-	h.fleet.Observe(o)
-	h.detector.Observe(o)
+	h.detector.Observe(o, h.fleet.Observe(o))
 	h.scaling.Work().Observe(o)
 	h.plugins.Observe(o)
 }

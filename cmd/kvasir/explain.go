@@ -55,6 +55,20 @@ func explainCommand() *cobra.Command {
 	return c
 }
 
+// reportedText returns the cached tokens that the engine reported, and why they may exceed
+// the prediction.
+func reportedText(e *scheduler.Explanation) string {
+	if e.ReportedCached == nil {
+		return "not known"
+	}
+	for _, c := range e.Candidates {
+		if c.Endpoint == e.Chosen && c.EarlierBlocks && *e.ReportedCached > e.PredictedCached {
+			return fmt.Sprintf("%d: the endpoint holds blocks that this router has not seen", *e.ReportedCached)
+		}
+	}
+	return fmt.Sprint(*e.ReportedCached)
+}
+
 // printExplanation writes a decision as text.
 func printExplanation(w io.Writer, e *scheduler.Explanation) error {
 	fmt.Fprintf(w, "request    %s\ntenant     %s (namespace %s)\nmodel      %s\n",
@@ -64,13 +78,9 @@ func printExplanation(w io.Writer, e *scheduler.Explanation) error {
 		_, err := fmt.Fprintf(w, "refused    %d %s\n", e.Status, e.Reason)
 		return err
 	}
-	reported := "not known"
-	if e.ReportedCached != nil {
-		reported = fmt.Sprint(*e.ReportedCached)
-	}
 	fmt.Fprintf(w, "prompt     %d tokens, blocks of %d\nprofile    %s: %s\n"+
 		"placed     %s, arm %s\ncached     %d predicted, %s reported\n\n",
-		e.Tokens, e.BlockTokens, e.Profile, e.ProfileReason, e.Chosen, e.Arm, e.PredictedCached, reported)
+		e.Tokens, e.BlockTokens, e.Profile, e.ProfileReason, e.Chosen, e.Arm, e.PredictedCached, reportedText(e))
 	if err := printCandidates(w, e.Candidates); err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/kvasir-router/kvasir/host/scheduler"
 )
 
 // TestExplain_counterfactual: the router is asked for what others would have chosen only
@@ -28,5 +30,26 @@ func TestExplain_counterfactual(t *testing.T) {
 	if out := mustRun(t, append(args, "--counterfactual")...); query != "counterfactual=true&tenant=acme" ||
 		!strings.Contains(out, "baseline least work  http://b  no") {
 		t.Errorf("query %q: %s", query, out)
+	}
+}
+
+// TestExplain_earlierBlocks: the text says why an engine reports more cached tokens than
+// were predicted, if that is known.
+func TestExplain_earlierBlocks(t *testing.T) {
+	n := func(v int) *int { return &v }
+	for _, c := range []struct {
+		reported *int
+		earlier  bool // of the chosen endpoint
+		want     string
+	}{
+		{nil, true, "not known"}, {n(64), false, "64"}, {n(48), true, "48"},
+		{n(64), true, "64: the endpoint holds blocks that this router has not seen"},
+	} {
+		e := &scheduler.Explanation{Chosen: "http://a", PredictedCached: 48, ReportedCached: c.reported,
+			Candidates: []scheduler.Candidate{{Endpoint: "http://b", EarlierBlocks: true},
+				{Endpoint: "http://a", EarlierBlocks: c.earlier}}}
+		if got := reportedText(e); got != c.want {
+			t.Errorf("%v, %v: got %q, want %q", c.reported, c.earlier, got, c.want)
+		}
 	}
 }

@@ -37,7 +37,8 @@ type Endpoint struct {
 	EventSource  string    `json:"event_source,omitempty"`
 	Trust        float32   `json:"trust"` // in predictions, in [0, 1]
 	Unverified   bool      `json:"unverified"`
-	Isolation    string    `json:"isolation"` // verified, unverified or none
+	Earlier      bool      `json:"earlier_blocks"` // it may hold blocks that the router has not seen
+	Isolation    string    `json:"isolation"`      // verified, unverified or none
 	ProbedAt     time.Time `json:"isolation_probed_at,omitzero"`
 	IsolationWhy string    `json:"isolation_reason,omitempty"`       // why it is none
 	ProbeTokens  int       `json:"isolation_probe_tokens,omitempty"` // length of the longest probe

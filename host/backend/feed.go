@@ -46,6 +46,8 @@ type FeedStats struct {
 	LostMessages           uint64
 	BlockTokens            int // block size of the events, 0 unknown
 	Joined                 uint64
+	Earlier                bool   // messages were lost since the last clear: the engine may hold blocks of theirs
+	StoredAtLoss           uint64 // StoredBlocks when the last were lost
 }
 
 // Feed turns an engine's cache events into blocks under the router's own names
@@ -126,7 +128,10 @@ func (f *Feed) Joined() {
 
 // Lost implements kvevents.Sink.
 func (f *Feed) Lost(from, to uint64) {
-	f.note(func(s *FeedStats) { s.LostMessages += to - from })
+	f.note(func(s *FeedStats) {
+		s.LostMessages += to - from
+		s.Earlier, s.StoredAtLoss = true, s.StoredBlocks
+	})
 	f.trust.lost(f.now())
 }
 
@@ -146,6 +151,7 @@ func (f *Feed) clear() {
 	}
 	clear(f.copies)
 	f.used = 0
+	f.note(func(s *FeedStats) { s.Earlier = false })
 	f.drop(f.park.clear())
 }
 

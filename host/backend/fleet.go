@@ -135,11 +135,11 @@ func (f *Fleet) ObserveSilent(id endpoint.ID, predicted int) {
 	}
 }
 
-// Revoke takes an endpoint's isolation away; see [Watcher.Revoke].
-func (f *Fleet) Revoke(id endpoint.ID, excess int) {
-	if w := f.Watcher(id); w != nil {
-		w.Revoke(excess)
-	}
+// Revoke takes an endpoint's isolation away, and reports whether the answer proves
+// anything; see [Watcher.Revoke].
+func (f *Fleet) Revoke(id endpoint.ID, excess int) (proof bool) {
+	w := f.Watcher(id)
+	return w != nil && w.Revoke(excess)
 }
 
 // Run runs the watchers until ctx ends and all of them have, and returns ctx's

@@ -52,6 +52,7 @@ type ProbeStats struct {
 	Probes      uint64    // sent
 	Faults      uint64    // of these, without a result
 	Unexplained uint64    // answers with cached tokens that their namespace cannot hold
+	Unproven    uint64    // the same, where the router's records are incomplete
 	Revocations uint64    // times isolation was revoked
 }
 

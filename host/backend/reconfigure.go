@@ -81,12 +81,12 @@ func another(had, next *Config) bool {
 	return had.Dialect != next.Dialect || !reflect.DeepEqual(had.Scrape, next.Scrape)
 }
 
-// nameBlocks ends renamed once the engine's events have named its blocks by the
-// current configuration.
-func (w *Watcher) nameBlocks(mode endpoint.EventMode) {
+// nameBlocks ends renamed once the engine's events have named all its blocks by the
+// current configuration. earlier says that they have not: see earlierBlocks.
+func (w *Watcher) nameBlocks(mode endpoint.EventMode, earlier bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if mode == endpoint.EventsLive && w.pending == nil {
+	if mode == endpoint.EventsLive && !earlier && w.pending == nil {
 		w.renamed.Store(false)
 	}
 }

@@ -187,8 +187,8 @@ func unproven(t *testing.T, made func(c *Config), change func(o *watched)) {
 	o.reconfigure(func(c *Config) { c.Bearer = "seen" })
 	o.until("the change", func(endpoint.State) bool { return o.auth() == "Bearer seen" })
 	o.w.Revoke(100)
-	if s, st := o.get(0), o.w.Status().Probe; s.Isolation != endpoint.IsolationVerified || st.Unexplained != 2 ||
-		st.Revocations != 0 {
+	if s, st := o.get(0), o.w.Status().Probe; s.Isolation != endpoint.IsolationVerified || st.Unproven != 2 ||
+		st.Unexplained != 0 || st.Revocations != 0 {
 		t.Errorf("%+v, %+v", s, st)
 	}
 	e.set(func() { e.metrics["process_start_time_seconds"] = 2000 })

@@ -18,19 +18,25 @@ import (
 // It is only logged and counted where the probe's configuration says LogOnly, and
 // after a change of the configuration that gave blocks other names or where the
 // router has forgotten what it sent, until events or a restart of the engine make
-// its cache known again.
-func (w *Watcher) Revoke(excess int) {
+// its cache known again. In the latter cases it reports false: the answer proves
+// nothing.
+func (w *Watcher) Revoke(excess int) (proof bool) {
 	reason := fmt.Sprintf("an answer reported %d cached tokens that its namespace cannot hold", excess)
+	proof = !w.renamed.Load()
 	w.mu.Lock()
-	w.status.Probe.Unexplained++
+	if proof {
+		w.status.Probe.Unexplained++
+	} else {
+		w.status.Probe.Unproven++
+	}
 	cfg := w.cfg
 	w.mu.Unlock()
-	if cfg.Probe.LogOnly || w.renamed.Load() {
-		cfg.Log.Warn("cached tokens are not explained by their namespace", "tokens", excess)
-		return
+	if cfg.Probe.LogOnly || !proof {
+		cfg.Log.Warn("cached tokens are not explained by their namespace", "tokens", excess, "records_complete", proof)
+		return proof
 	}
 	if w.revoked.Swap(true) {
-		return
+		return proof
 	}
 	w.endpoints.Update(cfg.ID, func(e *endpoint.State) {
 		e.Isolation = endpoint.IsolationNone
@@ -44,6 +50,7 @@ func (w *Watcher) Revoke(excess int) {
 	if cfg.Revoked != nil {
 		cfg.Revoked(reason)
 	}
+	return proof
 }
 
 // Readmit ends the revocation of isolation, on behalf of an operator, and has

@@ -196,12 +196,15 @@ func (w *Watcher) eventsReason() string {
 func (w *Watcher) publish(now time.Time) {
 	s := w.current()
 	mode, why := w.mode(s, now)
-	w.nameBlocks(mode)
 	feed := w.feed.Stats()
 	w.mu.Lock()
 	st := w.status
 	w.mu.Unlock()
 	block, blockWhy := blockSize(feed.BlockTokens, st.Metrics.BlockTokens, w.cfg.BlockTokens)
+	capacity := cacheBlocks(&st.Metrics, block)
+	earlier := w.earlierBlocks(mode, &feed, capacity)
+	w.earlier.Store(earlier)
+	w.nameBlocks(mode, earlier)
 	w.trust.use(mode == endpoint.EventsLive, block)
 	trust := w.trust.Value(now)
 	ready, reason := w.health.up, w.health.reason
@@ -223,7 +226,7 @@ func (w *Watcher) publish(now time.Time) {
 	w.endpoints.Update(w.cfg.ID, func(e *endpoint.State) {
 		e.Ready, e.Reason, e.Sleeping = ready, reason, m.Sleeping
 		e.Running, e.Waiting, e.KVUsage = uint32(min(m.Running, 1<<31)), uint32(min(m.Waiting, 1<<31)), float32(m.KVUsage)
-		e.BlockTokens, e.CacheBlocks = uint32(block), cacheBlocks(m, block)
+		e.BlockTokens, e.CacheBlocks = uint32(block), capacity
 		e.MaxModelLen = uint32(st.Capabilities.MaxModelLen)
 		e.NoSalt, e.Isolation = uint16(llmapi.Unsalted(w.cfg.Dialect, st.Capabilities.Version)), st.Probe.Isolation
 		if w.revoked.Load() { // since st was read
@@ -232,12 +235,12 @@ func (w *Watcher) publish(now time.Time) {
 		if e.Isolation == endpoint.IsolationNone {
 			e.NoSalt |= uint16(llmapi.Prompts)
 		}
-		e.Trust, e.Events = float32(trust), mode
+		e.Trust, e.Events, e.EarlierBlocks = float32(trust), mode, earlier
 		e.Models, e.Adapters = models, adapters
 		e.ScrapedAt = st.ScrapedAt
 		fig.write(e)
 	})
-	w.size(cacheBlocks(m, block))
+	w.size(capacity)
 	w.note(func(o *Status) {
 		o.Ready, o.Reason, o.Mode, o.BlockReason = ready, reason, mode, blockWhy
 		if s != nil {

@@ -173,6 +173,21 @@ func (t *Trust) Observe(predicted, reported int, now time.Time) {
 	}
 }
 
+// ObserveEarlier takes one outcome of an engine that may hold blocks the router has not
+// seen, and reported more than was predicted: that is counted and says nothing about the
+// index.
+func (t *Trust) ObserveEarlier(predicted, reported int) {
+	if predicted < 0 || reported < 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reports++
+	t.predicted += uint64(predicted)
+	t.reported += uint64(reported)
+	t.under += uint64(max(0, reported-predicted))
+}
+
 // ObserveSilent takes one outcome whose engine reported nothing.
 func (t *Trust) ObserveSilent(predicted int) {
 	if predicted < 0 {

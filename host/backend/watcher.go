@@ -50,21 +50,24 @@ type Watcher struct {
 	// history lacks: an answer that reports them proves nothing.
 	renamed atomic.Bool
 	readmit atomic.Bool // and an operator gives it back
+	earlier atomic.Bool // see earlierBlocks, as of the last publish
 
 	// The rest belongs to the goroutine in Run.
-	health   health
-	prev     dialect.Metrics // last scrape
-	scraped  time.Time
-	seen     kvevents.Stats // of the stream, at the last scrape
-	quiet    quiet
-	asleep   bool
-	trips    roundTrips
-	evicts   evictions
-	sized    uint32    // capacity that assumed was given, in blocks
-	nextFind time.Time // next discovery
-	healthy  time.Time // since when, for JoinWait
-	probes   probes
-	wg       sync.WaitGroup // of a probe
+	health  health
+	prev    dialect.Metrics // last scrape
+	scraped time.Time
+	seen    kvevents.Stats // of the stream, at the last scrape
+	quiet   quiet
+	asleep  bool
+	// inherited says that the engine has computed prompts before the router watched it.
+	inherited bool
+	trips     roundTrips
+	evicts    evictions
+	sized     uint32    // capacity that assumed was given, in blocks
+	nextFind  time.Time // next discovery
+	healthy   time.Time // since when, for JoinWait
+	probes    probes
+	wg        sync.WaitGroup // of a probe
 }
 
 // Status is what a watcher has found, for people and metrics.
@@ -143,14 +146,6 @@ func (w *Watcher) expected() int {
 		return b
 	}
 	return w.cfg.BlockTokens
-}
-
-// ObserveCached takes the outcome of a request: tokens predicted and tokens
-// reported as cached.
-func (w *Watcher) ObserveCached(predicted, reported int) {
-	now := time.Now()
-	w.trust.Observe(predicted, reported, now)
-	w.observeHit(predicted, reported, now)
 }
 
 // ObserveSilent takes the outcome of a request that did not report cached tokens.
@@ -330,10 +325,10 @@ func (w *Watcher) scrape(ctx context.Context) {
 		m.Complete(&s.Capabilities)
 		s.Metrics, s.ScrapedAt = m, now
 	})
-	if !w.scraped.IsZero() {
-		if why := dialect.Restarted(&w.prev, &m); why != "" {
-			w.restart(why)
-		}
+	if w.scraped.IsZero() {
+		w.takeEarlier(&m)
+	} else if why := dialect.Restarted(&w.prev, &m); why != "" {
+		w.restart(why)
 	}
 	if m.Sleeping && !w.asleep {
 		w.dropBlocks(reasonSleep)
@@ -377,6 +372,7 @@ func (w *Watcher) restart(why string) {
 	w.cfg.Log.Info("engine restarted", "endpoint", w.cfg.URL, "reason", why)
 	w.note(func(s *Status) { s.Restarts++ })
 	w.renamed.Store(false)
+	w.inherited = false
 	w.nextFind = time.Time{}
 	w.quiet = quiet{}
 	w.silentHits.reset(w.streamStats().Messages)
@@ -393,6 +389,7 @@ func (w *Watcher) restart(why string) {
 
 // dropBlocks makes the endpoint empty because its engine has dropped its cache.
 func (w *Watcher) dropBlocks(reason string) {
+	w.inherited = false
 	w.clearAssumed()
 	if s := w.current(); s != nil {
 		s.sub.Forget(reason)

@@ -99,6 +99,10 @@ type State struct {
 	Trust  float32 // weight of what is known of its cache, in [0, 1]
 	Events EventMode
 
+	// EarlierBlocks says that it may hold blocks that the router has not seen, from
+	// before the router started or of lost events: it finds more cached than predicted.
+	EarlierBlocks bool
+
 	Models   []string // names it serves; empty = unknown: it is taken to serve those of its pool. Immutable
 	Adapters []string // LoRA adapters it can serve. Immutable
 	Loaded   []string // of these, those that requests ran with at the last scrape. Immutable
@@ -122,7 +126,7 @@ func (s *State) equalButFigures(o *State) bool {
 	return s.Ready == o.Ready && s.Reason == o.Reason && s.Sleeping == o.Sleeping && s.Draining == o.Draining &&
 		s.Held == o.Held && s.Cordoned == o.Cordoned && s.BlockTokens == o.BlockTokens &&
 		s.CacheBlocks == o.CacheBlocks && s.MaxModelLen == o.MaxModelLen && s.NoSalt == o.NoSalt &&
-		s.Trust == o.Trust && s.Events == o.Events && slices.Equal(s.Loaded, o.Loaded)
+		s.Trust == o.Trust && s.Events == o.Events && s.EarlierBlocks == o.EarlierBlocks && slices.Equal(s.Loaded, o.Loaded)
 }
 
 // serving reports whether an endpoint in this state takes further requests.

@@ -27,6 +27,7 @@ type Snapshot struct {
 	Ready    Set // of these, those that take requests (ready, awake, not draining)
 	Cordoned Set // serving, but not for conversations that are new to it
 	Draining Set // would serve if they did not drain
+	Earlier  Set // State.EarlierBlocks
 
 	Running     []uint32
 	Waiting     []uint32
@@ -126,7 +127,8 @@ func (s *Snapshot) fill() {
 	s.NoSalt = make([]uint16, n)
 	s.ScrapedAt, s.EventAt = make([]int64, n), make([]int64, n)
 	s.Reasons = make([]string, n)
-	s.Ready, s.Cordoned, s.Draining = make(Set, len(s.Live)), make(Set, len(s.Live)), make(Set, len(s.Live))
+	s.Ready, s.Cordoned = make(Set, len(s.Live)), make(Set, len(s.Live))
+	s.Draining, s.Earlier = make(Set, len(s.Live)), make(Set, len(s.Live))
 	for i := range s.states {
 		if s.Infos[i] != nil {
 			s.fillSlot(i, &s.states[i])
@@ -148,6 +150,9 @@ func (s *Snapshot) fillSlot(i int, st *State) {
 	s.Cached[i], s.EvictRate[i], s.RTTMS[i] = st.CachedTokens, st.EvictRate, st.RTTMS
 	if st.Cordoned || st.Held == HoldCordoned {
 		s.Cordoned.Add(ID(i))
+	}
+	if st.EarlierBlocks {
+		s.Earlier.Add(ID(i))
 	}
 	if st.Draining && st.Ready && !st.Sleeping {
 		s.Draining.Add(ID(i))

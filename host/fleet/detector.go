@@ -20,6 +20,7 @@ type Detector struct {
 	other       tenantRecord // of tenants beyond maxTenants
 	spikes      uint64
 	unexplained uint64 // tokens reported as cached that their namespace cannot hold
+	unproven    uint64 // the same, where the router's records are incomplete
 }
 
 // maxTenants bounds the tenants that are counted for each.
@@ -49,8 +50,8 @@ func NewDetector(log *slog.Logger) *Detector {
 	return &Detector{log: log, tenants: map[string]*tenantRecord{}}
 }
 
-// Observe counts one outcome.
-func (d *Detector) Observe(o *scheduler.Observation) {
+// Observe counts one outcome. proof is what [Fleet.Observe] reported of it.
+func (d *Detector) Observe(o *scheduler.Observation, proof bool) {
 	if o.Outcome.Status != 200 || !o.Outcome.HasUsage {
 		return
 	}
@@ -70,7 +71,11 @@ func (d *Detector) Observe(o *scheduler.Observation) {
 	if o.Outcome.HasCached && o.Outcome.PromptTokens > 0 {
 		t.prompt += uint64(o.Outcome.PromptTokens)
 		t.cached += uint64(max(0, o.Outcome.CachedTokens))
-		d.unexplained += uint64(o.Unexplained)
+		if proof {
+			d.unexplained += uint64(o.Unexplained)
+		} else {
+			d.unproven += uint64(o.Unexplained)
+		}
 		if spike = t != &d.other && t.missed(1-float64(o.Outcome.CachedTokens)/float64(o.Outcome.PromptTokens)); spike {
 			d.spikes++
 		}
@@ -112,6 +117,7 @@ func (d *Detector) Collect(e *telemetry.Emitter, tenants bool) {
 	e.Emit(metric.SingleTokenAnswers, float64(all.single))
 	e.Emit(metric.TenantMissSpikes, float64(d.spikes))
 	e.Emit(metric.UnexplainedCachedTokens, float64(d.unexplained))
+	e.Emit(metric.UnprovenCachedTokens, float64(d.unproven))
 	if !tenants {
 		return
 	}

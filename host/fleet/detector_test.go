@@ -24,15 +24,15 @@ func TestDetector_spikes(t *testing.T) {
 	var log bytes.Buffer
 	d := NewDetector(slog.New(slog.NewTextHandler(&log, nil)))
 	for i := range 500 {
-		d.Observe(ended200("cold", 1000, 0, 0, 20))
-		d.Observe(ended200("mixed", 1000, 900*(i%2), 0, 20))
-		d.Observe(ended200("warm", 1000, 950, 950, 20))
+		d.Observe(ended200("cold", 1000, 0, 0, 20), true)
+		d.Observe(ended200("mixed", 1000, 900*(i%2), 0, 20), true)
+		d.Observe(ended200("warm", 1000, 950, 950, 20), true)
 	}
 	if d.spikes != 0 {
 		t.Fatalf("%d spikes in steady traffic:\n%s", d.spikes, &log)
 	}
 	for range 60 {
-		d.Observe(ended200("warm", 1000, 0, 0, 1))
+		d.Observe(ended200("warm", 1000, 0, 0, 1), true)
 	}
 	if d.spikes != 1 || strings.Count(log.String(), "tenant=warm") != 1 {
 		t.Errorf("got %d spikes, want 1:\n%s", d.spikes, &log)
@@ -41,10 +41,10 @@ func TestDetector_spikes(t *testing.T) {
 		t.Errorf("single-token answers: %d and %d, want 60 and 0", d.tenants["warm"].single, d.tenants["cold"].single)
 	}
 	for range 200 {
-		d.Observe(ended200("warm", 1000, 950, 950, 20))
+		d.Observe(ended200("warm", 1000, 950, 950, 20), true)
 	}
 	for range 60 {
-		d.Observe(ended200("warm", 1000, 0, 0, 20))
+		d.Observe(ended200("warm", 1000, 0, 0, 20), true)
 	}
 	if d.spikes != 2 {
 		t.Errorf("got %d spikes, want a second one", d.spikes)
@@ -54,12 +54,13 @@ func TestDetector_spikes(t *testing.T) {
 // TestDetector_unexplained: what placement found to be unexplained is counted.
 func TestDetector_unexplained(t *testing.T) {
 	d := NewDetector(slog.New(slog.DiscardHandler))
-	d.Observe(ended200("a", 1000, 900, 900, 5))
+	d.Observe(ended200("a", 1000, 900, 900, 5), true)
 	o := ended200("a", 1000, 512, 0, 5)
 	o.Unexplained = 512
-	d.Observe(o)
-	if d.unexplained != 512 {
-		t.Errorf("%d unexplained tokens, want 512", d.unexplained)
+	d.Observe(o, true)
+	d.Observe(o, false)
+	if d.unexplained != 512 || d.unproven != 512 {
+		t.Errorf("%d unexplained tokens, %d unproven, want 512 each", d.unexplained, d.unproven)
 	}
 }
 
@@ -70,7 +71,7 @@ func TestDetector_stress(t *testing.T) {
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 2000 {
-				d.Observe(ended200(fmt.Sprint(g, "-", i), 10, 0, 0, 1))
+				d.Observe(ended200(fmt.Sprint(g, "-", i), 10, 0, 0, 1), true)
 			}
 		})
 	}

@@ -85,20 +85,22 @@ func (f *Fleet) idle(id endpoint.ID) bool {
 	return int(id) < snap.N && snap.Ready.Has(id) && snap.Loads[id] != nil && snap.Loads[id].Inflight() == 0
 }
 
-// Observe passes what came of a request to the trust of its endpoint.
-func (f *Fleet) Observe(o *scheduler.Observation) {
+// Observe passes what came of a request to the trust of its endpoint. It reports whether
+// the outcome's unexplained tokens prove that the endpoint's isolation is broken.
+func (f *Fleet) Observe(o *scheduler.Observation) (proof bool) {
 	if info := f.cfg.Store.Load().Info(o.Endpoint); info == nil || info.Epoch != o.Epoch {
-		return
+		return false
 	}
 	if o.Unexplained > 0 {
-		f.watchers.Revoke(o.Endpoint, o.Unexplained)
+		proof = f.watchers.Revoke(o.Endpoint, o.Unexplained)
 	}
 	if o.PromptTokens == 0 || o.Outcome.End != exchange.EndComplete || o.Outcome.Status != 200 {
-		return
+		return proof
 	}
 	if o.Outcome.HasCached {
 		f.watchers.ObserveCached(o.Endpoint, o.PredictedCached, o.Outcome.CachedTokens)
 	} else {
 		f.watchers.ObserveSilent(o.Endpoint, o.PredictedCached)
 	}
+	return proof
 }

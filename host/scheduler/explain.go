@@ -73,6 +73,9 @@ type Candidate struct {
 	Columns  map[string]float32 `json:"columns"`
 	Scores   map[string]Score   `json:"scores"` // by plugin
 	Total    float32            `json:"total"`  // what the pick compared, higher is better
+	// EarlierBlocks says that it may hold blocks that the router had not seen: its report
+	// may exceed the prediction.
+	EarlierBlocks bool `json:"earlier_blocks,omitempty"`
 }
 
 // Score is a scorer's score of a candidate.
@@ -286,7 +289,7 @@ func b2i(b bool) int {
 // render returns the candidate for explain.
 func (c *candTrace) render(h *traceHead) Candidate {
 	out := Candidate{Endpoint: c.info.URL, State: c.state.String(), Reason: c.reason, Matched: map[string]int{},
-		Columns: map[string]float32{}, Scores: map[string]Score{}, Total: 0 - c.total}
+		Columns: map[string]float32{}, Scores: map[string]Score{}, Total: 0 - c.total, EarlierBlocks: c.earlier}
 	for t, n := range c.tiers {
 		if n > 0 || t == 0 {
 			out.Matched[TierNames[t]] = int(n)

@@ -82,6 +82,27 @@ func TestExplain_fields(t *testing.T) {
 	}
 }
 
+// TestExplain_earlierBlocks: explain and the observation say that an endpoint may hold blocks
+// that the router has not seen.
+func TestExplain_earlierBlocks(t *testing.T) {
+	o := new(lastSeen)
+	r := newRig(t, 2, func(sc *StateConfig, _ *Config) { sc.Observer = o })
+	for _, earlier := range []bool{true, false} {
+		r.store.Update(0, func(s *endpoint.State) { s.EarlierBlocks = earlier })
+		r.store.Update(1, func(s *endpoint.State) { s.Ready, s.Reason = false, "health: 500" })
+		req := r.request(words(1, 100))
+		p := r.place(req)
+		e, ok := r.state.Explain("acme", req.ID)
+		if !ok || e.Candidates[0].EarlierBlocks != earlier || e.Candidates[1].EarlierBlocks {
+			t.Errorf("explain: kept %v, %+v; want %v of the first endpoint", ok, e.Candidates, earlier)
+		}
+		p.Done(exchange.Outcome{Status: 200, End: exchange.EndComplete})
+		if o.earlier != earlier {
+			t.Errorf("observation: got %v, want %v", o.earlier, earlier)
+		}
+	}
+}
+
 // TestExplain_termsAddUp: the terms of the built-in cost add up to the score.
 func TestExplain_termsAddUp(t *testing.T) {
 	r := newRig(t, 3, nil)

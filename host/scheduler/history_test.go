@@ -9,10 +9,13 @@ import (
 	"github.com/kvasir-router/kvasir/host/policy"
 )
 
-// lastSeen is an Observer that keeps the unexplained tokens of the last placement.
-type lastSeen struct{ unexplained int }
+// lastSeen is an Observer that keeps what the last placement says of the cache.
+type lastSeen struct {
+	unexplained int
+	earlier     bool
+}
 
-func (l *lastSeen) Observe(o *Observation) { l.unexplained = o.Unexplained }
+func (l *lastSeen) Observe(o *Observation) { l.unexplained, l.earlier = o.Unexplained, o.EarlierBlocks }
 
 // TestPlacement_unexplained: cached tokens are explained by what the request's own
 // namespace sent, and by nothing else.

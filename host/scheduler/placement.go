@@ -341,7 +341,7 @@ func (p *Placement) Done(o exchange.Outcome) {
 		st.cfg.Observer.Observe(&Observation{
 			Endpoint: c.id, Epoch: c.epoch, Pool: c.pool.Name, Model: p.model, Tenant: p.tenant,
 			Kind: p.kind, PromptTokens: p.promptTokens(), PredictedCached: int(c.matched), Streamed: p.streamed,
-			Unexplained: excess, Outcome: o,
+			Unexplained: excess, EarlierBlocks: st.store.Load().Earlier.Has(c.id), Outcome: o,
 		})
 	}
 	p.recycle()

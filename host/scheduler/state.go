@@ -73,7 +73,9 @@ type Observation struct {
 	// Unexplained is the tokens reported as cached that the request's namespace cannot
 	// hold: the engine reused blocks of another namespace.
 	Unexplained int
-	Outcome     exchange.Outcome
+	// EarlierBlocks is endpoint.State's: too low a prediction is then no fault.
+	EarlierBlocks bool
+	Outcome       exchange.Outcome
 }
 
 // Observer is called for every finished placement, without locks, on the request's

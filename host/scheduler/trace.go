@@ -117,7 +117,9 @@ type candTrace struct {
 	info   *endpoint.Info
 	reason string
 	state  candState
-	tiers  [MaxTiers]uint32
+	// earlier is endpoint.State.EarlierBlocks.
+	earlier bool
+	tiers   [MaxTiers]uint32
 
 	uncached, outstanding, inflight, kvActive, speed, trust float32
 	kvUsage, lines, total, rate, prefer, others, delay      float32
@@ -270,6 +272,7 @@ func (d *decision) fillHead(h *traceHead) {
 func (d *decision) record(t *candTrace, i int) {
 	c := &d.cands[i]
 	t.info, t.reason, t.state, t.tiers = d.info(c), "", c.state, c.tiers
+	t.earlier = d.snap.Earlier.Has(c.id)
 	if c.why != reasonNone {
 		t.reason = d.reasonText(c, i)
 	}
@@ -296,7 +299,7 @@ func (d *decision) record(t *candTrace, i int) {
 
 // clearColumns clears the columns of a candidate that was not scored.
 func (t *candTrace) clearColumns() {
-	*t = candTrace{info: t.info, reason: t.reason, state: t.state, tiers: t.tiers}
+	*t = candTrace{info: t.info, reason: t.reason, state: t.state, earlier: t.earlier, tiers: t.tiers}
 }
 
 // findLocked returns the head of a placement's decision, nil if it was overwritten.

@@ -62,7 +62,8 @@ func (r *Reporter) Endpoints(context.Context) ([]admin.Endpoint, error) {
 			Ready:  snap.Ready.Has(id) && breaker.State != endpoint.BreakerOpen,
 			Reason: snap.Reasons[id], Held: st.Held.String(), State: stateWord(&st, breaker.State),
 			Events: st.Events.String(), Trust: st.Trust, BlockTokens: st.BlockTokens, CacheBlocks: st.CacheBlocks,
-			MaxModelLen: st.MaxModelLen, Models: st.Models, Running: st.Running, Waiting: st.Waiting, KVUsage: st.KVUsage,
+			Earlier: st.EarlierBlocks, MaxModelLen: st.MaxModelLen, Models: st.Models,
+			Running: st.Running, Waiting: st.Waiting, KVUsage: st.KVUsage,
 			Inflight: snap.Loads[i].Inflight(), Outstanding: snap.Loads[i].Outstanding(), ScrapedAt: st.ScrapedAt,
 		}
 		if snap.Ready.Has(id) {

@@ -27,6 +27,7 @@ type Metrics struct {
 	unreported, output                 *Counter
 	exactPredictions, wrongPredictions *Counter
 	predictedOver, predictedUnder      *Counter
+	earlierPredictions, earlierTokens  *Counter
 }
 
 // NewMetrics registers the metrics of the request path in r.
@@ -47,8 +48,9 @@ func NewMetrics(r *Registry) *Metrics {
 	m.unreported = reported.With("unknown")
 	checks := r.NewCounterSet(metric.Predictions)
 	m.exactPredictions, m.wrongPredictions = checks.With("exact"), checks.With("wrong")
+	m.earlierPredictions = checks.With("earlier")
 	off := r.NewCounterSet(metric.PredictionErrorTokens)
-	m.predictedOver, m.predictedUnder = off.With("over"), off.With("under")
+	m.predictedOver, m.predictedUnder, m.earlierTokens = off.With("over"), off.With("under"), off.With("earlier")
 	return m
 }
 
@@ -73,6 +75,7 @@ type Result struct {
 	PromptTokens, CachedTokens, OutTokens int
 	PredictedTokens, PredictedCached      int  // what the router predicted
 	HasPrediction                         bool // the prediction claims to be exact
+	EarlierBlocks                         bool // but the endpoint may hold blocks that the router has not seen
 }
 
 // Ended counts one result.
@@ -115,6 +118,9 @@ func (m *Metrics) reported(r *Result) {
 	case d > 0:
 		m.wrongPredictions.Add(1)
 		m.predictedOver.Add(uint64(d))
+	case r.EarlierBlocks:
+		m.earlierPredictions.Add(1)
+		m.earlierTokens.Add(uint64(-d))
 	default:
 		m.wrongPredictions.Add(1)
 		m.predictedUnder.Add(uint64(-d))

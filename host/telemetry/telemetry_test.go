@@ -166,6 +166,22 @@ func TestMetrics(t *testing.T) {
 		`kvasir_failures_total{cause="client_gone"} 1`)
 }
 
+// TestMetrics_earlierBlocks: a prediction that is too low is no error of the index where the
+// endpoint may hold blocks that the router has not seen; one that is too high is.
+func TestMetrics_earlierBlocks(t *testing.T) {
+	r := New()
+	m := NewMetrics(r)
+	end := Result{Route: RouteWarm, Status: 200, HasUsage: true, HasCached: true, PromptTokens: 100, CachedTokens: 64,
+		HasPrediction: true, EarlierBlocks: true}
+	for _, end.PredictedCached = range []int{48, 64, 80} {
+		m.Ended(&end)
+	}
+	expect(t, scrape(t, r), `kvasir_predictions_total{result="earlier"} 1`,
+		`kvasir_predictions_total{result="exact"} 1`, `kvasir_predictions_total{result="wrong"} 1`,
+		`kvasir_prediction_error_tokens_total{side="earlier"} 16`,
+		`kvasir_prediction_error_tokens_total{side="over"} 16`, `kvasir_prediction_error_tokens_total{side="under"} 0`)
+}
+
 func TestRegistry_functions(t *testing.T) {
 	r := New()
 	endpoints := []string{"one", "two"}

@@ -144,9 +144,11 @@ var (
 	OutputTokens = predictions.counter("kvasir_output_tokens_total", "tokens",
 		"Tokens of answers, as the engines reported them.")
 	Predictions = predictions.counter("kvasir_predictions_total", "requests",
-		"Predictions of cached tokens that the engine's report confirmed (exact) or not (wrong).", "result")
+		"Predictions of cached tokens that the engine's report confirmed (exact) or not (wrong), or that were too "+
+			"low where kvasir_endpoint_earlier_blocks is 1 (earlier), which is no fault of the index.", "result")
 	PredictionErrorTokens = predictions.counter("kvasir_prediction_error_tokens_total", "tokens",
-		"Tokens by which predictions missed the report: over or under.", "side")
+		"Tokens by which predictions missed the report: over, under, or earlier (too low where "+
+			"kvasir_endpoint_earlier_blocks is 1).", "side")
 )
 
 var index = newGroup("Index", "The block index.")
@@ -176,6 +178,9 @@ var (
 		"1 if the endpoint's circuit breaker keeps requests away.", byEndpoint...)
 	EndpointTrust = endpoints.gauge("kvasir_endpoint_trust", Ratio,
 		"Weight of the index's predictions for the endpoint, 0 to 1.", byEndpoint...)
+	EndpointEarlierBlocks = endpoints.gauge("kvasir_endpoint_earlier_blocks", Flag,
+		"1 if the endpoint may hold blocks that the router has not seen: from before the router started, or of "+
+			"lost events. Answers then report more cached tokens than were predicted.", byEndpoint...)
 	EndpointInflight = endpoints.gauge("kvasir_endpoint_inflight", "requests",
 		"Requests of this router in progress there.", byEndpoint...)
 	EndpointOutstandingTokens = endpoints.gauge("kvasir_endpoint_outstanding_tokens", "tokens",
@@ -222,6 +227,9 @@ var (
 		"Isolation probes without a result.", byEndpoint...)
 	EndpointUnexplainedAnswers = isolation.counter("kvasir_endpoint_unexplained_answers_total", "requests",
 		"Answers that reported cached tokens which the request's namespace cannot hold there.", byEndpoint...)
+	EndpointUnprovenAnswers = isolation.counter("kvasir_endpoint_unproven_answers_total", "requests",
+		"Such answers that prove nothing, because the router does not know all that it sent (after a kill) or blocks "+
+			"had other names (after a change of the configuration).", byEndpoint...)
 	EndpointIsolationRevocations = isolation.counter("kvasir_endpoint_isolation_revocations_total", "events",
 		"Times that such an answer revoked the endpoint's isolation.", byEndpoint...)
 	UnsaltedRequests = isolation.counter("kvasir_unsalted_requests_total", "requests",
@@ -231,6 +239,8 @@ var (
 		"Requests in which the client named a cache salt; it was not forwarded.")
 	UnexplainedCachedTokens = isolation.counter("kvasir_unexplained_cached_tokens_total", "tokens",
 		"Tokens that engines reported as cached and that the request's namespace cannot hold: those of another.")
+	UnprovenCachedTokens = isolation.counter("kvasir_unproven_cached_tokens_total", "tokens",
+		"Tokens of the answers that kvasir_endpoint_unproven_answers_total counts.")
 	SingleTokenAnswers = isolation.counter("kvasir_single_token_answers_total", "requests",
 		"Answers of at most one token, which probing a cache produces.")
 	TenantMissSpikes = isolation.counter("kvasir_tenant_miss_spikes_total", "events",
