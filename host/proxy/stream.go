@@ -208,7 +208,7 @@ func (s *stream) endOfBody(err error) exchange.End {
 	switch {
 	case s.stopped() && r.phase != phaseFinished:
 		return s.stopEnd()
-	case r.framing == framingClose && errors.Is(err, io.EOF):
+	case r.framing == framingClose && errors.Is(err, io.EOF) && (!r.events() || r.phase == phaseFinished):
 		r.reusable = false
 		return exchange.EndComplete
 	case r.phase == phaseFinished && (s.stopped() || isBroken(err) || errors.Is(err, errTimeout)):

@@ -157,6 +157,9 @@ func TestStream_engineDies(t *testing.T) {
 			exchange.EndDied},
 		{"in_a_chunk", dies(head, "ff\r\ndata: 1\n\n"), false, "data: 1\n\n", exchange.EndDied},
 		{"before_the_first_event", dies(head), false, "", exchange.EndDied},
+		{"without_framing", dies(sseHead, "\r\ndata: 1\n\n"), false, "data: 1\n\n", exchange.EndDied},
+		{"without_framing_in_an_event", dies(sseHead, "\r\ndata: 1\n\ndata: {\"a"), false, "data: 1\n\ndata: {\"a\n\n",
+			exchange.EndDied},
 		{"malformed_chunk", dies(head, chunked("data: 1\n\n"), "zz\r\n"), false, "data: 1\n\n", exchange.EndMalformed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -231,7 +234,7 @@ func TestStream_closeTogetherWithData(t *testing.T) {
 				if mode == "until_close" {
 					io.WriteString(c, sseHead+"Connection: close\r\n\r\ndata: 1\n\n")
 					time.Sleep(time.Millisecond)
-					io.WriteString(c, "data: 2\n\n")
+					io.WriteString(c, "data: 2\n\ndata: [DONE]\n\n")
 					return
 				}
 				io.WriteString(c, sseHead+"Transfer-Encoding: chunked\r\n\r\n")
@@ -282,7 +285,7 @@ func closeTogether(t *testing.T, addr, mode string) bool {
 	}
 	switch {
 	case mode == "until_close":
-		if err != nil || string(b) != "data: 1\n\ndata: 2\n\n" {
+		if err != nil || string(b) != "data: 1\n\ndata: 2\n\ndata: [DONE]\n\n" {
 			t.Errorf("%v %q", err, b)
 		}
 	case err == nil: // a reset may overtake data, a missing end may not
