@@ -33,7 +33,7 @@ type Endpoint struct {
 	Held         string    `json:"held,omitempty"`   // by an operator
 	Events       string    `json:"events"`
 	EventsReason string    `json:"events_reason,omitempty"`
-	FiguresWhy   string    `json:"figures_reason,omitempty"` // why engine metrics not available
+	FiguresWhy   string    `json:"figures_reason,omitempty"` // why the metrics of the engine are not available
 	EventSource  string    `json:"event_source,omitempty"`
 	Trust        float32   `json:"trust"` // in predictions, in [0, 1]
 	Unverified   bool      `json:"unverified"`
