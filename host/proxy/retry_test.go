@@ -461,15 +461,15 @@ func waitClosed(c net.Conn) {
 func TestTimeouts_streamsMoveTheDeadline(t *testing.T) {
 	e := newEngine(t, func(w http.ResponseWriter, r *http.Request, e *engine) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		for i := range 12 {
+		for i := range 13 {
 			fmt.Fprintf(w, "data: %d\n\n", i)
 			w.(http.Flusher).Flush()
-			time.Sleep(30 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 		}
 		io.WriteString(w, doneEvent)
 	})
 	r := newRouter(e.addr)
-	r.targets[0].Timeouts = exchange.Timeouts{FirstByte: 150 * time.Millisecond, BetweenEvents: 150 * time.Millisecond}
+	r.targets[0].Timeouts = exchange.Timeouts{FirstByte: time.Second, BetweenEvents: time.Second}
 	x := start(t, r)
 	for range 2 { // the second one on a connection whose timer is old
 		if _, got := do(t, x.addr, post(streamBody)); !strings.HasSuffix(got, doneEvent) {
