@@ -58,6 +58,13 @@ func TestSlowPlugins(t *testing.T) {
 				t.Errorf("the refusal does not state how long a call takes: %v", err)
 			}
 			took, last := placeMany(t, h, requests)
+			for range 2 { // other load of the machine passes, calls of the plugin would not
+				if took <= 3*usual+300*time.Millisecond {
+					break
+				}
+				usual, _ = placeMany(t, plain, requests)
+				took, last = placeMany(t, h, requests)
+			}
 			t.Logf("%v for %d requests, %v without the plugin", took, requests, usual)
 			if took > 3*usual+300*time.Millisecond {
 				t.Errorf("%d requests took %v, %v without the plugin", requests, took, usual)
