@@ -136,7 +136,7 @@ func New(cfg *config.Config, opt Options) (_ *Host, err error) {
 		return nil, err
 	}
 	for _, f := range cfg.Absent {
-		h.log.Error("a plugin's file is not there", "at", f.String())
+		h.log.Error("plugin file not found", "at", f.String())
 	}
 	if err := h.startRules(); err != nil {
 		return nil, err

@@ -361,7 +361,7 @@ func TestStart_fileMissing(t *testing.T) {
 			t.Errorf("got %+v", u)
 		}
 	}
-	demands(t, "log", log.String(), "a plugin's file is not there", "kvasir.yaml:7: plugins[0].file")
+	demands(t, "log", log.String(), "plugin file not found", "kvasir.yaml:7: plugins[0].file")
 	demands(t, "list", listed(t, h), `"state": "aside"`, `"source": "file"`)
 	demands(t, "metrics", metricsText(t, h), `kvasir_plugin_aside{digest="",plugin="mine",source="file"} 1`)
 

@@ -109,9 +109,9 @@ func (c *call) find(ref string, action Action, scope string) (*identity.Record, 
 	default:
 		c.record(c.r, &c.known, audit.Event{Actor: c.principal.Name(), Verb: string(action), Object: "key/" + shown,
 			Result: audit.Failed,
-			Detail: map[string]string{"why": "there is no such key"}})
+			Detail: map[string]string{"why": "unknown key"}})
 	}
-	return nil, fmt.Errorf("%w: there is no key %q in the tenants that you manage", ErrNotFound, shown)
+	return nil, fmt.Errorf("%w: no key %q in the tenants that you manage", ErrNotFound, shown)
 }
 
 // permitKey returns nil if the sender may use a scope on a key. Policy is asked about

@@ -31,7 +31,7 @@ func (o Holder) Hold(_ context.Context, url, verb string) (*admin.HoldResult, er
 	url = strings.TrimRight(url, "/")
 	n := o.HoldAll(url, holds[verb])
 	if n == 0 {
-		return nil, fmt.Errorf("%w: there is no endpoint %q (kvasir endpoint list)", admin.ErrNotFound, url)
+		return nil, fmt.Errorf("%w: no endpoint %q (kvasir endpoint list)", admin.ErrNotFound, url)
 	}
 	return &admin.HoldResult{Endpoint: url, Held: holds[verb].String(), Pools: n}, nil
 }

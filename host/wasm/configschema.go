@@ -35,7 +35,7 @@ const maxExponentDigits = 3
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%q is not loaded: a config_schema stands alone", url)
+	return nil, fmt.Errorf("%q is not loaded: a config_schema must not refer to other schemas", url)
 }
 
 // readSchema compiles a schema.

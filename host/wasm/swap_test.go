@@ -56,7 +56,7 @@ func TestSwap_memory(t *testing.T) {
 	t.Logf("held after every %d swaps: heap %d, system %d KiB", every, heap, system)
 	last := len(heap) - 1
 	if heap[last] > heap[0]+256 || system[last] > system[0]+4096 {
-		t.Error("something of the plugins before stays")
+		t.Error("memory of earlier plugins is not released")
 	}
 }
 
